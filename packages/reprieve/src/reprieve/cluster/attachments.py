@@ -1,7 +1,7 @@
 """What is attached where: the CSI volumes of every node, as columns.
 
 Terms: a volume is *explained* on a node where a pod that runs there uses it; a VolumeAttachment of a volume that no
-pod there explains still takes its place: its pod is gone and the volume not detached yet, or it was attached by hand.
+pod there explains still takes its place: its pod was deleted and it is not detached yet, or it was attached by hand.
 
 Rules (devices.md 1): the limit of a driver is `allocatable.count` of the node's CSINode; a volume counts once per node;
 volumes of in-tree plugins count for the CSI driver that they have been migrated to, where the CSINode says so; a claim

@@ -34,7 +34,7 @@ class ChangeLog(Generic[T]):
         """The parts of the entries that belong to trials which are over: from, to."""
         self._lasting: list[T] = []
         self._forgotten = 0
-        """So many entries that last are not in `_lasting` any more."""
+        """Count entries that last and are no longer in `_lasting`."""
         self._sorted_out = 0
         """So many of the entries are in `_lasting`, if they last."""
 

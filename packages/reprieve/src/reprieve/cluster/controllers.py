@@ -40,7 +40,7 @@ class Controllers:
         self._above[type(item).__name__, meta.namespace or "default", meta.name] = controller_of(meta)
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """An object is gone."""
+        """An object was deleted."""
         self._above.pop((kind, namespace, name), None)
 
     def highest(self, namespace: str, owner: Owner, labels: Mapping[str, str] = _NO_LABELS) -> Owner:

@@ -47,7 +47,7 @@ class DefaultSelectors:
         self.version += 1
 
     def remove(self, kind: str, namespace: str, name: str) -> bool:
-        """An object is gone; returns whether it was known."""
+        """An object was deleted; returns whether it was known."""
         if kind == "Service":
             known = self._services.pop((namespace, name), None) is not None
             self._index.remove((namespace, name))

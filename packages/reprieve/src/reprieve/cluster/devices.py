@@ -143,7 +143,7 @@ class DeviceBook:
         return before
 
     def remove(self, kind: str, namespace: str, name: str) -> DeviceObject | None:
-        """An object is gone; returns what was known of it."""
+        """An object was deleted; returns what was known of it."""
         if kind == "ResourceClaim":
             return self._remove_claim(f"{namespace or 'default'}/{name}")
         if kind == "DeviceTaintRule":
@@ -166,7 +166,7 @@ class DeviceBook:
             self._state(key).users[pod.uid] = pod
 
     def leave(self, pod: PodRecord) -> None:
-        """The pod is gone; it must not hold anything any more."""
+        """The pod was deleted; it must not hold anything."""
         for key in pod.claim_keys:
             state = self._state(key)
             state.users.pop(pod.uid, None)
@@ -182,7 +182,7 @@ class DeviceBook:
         """The pod was put on a row: it uses its claims, and gets what they lack if that can be had there.
 
         A pod that the API says is bound gets nothing: what it has is stated, or it has nothing.  `kept`: what it had
-        before for its extended resources, and goes on having.
+        before for its extended resources, and still has.
         """
         claims = self.of(pod)
         for claim in claims:

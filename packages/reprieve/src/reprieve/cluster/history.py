@@ -2,7 +2,7 @@
 
 `ClusterState.check` says that an amount is off, not how it came to be.  `RecordedCluster` is the same state and keeps
 the last changes of every pod, node and group, trials and their undoing included; where its `check` fails, the error
-goes on with the history of each object that it names (the *story* of Dask's scheduler).  An engine with
+continues with the history of each object that it names (the *story* of Dask's scheduler).  An engine with
 `EngineOptions(validate=True)` has one; a scheduler at work keeps none of this.
 """
 

@@ -31,7 +31,7 @@ class JobDeadlines:
         return found != before and (before is not None or found[1] is not None)
 
     def remove(self, namespace: str, name: str) -> None:
-        """A Job is gone; its pods are about to be."""
+        """A Job was deleted; its pods are about to be."""
         self._by_job.pop((namespace, name), None)
 
     def of(self, pod: PodRecord) -> float | None:

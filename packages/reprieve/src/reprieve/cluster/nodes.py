@@ -2,7 +2,7 @@
 
 A node is a *row*.  `allocatable` and `used` are `int64[columns, rows]` (columns: `reprieve.cluster.resources`, units
 there); labels become columns of interned values when a plugin first asks for the key; taints are interned as sets.
-Rows of removed nodes are reused once their last pod is gone.  A resource gets its column when the first pod asks for
+Rows of removed nodes are reused when their last pod has ended.  A resource gets its column when the first pod asks for
 it: until then what nodes have of it is kept by node, so that nodes with many resources of their own cost what they say.
 
 Of a resource that device classes serve (KEP-5004) a node that has none of its own has `SERVED`: a comparison of

@@ -229,7 +229,7 @@ class Placements:
         return self._undo.mark
 
     def roll_back(self, mark: int) -> None:
-        """Undo what was done in the present trial since the mark was taken in it; the trial goes on."""
+        """Undo what was done in the present trial since the mark was taken in it; the trial continues."""
         self._undo.rewind(mark)
 
     def trim(self) -> None:

@@ -12,7 +12,7 @@ Terms of this module:
 
 While no pod states a term and no caller asks for match counts, a placement costs one comparison.
 
-What is not needed any more is dropped: a label class with its last pod, a term with the last pod that states it, of
+What is no longer needed is dropped: a label class with its last pod, a term with the last pod that states it, of
 match counts those that were not asked for the longest once there are more than `MOST_MATCH_COUNTS`.
 
 Invariants: `matched.counts[row]` and `existing.rows[row]` equal a recount of the placed pods, inside trials too (undo

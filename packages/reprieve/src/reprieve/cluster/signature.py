@@ -9,7 +9,7 @@ same for far more pods: selectors, tolerations, affinity, ports, spread constrai
 alone its *node constraints*, shared by pods that say different things of other pods.
 
 Invariants: both are interned, so equality is identity; an `id` is a digest of what is read, so none stands for two.
-What no pod has any more is forgotten before the tables have grown by a quarter.
+What no pod has is forgotten before the tables have grown by a quarter.
 """
 
 import hashlib
@@ -147,7 +147,7 @@ class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 _MOST_PAIRS = 16_384
 _FEWEST = 1_024
-"""Signatures up to which none is looked for that no pod has any more."""
+"""Up to this number of signatures, unused ones are not searched for."""
 _UNUSED = 2
 """References to what a table alone has: its own, and that of the call that counts them."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -211,7 +211,7 @@ class SignatureTable:
         return result
 
     def _forget(self) -> None:
-        """Forget what no pod has any more; weak references would need as much memory as what they refer to."""
+        """Forget what no pod has; weak references would need as much memory as what they refer to."""
         tables: tuple[dict[int, Any], ...] = (self._signatures, self._constraints, self._node_constraints)
         for table in tables:  # the former hold the latter
             for key in [key for key in table if getrefcount(table[key]) == _UNUSED]:

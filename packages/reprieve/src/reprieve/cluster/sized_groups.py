@@ -33,7 +33,7 @@ class SizedGroups:
         return self.size(key) != before
 
     def left(self, key: str, uid: str) -> bool:
-        """A pod is gone; whether the group is another than before."""
+        """A pod was deleted; return whether the group changed."""
         before = self.size(key)
         self._forget(key, uid)
         return self.size(key) != before

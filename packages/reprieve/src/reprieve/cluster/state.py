@@ -37,7 +37,7 @@ from reprieve.cluster.trees import GroupTrees
 from reprieve.cluster.work_rules import WorkRules
 
 _SETTLED_AFTER: Final = 30.0
-"""Seconds after which the status of a budget knows of a pod that is gone, whether or not it was written since."""
+"""Seconds after which the status of a budget accounts for a deleted pod, whether or not it was written since."""
 
 
 class ClusterState(Placements):
@@ -59,7 +59,7 @@ class ClusterState(Placements):
         self.terms_version = 0
         """Grows when an annotation about work changes."""
         self.doomed: set[str] = set()
-        """UIDs of victims of decided preemptions, until they are gone or it failed."""
+        """UIDs of victims of decided preemptions, until they are deleted or it failed."""
         self.evictions = EvictionHistory()
         self.work_rules = WorkRules()
         self._unsettled: dict[str, deque[float]] = {}
@@ -164,7 +164,7 @@ class ClusterState(Placements):
         self.departing.setdefault(ownership_key(pod), {})[pod.uid] = None
 
     def _listed_with(self, before: OwnershipKey, key: OwnershipKey | None, pod: PodRecord) -> None:
-        """A pod on its way out has another key than before, or is gone."""
+        """A terminating pod has another key than before, or was deleted."""
         if key == before:
             return
         of_key = self.departing[before]
@@ -236,7 +236,7 @@ class ClusterState(Placements):
     def set_claims(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> None:
         """The pod's device claims got names, or others; what it holds already is not allocated again.
 
-        What is assumed for its extended resources goes on when the claim for them has been made.
+        What is assumed for its extended resources lasts when the claim for them has been made.
         """
         self._outside_trials()
         special = self.devices.special(pod)
@@ -391,7 +391,7 @@ class ClusterState(Placements):
         return bool(self.work_rules) or self.evictions.bind(self.now)
 
     def unsettled_disruptions(self, key: str) -> int:
-        """Return how many pods that a budget counts are gone since its status was written (cost.md 2.8)."""
+        """Return how many pods that a budget counts have ended since its status was written (cost.md 2.8)."""
         return sum(1 for gone in self._unsettled.get(key, ()) if gone + _SETTLED_AFTER > self.now)
 
     def set_terms(self, pod: PodRecord, terms: WorkTerms) -> None:
@@ -440,7 +440,7 @@ class ClusterState(Placements):
         return self._namespace(namespace.metadata.name, dict(namespace.metadata.labels))
 
     def remove_namespace(self, name: str) -> bool:
-        """A namespace is gone."""
+        """A namespace was deleted."""
         return self._namespace(name, None)
 
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
@@ -455,7 +455,7 @@ class ClusterState(Placements):
         self._budgets_changed()
 
     def remove_budget(self, key: str) -> None:
-        """A budget is gone."""
+        """A budget was deleted."""
         self._unsettled.pop(key, None)
         if self.budgets.pop(key, None) is not None:
             self._budgets_by_label = None
@@ -556,7 +556,7 @@ class ClusterState(Placements):
         for pod in self.pods.values():
             assert pod.row < 0 or pod.uid in nodes.pods[pod.row], f"{pod} is not on its row"
             assert pod.terminating == (pod.uid in self.departures), f"{pod} is leaving, or is listed so"
-        assert self.departures.keys() | self.overdue <= self.pods.keys(), "a pod that is gone is listed as leaving"
+        assert self.departures.keys() | self.overdue <= self.pods.keys(), "a deleted pod is listed as leaving"
         departing = {uid: key for key, uids in self.departing.items() for uid in uids}
         assert departing == {uid: ownership_key(self.pods[uid]) for uid in self.departures}, (
             "a leaving pod is not listed by its owners"

@@ -182,7 +182,7 @@ class VolumeObjects:
         return before
 
     def remove(self, kind: str, namespace: str, name: str) -> VolumeObject | None:
-        """An object is gone; returns what was known of it."""
+        """An object was deleted; returns what was known of it."""
         key = f"{namespace or 'default'}/{name}" if kind in _NAMESPACED else name
         result: VolumeObject | None = self._table(kind).pop(key, None)
         if result is None:

@@ -61,7 +61,7 @@ class BindingListener(Protocol):
     def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
         """The pod is not bound, and this attempt will not bind it.
 
-        `gone`: that very pod does not exist any more. `taken_back`: its capacity was given to a preemptor.
+        `gone`: that very pod no longer exists. `taken_back`: its capacity was given to a preemptor.
         """
 
 
@@ -140,7 +140,7 @@ class Binder:
         return error is not None and not _unsure(error)
 
     async def aclose(self) -> None:
-        """Stop everything under way; the listener is not notified any more."""
+        """Stop everything under way; the listener is no longer notified."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -66,7 +66,7 @@ class VictimClasses(Generic[GroupT]):
             self._admission = PriorityAdmission(self._classes.values())
 
     def forget(self, key: str) -> None:
-        """A group (`namespace/name`) is gone."""
+        """A group (`namespace/name`) was deleted."""
         self._naming.pop(key, None)
         self._had.pop(key, None)
         self._reported.pop(key, None)

@@ -81,7 +81,7 @@ class Composites:
                 self._set(counted[0], now)
 
     def remove_class(self, name: str) -> None:
-        """A PriorityClass is gone; composites that had its value as victims keep it."""
+        """A PriorityClass was deleted; composites that had its value as victims keep it."""
         self._victims.remove_class(name)
 
     def settled(self, parent: str | None, now: float) -> None:

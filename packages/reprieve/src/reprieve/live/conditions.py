@@ -5,7 +5,7 @@ Rules (observability.md "Conditions", and kube-scheduler's where that is silent)
   last changed; `observedGeneration` is the pod's, where the API counts generations.
 - Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later changes of the same
   pod come together in the next one.
-- A pod that was placed meanwhile gets no word any more about not being placed.
+- A pod that was placed meanwhile gets no more messages about not being placed.
 - The status of a PodGroup of another scheduler is in the terms of its API (workloads.md 4); a new one is accepted.
 - PodGroupInitiallyScheduled, of a composite CompositePodGroupInitiallyScheduled (composite.md 5), never goes back to
   False, unless a binding of that very scheduling failed for good. If the tree of a composite cannot be scheduled as it
@@ -186,7 +186,7 @@ class Conditions:
         subject.observe(_View(_written(found) if found else _WrittenCondition(), status.nominated_node_name))
 
     def forget_pod(self, uid: str) -> None:
-        """A pod is gone, or has its node."""
+        """A pod was deleted, or has its node."""
         if self._pods.pop(uid, None) is not None:
             self._dirty.pop(uid, None)
 
@@ -214,7 +214,7 @@ class Conditions:
         subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
 
     def forget_group(self, ref: str) -> None:
-        """A group is gone."""
+        """A group was deleted."""
         self._groups.pop(ref, None)
         self._dirty.pop(ref, None)
         kind, _, key = ref.partition("/")
@@ -379,7 +379,7 @@ class Conditions:
         return _condition(DISRUPTION_TARGET, written)
 
     async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
-        """DisruptionTarget on every group of an `all` unit; one that is gone needs none. Raises as the call fails."""
+        """DisruptionTarget on every group of an `all` unit; a deleted one needs none. Raises as the call fails."""
         for item in disrupted_with(group):
             await self._group_disrupted(item, preemptor, by=by)
 
@@ -424,7 +424,7 @@ class Conditions:
         return _condition(DISRUPTION_TARGET, _WrittenCondition("False", _SPARED, text, self._moment(), observed))
 
     def group_spared(self, group: Group) -> list[asyncio.Future[None]]:
-        """DisruptionTarget=False on the groups of an `all` unit that stays, but those that are gone."""
+        """DisruptionTarget=False on the groups of an `all` unit that stays, except deleted ones."""
         found = (self._group_spared(item) for item in disrupted_with(group))
         return [write for write in found if write is not None]
 

@@ -100,7 +100,7 @@ class DecisionExecutor:
                 await self.conditions.drain()
 
     async def aclose(self) -> None:
-        """Stop what is under way; the engine is not notified any more."""
+        """Stop what is under way; the engine is no longer notified."""
         await self._evictions.aclose()
         await self.preemptor.aclose()
         await self.binder.aclose()

@@ -38,7 +38,7 @@ class DirectEvictions:
         """By `ref` of the eviction."""
 
     def start(self, eviction: DirectEviction) -> None:
-        """Evict a unit while the scheduler goes on; nothing happens if it is being evicted."""
+        """Evict a unit while the scheduler continues; nothing happens if it is being evicted."""
         ref = eviction.ref
         if ref not in self._tasks:
             task = self._tasks[ref] = asyncio.get_running_loop().create_task(self._evict(eviction))

@@ -183,7 +183,7 @@ class ClusterFeed:
         """Kinds that are not served."""
         self._arrived_pods = 0
         self._not_found = asyncio.Event()
-        """A list or watch was answered 404: its version is not served any more (api.md 2.9)."""
+        """A list or watch was answered 404: its version is no longer served (api.md 2.9)."""
         self._synced = asyncio.Event()
         self._fed = asyncio.Event()
         self._owner_kinds: frozenset[str] = frozenset()
@@ -285,7 +285,7 @@ class ClusterFeed:
             self._trouble(WATCH, f"still waiting for {', '.join(waiting)}")
 
     def _watch_all(self, served: Served) -> None:
-        """Begin to watch what is served and not yet watched; forget what is not served any more."""
+        """Begin to watch what is served and not yet watched; forget what is no longer served."""
         wanted: dict[tuple[str, str], tuple[type[KubernetesObject], Resource]] = {}
         absent = []
         for kind in KINDS_READ:
@@ -347,7 +347,7 @@ class ClusterFeed:
         source.task = asyncio.create_task(informer.run(), name=f"watch {resource}")
 
     def _stop(self, where: tuple[str, str], source: _Source) -> None:
-        """The resource is not served any more (its CRD is gone): so are its objects."""
+        """The resource is no longer served (its CRD was deleted): so are its objects."""
         del self._sources[where]
         if source.task is not None:
             source.task.cancel()
@@ -356,7 +356,7 @@ class ClusterFeed:
             self._handle(Change(ChangeKind.DELETED, item, item), resource)
 
     def _arrived(self, where: tuple[str, str]) -> None:
-        """A source is synced; what only its predecessors (other versions of the resource) knew is gone."""
+        """A source is synced; what only its predecessors (other versions of the resource) knew is deleted."""
         source = self._sources[where]
         inherited, source.inherited = source.inherited, {}
         for key, (item, resource) in inherited.items():
@@ -558,7 +558,7 @@ class ClusterFeed:
             self._set_group(group, now)
 
     def _lower_priority(self, key: str, gone: int, now: float) -> None:
-        """A member of that priority is gone: a group that had it of this one alone has that of those that are left."""
+        """A member of that priority was deleted: a group that had it of this one alone gets that of the others."""
         given = self._open.get(key)
         if given is None or gone < given:
             return

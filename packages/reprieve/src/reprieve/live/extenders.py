@@ -1,7 +1,7 @@
 """HTTP extenders reached over the network: the transports of `reprieve.plugins.extender` (scheduling.md 6).
 
 Calls are synchronous: a cycle waits for its extenders, as kube-scheduler's does, in a thread of its own so that the
-event loop goes on (`Plugin.blocking`).  A connection is kept open between calls, and made again once if the extender
+event loop continues (`Plugin.blocking`).  A connection is kept open between calls, and made again once if the extender
 has closed it meanwhile.
 
 Bodies: pods and nodes are sent as far as the scheduler reads them (labels, annotations, requests, limits, affinity,
@@ -60,7 +60,7 @@ class Bodies:
             self._nodes[item.metadata.name] = item
 
     def gone(self, item: KubernetesObject) -> None:
-        """An object is gone."""
+        """An object was deleted."""
         if isinstance(item, objects.Pod):
             self._pods.pop(_uid(item), None)
         elif isinstance(item, objects.Node):

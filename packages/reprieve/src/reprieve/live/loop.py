@@ -10,7 +10,7 @@ before everything is known (`ClusterFeed.fed`) or without the right to act (`all
 under way no cycle runs: to decide further ahead of a slow API server has no benefit. Nothing here polls.
 
 With plugins that block (`Plugin.blocking`: HTTP extenders, third parties') a cycle runs in a worker thread and the
-event loop goes on meanwhile (scheduling.md 5).
+event loop continues meanwhile (scheduling.md 5).
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class NodeRequests:
     # -- what happens ------------------------------------------------------------------------------
 
     def group_changed(self, group: o.PodGroup | o.CompositePodGroup, *, gone: bool) -> None:
-        """A group appeared, changed or is gone: its annotation counts."""
+        """A group appeared, changed or was deleted: its annotation counts."""
         if not self.on:
             return
         ref = f"{'group' if isinstance(group, o.PodGroup) else 'composite'}/{group.key}"
@@ -254,7 +254,7 @@ class NodeRequests:
                 raise
 
     async def _annotate(self, made: _NodeRequest, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of the pods, or remove them; pods that are gone do not matter."""
+        """Set annotations of the pods, or remove them; deleted pods do not matter."""
         for name, uid in made.pods:
             body = _encode({"metadata": {"uid": uid, "annotations": annotations}})
             path = _path(_PODS, made.namespace, name)
@@ -279,7 +279,7 @@ class NodeRequests:
         self._read = [(ref, expected[ref], state) for ref, state in read.items()]
 
     def _act_on_states(self, now: float) -> None:
-        """Follow what was read (provisioning.md 5): None is a request that is gone."""
+        """Follow what was read (provisioning.md 5): None is a deleted request."""
         read, self._read = self._read, []
         for ref, made, state in read:
             if self.requests.get(ref) is not made or state == made.state:
@@ -321,7 +321,7 @@ class NodeRequests:
     # -- deleting ----------------------------------------------------------------------------------
 
     def _withdraw(self, ref: str, ended: RequestState | None = None) -> None:
-        """The gang does not wait for nodes any more; or the request `ended`, and the gang waits for another.
+        """The gang no longer waits for nodes; or the request `ended`, and the gang waits for another.
 
         In that case its pods keep the annotations, so that the autoscaler still makes no nodes for some of them.
         """

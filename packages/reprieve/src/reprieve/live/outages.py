@@ -4,7 +4,7 @@ When an API server goes away every watch is cut, and every retry fails again. Th
 fails first is reported, what fails meanwhile is counted, and the end is reported when nothing has failed for a while. A
 server that starts again refuses for some moments what it will allow (its RBAC cache fills): that belongs to it.
 
-What goes on failing is reported again after a minute, then twice as late each time, up to ten minutes; what begins to
+What keeps failing is reported again after a minute, then twice as late each time, up to ten minutes; what begins to
 fail more than a minute after anything else did is news of its own.
 """
 

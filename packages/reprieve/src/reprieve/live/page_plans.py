@@ -158,7 +158,7 @@ async def _communicate(process: asyncio.subprocess.Process, given: bytes) -> tup
 
 
 def _bound() -> None:
-    """In the child: a plan that does not end is stopped by the kernel, whatever becomes of this process."""
+    """In the child: a plan that does not end is stopped by the kernel, whatever happens to this process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     most = int(MOST_SECONDS) + 5
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))

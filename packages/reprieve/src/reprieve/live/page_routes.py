@@ -134,7 +134,7 @@ class PageRoutes:
             return _busy()
 
     async def _stream(self, request: web.Request, news: Callable[[float], Awaitable[bool]]) -> web.StreamResponse:
-        """Send tags until the client leaves, is too slow, or may not read any more."""
+        """Send tags until the client leaves, is too slow, or may no longer read."""
         stream = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
         await stream.prepare(request)
         sent = ""

@@ -14,7 +14,7 @@ next one can finish:
 
 Invariants: every preemption that was started ends in exactly one call of `done` or `failed`, or is cancelled by
 `aclose`. After a failure no further victim is begun, but the deletion of a unit that has begun is finished, with as
-many attempts as it takes. No calls are made for a victim that is terminating, or that the API does not have any more.
+many attempts as it takes. No calls are made for a victim that is terminating, or that the API no longer has.
 Two preemptors that decided on the same victim make its calls once.
 """
 
@@ -53,11 +53,11 @@ class PreemptionListener(TroubleListener, Protocol):
 
 
 Release = Callable[[PodRecord], Awaitable[bool]]
-"""Take back what is under way for an assumed pod. True: it has no node any more; False: it is bound after all."""
+"""Take back what is under way for an assumed pod. True: it no longer has a node; False: it is bound after all."""
 
 
 class GoneError(ClientError):
-    """The preemptor does not exist any more."""
+    """The preemptor no longer exists."""
 
 
 class PreemptionExecutor:
@@ -96,7 +96,7 @@ class PreemptionExecutor:
         return len(self._tasks)
 
     def start(self, preemption: Preemption) -> asyncio.Task[None]:
-        """Carry out a preemption while the scheduler goes on. The task raises nothing."""
+        """Carry out a preemption while the scheduler continues. The task raises nothing."""
         return self._spawn(self.run(preemption))
 
     async def run(self, preemption: Preemption) -> None:
@@ -152,7 +152,7 @@ class PreemptionExecutor:
         return any(self._conditions.is_disrupted(group.ref) for group in groups)
 
     async def aclose(self) -> None:
-        """Stop; no outcome is reported any more."""
+        """Stop; outcomes are no longer reported."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -204,7 +204,7 @@ class _Run:
         self._for = first
 
     async def carry_out(self) -> None:
-        """Make all calls. Raises the first failure, when nothing of it is under way any more."""
+        """Make all calls. Raises the first failure, when nothing of it is under way."""
         preemption = self._preemption
         units = [verdict.unit for verdict in preemption.victims]
         self._calls.begin(units)

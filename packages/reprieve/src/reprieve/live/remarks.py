@@ -59,6 +59,6 @@ class AnnotationRemarks:
             self.inspect(item)
 
     def forget(self, item: KubernetesObject) -> None:
-        """An object is gone."""
+        """An object was deleted."""
         self._raising.pop((item.KIND, item.key), None)
         self._reported.pop((item.KIND, item.key), None)

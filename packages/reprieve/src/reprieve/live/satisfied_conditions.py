@@ -80,7 +80,7 @@ class SatisfiedConditions:
                 subject.written = _Written(known.status, known.reason, known.message, since)
 
     def forget(self, key: str) -> None:
-        """A group is gone."""
+        """A group was deleted."""
         for known in (self._groups, self._dirty, self._again):
             known.pop(key, None)
 

@@ -207,7 +207,7 @@ class ShadowDecisions:
             self._nominated(known, key, pod.status.nominated_node_name or "", now)
 
     def _nominated(self, pod: PodRecord, key: str, node: str, now: float) -> None:
-        """The acting scheduler has nominated a pod, or ended that: of two plans that of the cluster goes on."""
+        """The acting scheduler has nominated a pod, or ended that: of two plans, that of the cluster continues."""
         if not node or not self._is_ours(pod):
             return
         self._ledger.nominated(pod, node)
@@ -216,7 +216,7 @@ class ShadowDecisions:
             self._drop_plan(key, now)
 
     def object_changed(self, change: Change[Any], resource: Resource) -> None:
-        """A change has been applied: note what the acting scheduler has placed, and what is gone."""
+        """A change has been applied: note what the acting scheduler has placed, and what was deleted."""
         pod, before = change.object, change.old
         if not isinstance(pod, o.Pod):
             return

@@ -2,7 +2,7 @@
 
 It receives our decisions (`placed`, `would_evict`), what became true in the cluster (`bound`, `nominated`, `evicted`,
 `gone`), and the time (`review`).  An entity is a pending pod, gang or tree; it is closed when it has its minimum in the
-cluster, or is gone.
+cluster, or was deleted.
 
 Invariants: no I/O and no clock; it reads the cluster cache and changes nothing; a difference that has ended stays as it
 was; what is kept is bounded by the pending pods of the cluster and `MOST_DIFFERENCES`.  Times are seconds since the
@@ -226,7 +226,7 @@ class ShadowLedger:
             self._unassigned[pod.uid] = self._eviction(pod, now)
 
     def gone(self, pod: PodRecord, key: str, now: float) -> None:
-        """A pending pod of that entity is deleted, and the cache does not have it any more."""
+        """A pending pod of that entity is deleted, and the cache no longer has it."""
         entity = self._entities.get(key)
         if entity is None:
             return

@@ -1,6 +1,6 @@
 """A child process that is kept running, and that does not outlive its parent.
 
-A *tied* child reads its standard input, a pipe of which only the parent has the other end: when the parent is gone,
+A *tied* child reads its standard input, a pipe of which only the parent has the other end: when the parent has ended,
 however it died, the pipe ends and so does the child (`tie`). The child has a process group of its own, so that Ctrl-C
 reaches the parent alone, which stops things in order.
 

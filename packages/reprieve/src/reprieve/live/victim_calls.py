@@ -56,7 +56,7 @@ class VictimCalls:
         self._shared.end(_keys(units))
 
     async def mark_pod(self, pod: PodRecord, condition: dict[str, Any]) -> None:
-        """Write DisruptionTarget, unless the pod has it. Raises ClientError; a pod that is gone needs no mark."""
+        """Write DisruptionTarget, unless the pod has it. Raises ClientError; a deleted pod needs no mark."""
         if pod.preempted and pod.uid not in self._unmarked:
             return
         self._unmarked.pop(pod.uid, None)
@@ -85,7 +85,7 @@ class VictimCalls:
         return await self._shared.once(_DELETE, pod.uid, lambda: self.delete_again(pod))
 
     async def stay(self, pods: Iterable[PodRecord], doubtful: Iterable[PodRecord]) -> bool:
-        """Return whether none of the pods is gone or terminating, by the watch, or by the API for the doubtful ones.
+        """Return whether none of the pods is deleted or terminating, by the watch, or by the API for the doubtful ones.
 
         Raises ClientError.
         """
@@ -141,7 +141,7 @@ class UnitRepairs:
         """By unit, the pods by UID that are being deleted, by one task for each unit however often it is asked for."""
 
     def finish(self, group: Group, pods: Iterable[PodRecord]) -> None:
-        """Delete what is left of a unit, until it is done or there is no right to write any more."""
+        """Delete what is left of a unit, until it is done or there is no longer a right to write."""
         left = self._finishing.get(unit_key(group))
         if left is None:
             left = self._finishing[unit_key(group)] = {}

@@ -2,7 +2,7 @@
 
 Each plugin object gets one thread, made when it is first called.  The caller waits for the answer, so that nothing
 runs side by side as long as plugins behave.  A call that takes longer than the limit is given up: the attempt fails,
-the plugin counts as *stuck* and fails every further attempt at once, and the scheduler goes on.  When the call returns
+the plugin counts as *stuck* and fails all further attempts at once, and the scheduler continues.  When the call returns
 after all, its answer is dropped and the plugin is called again.
 
 What this cannot do: stop the thread, or take the interpreter lock from C code that keeps it.  A loop in pure Python

@@ -48,7 +48,7 @@ class UnservedError(ClientError):
 
 
 def superseded(error: BaseException | None) -> bool:
-    """Return whether a refusal means that the object of that UID is not there any more: gone, or another one of its
+    """Return whether a refusal means that the object of that UID no longer exists: deleted, or another one of its
     name.
 
     404; and 422 for the UID alone, which is how kube-apiserver words a patch that carries another object's UID.
@@ -129,7 +129,7 @@ class Writes:
     def patch_pod_status(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> asyncio.Future[None]:
         """Strategic merge patch of `status`: conditions merge by type, None removes a field.
 
-        `patch` is what goes below `status`. Fails with ApiError where `superseded` says whether the pod is gone.
+        `patch` is what goes below `status`. Fails with ApiError where `superseded` says whether the pod was deleted.
         """
         path = f"{_pod_path(namespace, name)}/status"
         body = _encode({"metadata": {"uid": uid}, "status": patch})
@@ -141,7 +141,7 @@ class Writes:
     def delete_pod(self, namespace: str, name: str, uid: str) -> asyncio.Future[None]:
         """DELETE with the UID as precondition and the pod's own grace period (preemption.md 7.2).
 
-        A pod that is gone or terminating, and another pod of the name, count as done. Of a call that fails `refused`
+        A deleted or terminating pod, and another pod of the name, count as done. Of a call that fails `refused`
         says whether the pod certainly stays.
         """
         path = _pod_path(namespace, name)
@@ -208,9 +208,9 @@ class Writes:
     async def _patch_native(
         self, where: Resource, kind: str, namespace: str, name: str, uid: str, status: Mapping[str, Any]
     ) -> None:
-        """Set the status of a native group; if its version is not served any more, in the newest that is (api.md 2.9).
+        """Set the status of a native group; if its version is no longer served, in the newest that is (api.md 2.9).
 
-        Raises ApiError, 404 where the object is gone in every version.
+        Raises ApiError, 404 where the object is missing in every version.
         """
         for turn in range(_REREADS):
             said = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
@@ -326,7 +326,7 @@ class Writes:
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{name}", write)
 
     def delete_object(self, instruction: DeleteObject) -> asyncio.Future[None]:
-        """Delete an object, its finalizer taken off first; nothing is done if it is gone, or another of its name."""
+        """Delete an object, its finalizer taken off first; do nothing if it was deleted or is another of its name."""
         where = self._resource(instruction.kind)
         if where is None:
             return _failed(UnservedError(f"{instruction.kind} is not served"))
@@ -383,7 +383,7 @@ class Writes:
         """Carry out a write of the object of that UID (empty: whichever has the name) and look into a 409.
 
         It is sent again while the object is there and `done` of its metadata is False, ten times at most. Raises
-        ApiError: 404 where the object is gone or another one has its name.
+        ApiError: 404 where the object was deleted or another one has its name.
         """
         for turn in range(_REREADS):
             try:
@@ -400,7 +400,7 @@ class Writes:
                 return
 
     async def _deleting(self, path: str, uid: str, options: bytes) -> None:
-        """DELETE the object of that UID; one that is gone or terminating needs no more. Raises ApiError."""
+        """DELETE the object of that UID; a deleted or terminating one needs no more. Raises ApiError."""
 
         async def delete() -> None:
             await self._client.request("DELETE", path, body=options, accept=_BRIEF, guard=self._pool.guard)

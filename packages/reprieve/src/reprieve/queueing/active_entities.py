@@ -33,7 +33,7 @@ class ActiveEntities:
         return None
 
     def pop(self) -> Entity | None:
-        """Return the next entity to try; its entry is gone."""
+        """Remove and return the next entity to try."""
         entity = self.first()
         if entity is not None:
             heapq.heappop(self._heap)

@@ -158,7 +158,7 @@ class SchedulingQueue:
         elif (
             not status.ok and entity.state is not QueueState.IN_CYCLE and not (gate := self._gates.of_entity(entity)).ok
         ):
-            # It was to be tried, or might have been, and what it needs is gone: a claim, say.
+            # It was to be tried, or might have been, and an object that it needs was deleted, such as a claim.
             self._sharing.wake(self._sharing.tried_for(entity), now)
             self._to_gated(entity, gate, now)
         elif entity.state is QueueState.UNSCHEDULABLE or (attempts and entity.state is QueueState.ACTIVE):
@@ -174,7 +174,7 @@ class SchedulingQueue:
             self._take(pod, now, 0)
 
     def remove_pod(self, pod: PodRecord, now: float) -> None:
-        """A pending pod is gone, or was placed by another scheduler."""
+        """A pending pod was deleted, or was placed by another scheduler."""
         self._cause = EventKind.POD_GONE
         entity = self.find(pod)
         if entity is None:
@@ -251,7 +251,7 @@ class SchedulingQueue:
         self._sharing.waits_on(entity, kind, now)
 
     def done(self, entity: Entity, placed: Iterable[PodRecord]) -> None:
-        """Some members were placed; with none left the entity is gone."""
+        """Some members were placed; with none left the entity is removed."""
         kind = None
         for pod in placed:
             entity.ready.pop(pod.uid, None)

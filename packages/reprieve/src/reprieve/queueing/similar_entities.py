@@ -84,5 +84,5 @@ class AlikeEntities:
         return self._kind_of.get(ref)
 
     def forget(self, ref: str) -> None:
-        """The entity is no more, or has no kind any more."""
+        """Forget an entity that was removed, or no longer has a kind."""
         self._kind_of.pop(ref, None)

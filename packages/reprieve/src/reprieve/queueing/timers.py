@@ -42,7 +42,7 @@ class Timers:
     def add(self, entity: Entity, when: float) -> None:
         """The entity, which has that time already, is due then."""
         heapq.heappush(self.entries, (when, entity.ref))
-        if len(self.entries) > 2 * len(self._entities):  # most are of earlier attempts, or of entities that are gone
+        if len(self.entries) > 2 * len(self._entities):  # most are of earlier attempts, or of removed entities
             self.entries = sorted({entry for entry in self.entries if self._entity(entry) is not None})
 
     def pop_due(self, now: float) -> Entity | None:

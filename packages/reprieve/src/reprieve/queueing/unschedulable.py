@@ -37,7 +37,7 @@ class UnschedulableEntities:
             self.by_plugin.setdefault(plugin, {})[entity.ref] = entity
 
     def remove(self, entity: Entity) -> None:
-        """It does not wait any more."""
+        """Remove an entity that is no longer pending."""
         del self.by_ref[entity.ref]
         self._overdue.pop(entity.ref, None)
         for plugin in entity.rejected_by_indexed:

@@ -16,7 +16,7 @@ from reprieve.simulation.workloads.owners import Owner, object_id_of, reference_
 
 
 def ended_jobs(manifests: Manifests, plan: Plan) -> list[str]:
-    """Return what becomes of Jobs of an expanded input of which the plan evicts pods, a sentence for each.
+    """Return what happens to Jobs of an expanded input of which the plan evicts pods, a sentence for each.
 
     Jobs that are not in the input are left out: how often they have failed is not known.
     """

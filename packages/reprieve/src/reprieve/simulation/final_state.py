@@ -1,6 +1,6 @@
 """The cluster as a plan leaves it: the objects of the input as they are at the end of simulated time.
 
-Placed pods are bound and run. Pods that were evicted, ended or deleted are gone; pods that are still being deleted are
+Placed pods are bound and run. Pods that were evicted, ended or deleted are left out; those being deleted are
 terminating. Nominated pods have their nomination. Claims and volumes are as the plan wrote them.  The result can be
 planned again.
 

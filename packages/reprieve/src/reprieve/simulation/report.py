@@ -228,7 +228,7 @@ class BrokenGang(Document, frozen=True, kw_only=True):
 
 
 class Stats(Document, frozen=True, kw_only=True):
-    """`seconds` of real time, `virtual_seconds` until nothing changed any more, attempts of the scheduler."""
+    """`seconds` of real time, `virtual_seconds` until nothing changed, attempts of the scheduler."""
 
     seconds: float
     virtual_seconds: float

@@ -132,7 +132,7 @@ def lost_pods(world: VirtualCluster) -> list[LostPod]:
 
 
 def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> PodGroupOutcome:
-    """`evicted` and `lost`: pods of it that were on a node and are gone or going."""
+    """`evicted` and `lost`: pods of it that were on a node and are deleted or terminating."""
     engine = world.engine
     group = engine.cluster.groups[key]
     spec = group.spec

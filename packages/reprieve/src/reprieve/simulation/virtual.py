@@ -57,7 +57,7 @@ _DELETED = frozenset(
 """Kinds that only the engine reads: nothing else follows from their deletion."""
 _MOST_INCIDENTS = 1000
 _HOPELESS = 3
-"""An entity that ended in SchedulerError this often in a row is not waited for any more."""
+"""An entity that ended in SchedulerError this often in a row is no longer waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Observed(Protocol):
 
 
 class Watcher(Protocol):
-    """Receives what becomes of pods, and lets more happen (`VirtualCluster.at`): a replay."""
+    """Receives what happens to pods, and lets more happen (`VirtualCluster.at`): a replay."""
 
     def placed(self, pod: PodRecord) -> None:
         """It is on its node now."""
@@ -104,7 +104,7 @@ class Watcher(Protocol):
 class VirtualCluster:
     """See the module docstring. `now` is in seconds since the epoch; `start` is where it began.
 
-    With a `watcher` what has gone is forgotten: months hold more pods than memory can keep.
+    With a `watcher` deleted objects are forgotten: months hold more pods than memory can keep.
     """
 
     def __init__(self, engine: Engine, start: float) -> None:
@@ -131,7 +131,7 @@ class VirtualCluster:
         self.levels: dict[str, tuple[TreeLevel, ...]] = {}
         """What became of the groups of a tree in its last attempt, by the root's `ref`."""
         self.evicted: dict[str, str] = {}
-        """UID of a pod that is gone or terminating -> the preemptor that needed its capacity (its ref)."""
+        """UID of a deleted or terminating pod -> the preemptor that needed its capacity (its ref)."""
         self.lost: dict[str, str] = {}
         """UID of a pod that went or is going with its node -> the node's name."""
         self.deleted: set[str] = set()
@@ -368,7 +368,7 @@ class VirtualCluster:
         return effects.known
 
     def settle(self) -> None:
-        """Run until nothing changes any more."""
+        """Run until nothing changes."""
         self._run(lambda: True)
 
     def until(self, when: float) -> None:
@@ -385,13 +385,13 @@ class VirtualCluster:
         self._run(wanted, deadline=deadline)
 
     def until_victims_are_gone(self) -> None:
-        """Run until no pod is on its way out any more."""
+        """Run until no pod is terminating."""
         self._run(lambda: bool(self._leaving))
 
     def _run(self, wanted: Callable[[], bool], deadline: float | None = None) -> None:
         self.drain()
         while not self.stopped and wanted():
-            holds = deadline is not None  # a cluster in which nothing else happens any more has settled
+            holds = deadline is not None  # a cluster in which nothing else happens has settled
             hopeless = [ref for ref, count in self._errors.items() if count >= _HOPELESS]
             wakeup = self.engine.next_wakeup(flush=False, holds=holds, ignoring=hopeless)
             due = self._future[0][0] if self._future else None

@@ -89,7 +89,7 @@ class BenchMeasurement(msgspec.Struct, frozen=True, rename="camel"):
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
     """Of `big` alone: real time until nodes and running pods were in the cache, which `seconds` does not count."""
     held_mb: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `take-in` alone: what the engine keeps of them, in MiB; their objects are gone by then."""
+    """Of `take-in` alone: what the engine keeps of them, in MiB; their objects are freed by then."""
     profile: tuple[HotFunction, ...] | msgspec.UnsetType = msgspec.UNSET
     """With `--profile`: where the time went."""
 
@@ -155,7 +155,7 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
 
 
 def _evict(engine: Engine, preemption: Preemption, claims: dict[str, ResourceClaim], now: float) -> None:
-    """The victims are gone at once, and their claims without devices, as the claim controller leaves them."""
+    """The victims are deleted at once, and their claims without devices, as the claim controller leaves them."""
     victims = [pod.uid for verdict in preemption.victims for pod in verdict.unit.pods]
     for uid in victims:
         engine.pod_terminating(uid, now, preempted=True)

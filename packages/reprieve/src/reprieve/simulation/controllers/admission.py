@@ -284,7 +284,7 @@ class Admission:
         return replace(pod, spec=self._with_defaults(pod, items)) if items else pod
 
     def release(self, kind: str, namespace: str, name: str) -> bool:
-        """An object is gone (`name`: its UID, or its name); returns whether pods wait for what it used."""
+        """An object was deleted (`name`: its UID, or its name); returns whether pods wait for what it used."""
         space, key = self._namespaces[namespace], (kind, namespace, name)
         item = space.there.pop(key, None)
         if item is None:

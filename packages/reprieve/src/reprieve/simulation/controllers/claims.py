@@ -4,8 +4,8 @@
 - A PodGroup that names a template gets a claim `GROUP-NAME`, which its pods share (KEP-5729). Pods of a group that does
   not exist yet get no claims: which they mean is not known.
 - What the scheduler writes to a claim is the claim's state at once; devices are ready as soon as they are allocated.
-- A pod that has ended or is gone is taken off its claims; a claim without users gives its devices back, and one that
-  was made for the pod goes with it. What a PodGroup has goes back when the group is gone.
+- An ended or deleted pod is taken off its claims; a claim without users gives its devices back, and one that
+  was made for the pod goes with it. What a PodGroup has goes back when the group is deleted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +55,7 @@ class Claims:
             self._retry(now)
 
     def group_gone(self, key: str, uid: str, now: float) -> None:
-        """A PodGroup is gone, and no pod of it is left."""
+        """A PodGroup was deleted, and no pod of it is left."""
         self._groups.pop(key, None)
         for name in list(self._claims):
             self._release(name, uid, "podgroups", now)
@@ -167,7 +167,7 @@ class Claims:
         self.set_claim(replace(made, metadata=replace(made.metadata, uid=uid)), now)
 
     def gone(self, pod: PodRecord, now: float) -> None:
-        """The pod has ended or is gone."""
+        """The pod has ended or was deleted."""
         self._waiting.pop(pod.uid, None)
         for key in pod.claim_keys:
             self._release(key, pod.uid, "pods", now)

@@ -72,7 +72,7 @@ def _is_unready(pod: objects.Pod) -> bool:
 def followed(
     budgets: Iterable[objects.PodDisruptionBudget], gone: Iterable[objects.Pod], come: Iterable[objects.Pod] = ()
 ) -> list[objects.PodDisruptionBudget]:
-    """Return the budgets with the status that they have once healthy pods are gone and others have come.
+    """Return the budgets with the status that they have once healthy pods have ended and others have started.
 
     A budget without a status is returned as it is.
     """

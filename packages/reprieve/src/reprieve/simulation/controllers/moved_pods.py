@@ -25,7 +25,7 @@ class MovedPods:
         self._leaving |= {pod.uid for pod, _ in preemption.moves if pod.uid in self._objects}
 
     def gone(self, uid: str) -> objects.Pod | None:
-        """A pod is gone; return the one that its controller makes if it has moved."""
+        """A pod was deleted; return the one that its controller makes if it has moved."""
         item = self._objects.pop(uid, None)
         if item is None or uid not in self._leaving:
             return None

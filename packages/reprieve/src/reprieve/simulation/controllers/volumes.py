@@ -8,7 +8,7 @@
 - A claim without a class gets the default class.  A claim that was never created (it has no UID) and does not wait for
   a pod is bound or provisioned as soon as that is possible; one that a cluster has and has not bound stays as it is:
   why it is not bound is not the scheduler's to know.
-- A volume is detached from a node as soon as the last pod there that used it is gone. What is attached without
+- A volume is detached from a node as soon as the last pod there that used it was deleted. What is attached without
   users when the world begins stays attached: the reason is not known.
 - A claim that is deleted takes its volume with it if the reclaim policy is Delete; any other is Released.
 """
@@ -105,7 +105,7 @@ class Storage:
             self.set(msgspec.convert(claim, PersistentVolumeClaim), now)
 
     def gone(self, pod: PodRecord, node: str, now: float) -> None:
-        """The pod has ended or is gone from `node`: its volumes are detached, and the claims made for it are gone."""
+        """Detach the volumes of a pod that has ended or left `node`; the claims made for it are deleted."""
         if node:
             self._detach(pod, node, now)
         for used in pod.volumes.claims if pod.volumes is not None else ():
@@ -114,7 +114,7 @@ class Storage:
                 self.remove("PersistentVolumeClaim", pod.namespace, used.name, now)
 
     def _detach(self, pod: PodRecord, node: str, now: float) -> None:
-        """Detach the volumes that no pod on the node uses any more."""
+        """Detach the volumes that no pod on the node uses."""
         row = self._engine.cluster.nodes.row_of.get(node, -1)
         claims = [self._store.claims.get(used.key) for used in pod.volumes.claims] if pod.volumes is not None else []
         names = {claim.spec.volume_name for claim in claims if claim is not None and claim.spec.volume_name}

@@ -19,7 +19,7 @@ CLUSTER = "cluster.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Manifests that arrive in the demo cluster, and what must become of them."""
+    """Manifests that arrive in the demo cluster, and what must happen to them."""
 
     title: str
     story: tuple[str, ...]

@@ -29,7 +29,7 @@ from reprieve.simulation.workloads.table import TABLE
 
 @dataclass(slots=True)
 class Expansion:
-    """What became of an input. `manifests` has no pod makers any more; `problems` are those not expanded.
+    """The result of expanding an input. `manifests` no longer has pod makers; `problems` are those not expanded.
 
     What surely has pods and is not expanded is not among the manifests either.  `makers`: what the input had, and what
     they made that makes pods in turn; by them every pod has its owners.

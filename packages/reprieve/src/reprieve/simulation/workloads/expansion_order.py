@@ -376,7 +376,7 @@ def _is_paused(workload: PodWorkload) -> bool:
 
 
 def _is_over(workload: PodWorkload, row: WorkloadKind) -> bool:
-    """Return whether it calls for no pods any more (whatif.md 1.5)."""
+    """Return whether it no longer calls for pods (whatif.md 1.5)."""
     manifest = workload.manifest
     if any(value_at(manifest, path) in values for path, values in row.ended.items()):
         return True

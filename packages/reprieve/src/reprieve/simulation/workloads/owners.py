@@ -133,7 +133,7 @@ class Owners:
                 self._below.setdefault(above, []).append(object_id)
 
     def _chain(self, above: tuple[Owner, str] | None) -> Iterator[Owner]:
-        """Owners that are in the input, from below; a reference by another UID is to an object that is gone."""
+        """Owners that are in the input, from below; a reference by another UID is to a deleted object."""
         for _ in range(_DEEPEST):
             if above is None:
                 return
