@@ -537,3 +537,29 @@ def test_items_with_keys_are_merged_and_keep_their_neighbours() -> None:
     doubled = {**live, "spec": {"containers": [*live["spec"]["containers"], {"name": "b", "image": "other"}]}}
     again = applied(doubled, "two", with_containers({"name": "b", "tty": True}), schema=POD)
     assert again["spec"]["containers"] == [{"name": "a", "image": "i"}, {"name": "b", "image": "i", "tty": True}]
+
+
+class Asked(dict[str, Any]):
+    """A set of fields of which single places may be asked, and which is never gone through."""
+
+    def items(self) -> Any:
+        raise AssertionError("it is gone through once for every manager")
+
+    __iter__ = keys = values = items
+
+
+@pytest.mark.parametrize(("take", "left"), [(f.difference, {}), (f.intersection, {"f:data": {"f:k": {}}})])
+def test_fields_of_one_manager_are_looked_up_in_those_of_others(take: Any, left: Json) -> None:
+    """A client chooses how many managers there are, and how many fields are taken from them."""
+    assert take({"f:data": {"f:k": {}}}, {"f:data": Asked({".": {}, "f:k": {}, "f:l": {}})}) == left
+
+
+def test_name_that_stands_twice_in_a_long_list_is_found() -> None:
+    """With a count of the list for each item it would take minutes."""
+    names = [f"e.com/{number}" for number in range(100_000)]
+    live = applied(None, "m", config(a="1"))
+    live["metadata"]["finalizers"] = ["e.com/x"]
+    body = config(a="1")
+    body["metadata"]["finalizers"] = [*names, names[-1], names[-2]]
+    with pytest.raises(PatchError, match=r'duplicate entries for key \["e.com/99998"\]'):
+        applied(live, "m", body)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from kube_rules import field_errors as fe
+from kube_rules.errors import excerpt
 from kube_rules.json import Json
 from kube_rules.validation import names, resources, security
 from kube_rules.validation import rows as r
@@ -178,7 +180,7 @@ def containers(spec: Json, path: str, volumes: Collection[str]) -> r.Found:
     if not spec.get("containers"):
         yield fe.required(f"{path}.containers")
     seen: set[str] = set()
-    claims = sorted(claim.get("name", "") for claim in spec.get("resourceClaims", ()))
+    claims = claims_of(spec)
     for part in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(part, ())):
             place, name = f"{path}.{part}[{index}]", container.get("name", "")
@@ -221,12 +223,28 @@ def ephemeral(given: Sequence[Json], path: str, taken: Collection[str], volumes:
         yield from _AFTER_MOUNTS(container, place)
 
 
-def known_claims(needs: Json, path: str, claims: Sequence[str]) -> r.Found:
-    """Device claims that a container uses are claims of its pod (`claims`: their names, sorted)."""
+class ClaimNames(NamedTuple):
+    """The device claims of a pod: their names, and how texts list them; a long list is cut."""
+
+    names: frozenset[str]
+    listing: str
+
+
+def claims_of(spec: Json) -> ClaimNames:
+    """Return the device claims of a pod."""
+    names = sorted(claim.get("name", "") for claim in spec.get("resourceClaims", ()))
+    return ClaimNames(frozenset(names), excerpt(", ".join(names), _LONGEST_LISTING))
+
+
+_LONGEST_LISTING = 4096
+
+
+def known_claims(needs: Json, path: str, claims: ClaimNames) -> r.Found:
+    """Device claims that a container uses are claims of its pod."""
     for index, claim in enumerate(needs.get("claims", ())):
         name = claim.get("name", "")
-        if name and name not in claims:
-            listing = f": {', '.join(claims)}" if claims else " which is empty"
+        if name and name not in claims.names:
+            listing = f": {claims.listing}" if claims.names else " which is empty"
             detail = f"must be one of the names in pod.spec.resourceClaims{listing}"
             yield fe.not_found(f"{path}.claims[{index}]", name, detail)
 

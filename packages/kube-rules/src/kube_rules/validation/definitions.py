@@ -162,8 +162,9 @@ def _review_versions(versions: list[str], path: str) -> r.Found:
     if not versions:
         yield fe.required(path)
         return
+    twice = r.repeated(versions)
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in twice:
             yield fe.invalid(f"{path}[{index}]", version, "duplicate version")
         else:
             yield from fe.malformed(f"{path}[{index}]", version, names.dns1035_label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kube_rules import field_errors as fe
+from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation.rows import IMMUTABLE, NOT_NEGATIVE, Found
@@ -81,6 +82,7 @@ def annotation_map(given: Json, path: str) -> Found:
 def _owner_references(references: list[Json]) -> Found:
     path = "metadata.ownerReferences"
     controller: Json | None = None
+    shown = ""
     for reference in references:
         for key in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(key):
@@ -93,7 +95,8 @@ def _owner_references(references: list[Json]) -> Found:
             if controller is not None:
                 both = " and ".join(f"{item.get('kind')}/{item.get('name')}" for item in (controller, reference))
                 detail = 'Only one reference can have Controller set to true. Found "true" in references for '
-                yield fe.invalid(path, references, detail + both)
+                shown = shown or fe.shown(references)
+                yield FieldError(path, f"Invalid value: {shown}: {detail}{both}")
             controller = reference
 
 
@@ -102,7 +105,8 @@ def update(new: Json, old: Json, *, any_finalizer: bool = False) -> Found:
     meta, before = new.get("metadata", {}), old.get("metadata", {})
     yield from _common(meta, any_finalizer)
     if "deletionTimestamp" in before:
-        added = [name for name in meta.get("finalizers", ()) if name not in before.get("finalizers", ())]
+        known = set(before.get("finalizers", ()))
+        added = [name for name in meta.get("finalizers", ()) if name not in known]
         if added:
             shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
             detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"

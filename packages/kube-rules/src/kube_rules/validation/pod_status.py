@@ -9,7 +9,7 @@ from kube_rules import field_errors as fe
 from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation.network import NO_ADDRESS, is_address
-from kube_rules.validation.rows import Found
+from kube_rules.validation.rows import Found, repeated
 
 
 def status(new: Json, old: Json) -> Found:
@@ -53,6 +53,5 @@ def _addresses(after: Json, before: Json, name: str) -> Found:
         return
     if len(texts) > _MOST_ADDRESSES or (len(texts) == _MOST_ADDRESSES and len({":" in text for text in texts}) == 1):
         yield fe.invalid(f"status.{name}", now, "may specify no more than one IP for each IP family")
-    for index, text in enumerate(texts):
-        if text in texts[:index]:
-            yield fe.duplicate(f"status.{name}[{index}]", text)
+    for index in sorted(repeated(texts)):
+        yield fe.duplicate(f"status.{name}[{index}]", texts[index])

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Hashable
+from itertools import takewhile
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
@@ -93,10 +95,10 @@ def _gates(after: Json, before: Json) -> Found:
 
 
 def _tolerations(after: Json, before: Json) -> Found:
-    def plain(toleration: Json) -> Json:
-        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+    def plain(toleration: Json) -> Hashable:
+        return fe.frozen({key: value for key, value in toleration.items() if key != "tolerationSeconds"})
 
-    now = [plain(toleration) for toleration in after.get("tolerations", ())]
+    now = {plain(toleration) for toleration in after.get("tolerations", ())}
     if any(plain(toleration) not in now for toleration in before.get("tolerations", ())):
         yield fe.forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
 
@@ -133,5 +135,7 @@ _TERM = ("matchExpressions", "matchFields")
 def _diff(before: Json, after: Json) -> str:
     left = json.dumps(before, indent=1, sort_keys=True).splitlines()
     right = json.dumps(after, indent=1, sort_keys=True).splitlines()
-    lines = list(difflib.unified_diff(left, right, lineterm="", n=3))[2:]
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+    shown = slice(max(same - 3, 0), same + _DIFF_LINES)
+    lines = list(difflib.unified_diff(left[shown], right[shown], lineterm="", n=3))[2:]
     return "\n".join(lines[:_DIFF_LINES]) + "\n"

@@ -58,8 +58,7 @@ def _pod_level(needs: Json, path: str) -> r.Found:
 def _whole(pod: Json, path: str) -> r.Found:
     """Yield what a pod asks for as a whole is room for what its containers ask for (KEP-2837)."""
     whole = pod["resources"]
-    known = sorted(claim.get("name", "") for claim in pod.get("resourceClaims", ()))
-    yield from containers.known_claims(whole, f"{path}.resources", known)
+    yield from containers.known_claims(whole, f"{path}.resources", containers.claims_of(pod))
     requests, limits = whole.get("requests", {}), whole.get("limits", {})
     if requests:
         parts = amounts.of_pod({key: value for key, value in pod.items() if key in _CONTAINERS}, "requests")

@@ -86,9 +86,8 @@ def quota(obj: Json, _: str) -> r.Found:
         if resources.nano(text) % 10**9 and (name.startswith("count/") or name == "pods" or name in _OBJECT_QUOTA):
             yield fe.invalid(path, text, "must be an integer")
     scopes = spec.get("scopes", ())
-    for scope in scopes:
-        if scope not in _SCOPES:
-            yield fe.invalid("spec.scopes", scopes, "unsupported scope")
+    unsupported = [scope for scope in scopes if scope not in _SCOPES]
+    yield from [fe.invalid("spec.scopes", scopes, "unsupported scope")] * len(unsupported) if unsupported else ()
     for item in ("BestEffort", "Terminating"):
         if {item, f"Not{item}"} <= set(scopes):
             yield fe.invalid("spec.scopes", scopes, "conflicting scopes")

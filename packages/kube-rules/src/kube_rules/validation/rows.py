@@ -7,7 +7,7 @@ findings. A rule that compares fields is a function of the same form and stands 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -154,6 +154,12 @@ def texts(name: str, syntax: Syntax) -> Check:
             yield from fe.malformed(f"{at(path, name)}[{index}]", text, syntax)
 
     return IfThere(name, check)
+
+
+def repeated(values: Sequence[Hashable]) -> set[int]:
+    """Return the places of values that stand in the list before, too."""
+    first = {value: index for index, value in reversed([*enumerate(values)])}
+    return {index for index, value in enumerate(values) if first[value] != index}
 
 
 # -- fields of one object

@@ -142,22 +142,24 @@ def _items_of_a_set(items: Json, path: str) -> r.Found:
 
 def _keys(keys: list[str], items: Json, path: str) -> r.Found:
     """The keys of a list that is a map: scalar fields of its items that every item has."""
-    properties = items.get("properties", {})
+    properties, required, twice = items.get("properties", {}), set(items.get("required", ())), r.repeated(keys)
+    unknown = fe.invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")
+    doubled = fe.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries")
     for index, key in enumerate(keys):
         field, place = properties.get(key), f"{path}.items.properties[{key}]"
         if not isinstance(field, dict):
-            yield fe.invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")
+            yield unknown
         else:
             if field.get("type") in ("array", "object"):
                 detail = f"must be a scalar type if parent array's {_LIST} is map"
                 yield fe.invalid(f"{place}.type", "object", detail)
-            if key not in items.get("required", ()) and "default" not in field:
+            if key not in required and "default" not in field:
                 detail = f"this property is in {_KEYS}, so it must have a default or be a required property"
                 yield fe.required(f"{place}.default", detail)
             if field.get("nullable"):
                 yield fe.forbidden(f"{place}.nullable", f"this property is in {_KEYS}, so it cannot be nullable")
-        if key in keys[:index]:
-            yield fe.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries")
+        if index in twice:
+            yield doubled
 
 
 def _rule(rule: Mapping[str, Any], path: str) -> r.Found:

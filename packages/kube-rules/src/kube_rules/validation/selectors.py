@@ -75,14 +75,20 @@ node_selector = r.all_of(
 """Terms that are alternatives."""
 
 
+def _places(holder: Json) -> dict[str, int]:
+    """Return the keys of `matchLabelKeys`, each with the place where it stands first."""
+    keys = holder.get("matchLabelKeys") or ()
+    return {key: index for index, key in reversed([*enumerate(keys)])}
+
+
 def _twice(holder: Json, path: str) -> r.Found:
     """A key of `matchLabelKeys` that the selector has by itself: what was merged is there as well, and stands last."""
-    keys, selector = holder.get("matchLabelKeys") or (), holder.get("labelSelector") or {}
+    keys, selector = _places(holder), holder.get("labelSelector") or {}
     seen = set(selector.get("matchLabels") or ())
     for expression in selector.get("matchExpressions") or () if keys else ():
         key = expression.get("key", "")
         if key in keys and key in seen:
-            yield fe.invalid(f"{path}[{keys.index(key)}]", key, "exists in both matchLabelKeys and labelSelector")
+            yield fe.invalid(f"{path}[{keys[key]}]", key, "exists in both matchLabelKeys and labelSelector")
         seen.add(key)
 
 
@@ -95,9 +101,9 @@ def _pods(term: Json, path: str) -> r.Found:
         for index, key in enumerate(term.get(name, ())):
             yield from fe.malformed(f"{path}.{name}[{index}]", key, names.qualified)
     yield from _twice(term, path)
+    places = _places(term)
     for index, key in enumerate(term.get("mismatchLabelKeys", ())):
-        if key in term.get("matchLabelKeys", ()):
-            at = term["matchLabelKeys"].index(key)
+        if (at := places.get(key)) is not None:
             yield fe.invalid(
                 f"{path}.matchLabelKeys[{at}]", key, f"exists in both matchLabelKeys and mismatchLabelKeys[{index}]"
             )

@@ -61,10 +61,11 @@ def cluster_addresses(spec: Json, path: str) -> r.Found:
         yield fe.invalid(place, addresses, "first value must match `clusterIP`")
     elif addresses and not first:
         yield fe.invalid(place, addresses, "must be empty when `clusterIP` is not specified")
+    twice = r.repeated(families)
     for index, family in enumerate(families):
         if family not in _FAMILIES.values():
             yield fe.not_supported(f"{path}.ipFamilies[{index}]", family, sorted(_FAMILIES.values()))
-        if family in families[:index]:
+        if index in twice:
             yield fe.duplicate(f"{path}.ipFamilies[{index}]", family)
     if spec.get("ipFamilyPolicy"):
         yield from fe.one_of(f"{path}.ipFamilyPolicy", spec["ipFamilyPolicy"], POLICIES)

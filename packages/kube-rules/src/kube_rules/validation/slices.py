@@ -162,15 +162,17 @@ def _binding(device: Json, path: str) -> r.Found:
     """What a device waits for after it was chosen: conditions of success and of failure, both or none."""
     good, bad = "bindingConditions", "bindingFailureConditions"
     stated = {name: device.get(name) or [] for name in (good, bad)}
+    others = set(stated[good])
     for name, values in stated.items():
         if len(values) > _MOST_CONDITIONS:
             yield fe.too_many(f"{path}.{name}", len(values), _MOST_CONDITIONS)
+        twice = r.repeated(values)
         for index, value in enumerate(values):
             at = f"{path}.{name}[{index}]"
             yield from fe.malformed(at, value, names.qualified)
-            if value in values[:index]:
+            if index in twice:
                 yield fe.duplicate(at, value)
-            if name == bad and value in stated[good]:
+            if name == bad and value in others:
                 yield fe.invalid(at, value, f"{bad} must not overlap with {good}")
     for name, other in ((good, bad), (bad, good)):
         if not stated[name] and stated[other]:
@@ -259,9 +261,10 @@ _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 def _skipped(spec: Json, path: str) -> r.Found:
     """Operations of kubelets that a driver does without: what is prepared has to be released again."""
     at, operations = f"{path}.skipNodeOperations", spec.get("skipNodeOperations") or []
+    twice = r.repeated(operations)
     for index, name in enumerate(operations):
         yield from fe.one_of(f"{at}[{index}]", name, _OPERATIONS) if name not in _OPERATIONS else ()
-        if name in operations[:index]:
+        if index in twice:
             yield fe.duplicate(f"{at}[{index}]", name)
     if _OPERATIONS[1] in operations and not {"*", _OPERATIONS[2]} & set(operations):
         detail = "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped"

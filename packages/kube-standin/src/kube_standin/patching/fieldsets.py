@@ -69,7 +69,7 @@ def difference(left: Trie, right: Trie) -> Trie:
         if theirs is None:
             out[element] = mine
             continue
-        children = difference(_children(mine), _children(theirs))
+        children = difference(_children(mine), theirs)
         rest = _made(is_member(mine) and not is_member(theirs), children)
         if rest is not None:
             out[element] = rest
@@ -83,7 +83,7 @@ def intersection(left: Trie, right: Trie) -> Trie:
         theirs = right.get(element)
         if theirs is None:
             continue
-        children = intersection(_children(mine), _children(theirs))
+        children = intersection(_children(mine), theirs)
         both = _made(is_member(mine) and is_member(theirs), children)
         if both is not None:
             out[element] = both

@@ -12,7 +12,8 @@ from kube_standin.patching.errors import MAP, OPERATIONS, FailedTestError, Patch
 from kube_standin.schema.strict_json import MAX_DEPTH, deeper
 
 MOST_OPERATIONS = 10_000
-_MAX_COPIED = 3 * 1024 * 1024
+MAX_COPIED = 3 * 1024 * 1024
+"""About how many bytes the operations of a patch may traverse again and again."""
 
 
 def _rejected() -> PatchError:
@@ -44,13 +45,13 @@ def json_patch(obj: Json, ops: Any) -> Json:
             f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {len(ops)}",
         )
     document: Any = _copied(obj)
-    room = _MAX_COPIED
+    room = MAX_COPIED
     for op in ops:
         kind = op.get("op")
         if kind in ("copy", "test"):
             # Each traverses a whole part of the document, and copies can double it time and again.
             path = _tokens(op.get("from" if kind == "copy" else "path"))
-            room -= len(repr(op)) + _weight(_get(document, path, missing=None), room)
+            room -= len(repr(op)) + weight(_get(document, path, missing=None), room)
             if room < 0:
                 raise PatchError(413, "RequestEntityTooLarge", "json patch copies more than 3 MiB")
         document = _operate(document, op)
@@ -61,7 +62,7 @@ def json_patch(obj: Json, ops: Any) -> Json:
     return document
 
 
-def _weight(value: Any, limit: int) -> int:
+def weight(value: Any, limit: int) -> int:
     """About how many bytes of JSON a value is; counting ends above the limit."""
     weight = 0
     pending = [value]

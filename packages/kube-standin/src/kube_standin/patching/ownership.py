@@ -399,10 +399,7 @@ def _pruned(schema: Schema, merged: Json, entries: Iterable[Entry], last: Trie) 
     last_named = typed.with_named_fields(root, last)
     everything = _places(schema, merged)
     without_last = typed.take_away(root, merged, last_named)
-    managed: Trie = {}
-    for entry in entries:
-        managed = fieldsets.union(managed, entry.fields)
-    managed = typed.with_named_fields(root, managed)
+    managed = typed.with_named_fields(root, _united([entry.fields for entry in entries]))
     unowned = fieldsets.difference(fieldsets.difference(everything, _places(schema, without_last)), managed)
     owned_back = typed.take_away(root, merged, unowned)
     gone = fieldsets.intersection(fieldsets.difference(everything, _places(schema, owned_back)), last_named)

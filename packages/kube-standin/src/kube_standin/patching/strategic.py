@@ -15,6 +15,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_standin.patching.errors import MAP, PatchError, go_type, not_unmarshalled
+from kube_standin.patching.jsonpatch import MAX_COPIED, weight
 from kube_standin.schema import Schema, SchemaNode, SchemaType
 
 _PATCH = "$patch"
@@ -29,12 +30,13 @@ def strategic_merge(schema: Schema, obj: Json, patch: Any) -> Json:
     """Return the object after a strategic merge patch; the input stays as it is.
 
     Raises:
-        PatchError: 400 if the patch is no object, 422 for a list in a list that merges, 500 (as upstream) for a
+        PatchError: 400 if the patch is no object, 413 if it names items again and again and merges more than 3 MiB into
+        these, 422 for a list in a list that merges, 500 (as upstream) for a
         wrong directive or a merge key that is missing or no plain value.
     """
     if not isinstance(patch, dict):
         raise not_unmarshalled(go_type(patch), MAP)
-    return _merge_map(obj, patch, schema.root)
+    return _Merge().merge_map(obj, patch, schema.root)
 
 
 def _broken(message: str) -> PatchError:
@@ -60,50 +62,110 @@ def _field(node: SchemaNode, key: str) -> SchemaNode:
     return _NOWHERE
 
 
-def _merge_map(original: Json, patch: Json, node: SchemaNode) -> Json:
-    """Merge a patch into an object."""
-    directive = patch.get(_PATCH)
-    if _PATCH in patch:
-        if directive == "replace":
-            return {key: _without_directives(v) for key, v in patch.items() if key != _PATCH and v is not None}
-        if directive == "delete":
-            return {}
-        if directive != "merge":
-            raise _broken(f"unknown patch type: {go_map(directive)} in map: {go_map(patch)}")
-    out = dict(original)
-    _retain_keys(out, patch)
-    orders = {key.removeprefix(_ORDER): value for key, value in patch.items() if key.startswith(_ORDER)}
-    deletions = {k.removeprefix(_DELETE_FROM): v for k, v in patch.items() if k.startswith(_DELETE_FROM)}
-    for key, gone in deletions.items():
-        if not isinstance(gone, list):
-            raise _broken(f"invalid list type for {_DELETE_FROM}{key}")
-        if isinstance(out.get(key), list):
-            deleted = set(map(_hashable, gone))
-            out[key] = [item for item in out[key] if _hashable(item) not in deleted]
-    for key, value in patch.items():
-        if key in (_PATCH, _RETAIN) or key.startswith((_ORDER, _DELETE_FROM)):
-            continue
-        if value is None:
-            out.pop(key, None)
-            continue
-        below = _field(node, key)
-        current = out.get(key)
-        if isinstance(value, dict) and isinstance(current, dict):
-            out[key] = (
-                _without_directives(value) if "replace" in below.patch_strategy else _merge_map(current, value, below)
-            )
-        elif isinstance(value, list) and "merge" in below.patch_strategy:
-            live = current if isinstance(current, list) else []
-            out[key] = _merge_list(live, value, below, orders.pop(key, None))
-        elif isinstance(value, dict) and key not in out:
-            out[key] = _merge_map({}, value, below)
-        else:
-            out[key] = _without_directives(value)
-    for key, order in orders.items():
-        below = _field(node, key)
-        if isinstance(out.get(key), list) and isinstance(order, list):
-            out[key] = _ordered([], out[key], order, out[key], _identity(below.patch_merge_key))
-    return out
+class _Merge:
+    """The merge of one patch."""
+
+    def __init__(self) -> None:
+        self._room = MAX_COPIED
+
+    def merge_map(self, original: Json, patch: Json, node: SchemaNode) -> Json:
+        """Merge a patch into an object."""
+        directive = patch.get(_PATCH)
+        if _PATCH in patch:
+            if directive == "replace":
+                return {key: _without_directives(v) for key, v in patch.items() if key != _PATCH and v is not None}
+            if directive == "delete":
+                return {}
+            if directive != "merge":
+                raise _broken(f"unknown patch type: {go_map(directive)} in map: {go_map(patch)}")
+        out = dict(original)
+        _retain_keys(out, patch)
+        orders = {key.removeprefix(_ORDER): value for key, value in patch.items() if key.startswith(_ORDER)}
+        deletions = {k.removeprefix(_DELETE_FROM): v for k, v in patch.items() if k.startswith(_DELETE_FROM)}
+        for key, gone in deletions.items():
+            if not isinstance(gone, list):
+                raise _broken(f"invalid list type for {_DELETE_FROM}{key}")
+            if isinstance(out.get(key), list):
+                deleted = set(map(_hashable, gone))
+                out[key] = [item for item in out[key] if _hashable(item) not in deleted]
+        for key, value in patch.items():
+            if key in (_PATCH, _RETAIN) or key.startswith((_ORDER, _DELETE_FROM)):
+                continue
+            if value is None:
+                out.pop(key, None)
+                continue
+            below = _field(node, key)
+            current = out.get(key)
+            if isinstance(value, dict) and isinstance(current, dict):
+                out[key] = (
+                    _without_directives(value)
+                    if "replace" in below.patch_strategy
+                    else self.merge_map(current, value, below)
+                )
+            elif isinstance(value, list) and "merge" in below.patch_strategy:
+                live = current if isinstance(current, list) else []
+                out[key] = self.merge_list(live, value, below, orders.pop(key, None))
+            elif isinstance(value, dict) and key not in out:
+                out[key] = self.merge_map({}, value, below)
+            else:
+                out[key] = _without_directives(value)
+        for key, order in orders.items():
+            below = _field(node, key)
+            if isinstance(out.get(key), list) and isinstance(order, list):
+                out[key] = _ordered([], out[key], order, out[key], _identity(below.patch_merge_key))
+        return out
+
+    def merge_list(self, live: list[Any], patch: list[Any], node: SchemaNode, order: Any) -> list[Any]:
+        if order is not None and not isinstance(order, list):
+            raise _broken(f"invalid list type for {_ORDER}")
+        if any(isinstance(item, list) for item in patch):
+            raise PatchError(422, "Invalid", "lists of lists are not supported")
+        maps = [isinstance(item, dict) for item in [*live, *patch]]
+        if any(maps) and not all(maps):
+            raise _broken("list element types are not identical")
+        key = node.patch_merge_key
+        if not any(maps):
+            wanted_values = dict.fromkeys(patch)
+            rest = [item for item in dict.fromkeys(live) if item not in wanted_values]
+            return _ordered(list(wanted_values), rest, order, live, _identity(""))
+        if not key:
+            raise _broken("cannot merge lists without merge key")
+        element = node.element or _NOWHERE
+        if any(item.get(_PATCH) == "replace" for item in patch):
+            return [_without_directives(item) for item in patch if _PATCH not in item]
+        deleted: set[Any] = set()
+        wanted: list[Json] = []
+        for item in patch:
+            directive = item.get(_PATCH)
+            if isinstance(item.get(key), _KINDS):
+                raise _broken(f"map: {go_map(item)}: its merge key {key} is no plain value")
+            if directive == "delete":
+                if key not in item:
+                    raise _broken("delete patch type with no merge key defined")
+                deleted.add(item[key])
+            elif directive in (None, "merge"):
+                wanted.append({name: value for name, value in item.items() if name != _PATCH})
+            else:
+                raise _broken(f"unknown patch type: {go_map(directive)} in map: {go_map(item)}")
+        identity = _identity(key)
+        kept = [one for one in live if _hashable(one.get(key)) not in deleted]
+        present = {_hashable(one.get(key)): one for one in reversed(kept)}
+        patched: dict[Any, Json] = {}
+        for item in wanted:
+            if key not in item:
+                raise _broken(f"map: {go_map(item)} does not contain declared merge key: {key}")
+            name = item[key]
+            current = patched.get(name)
+            if current is None:
+                current = present.get(name, {})
+            else:  # it is traversed once more for every item of the patch that names it again
+                self._room -= weight(current, self._room)
+                if self._room < 0:
+                    text = "strategic merge patch merges more than 3 MiB into items that it names more than once"
+                    raise PatchError(413, "RequestEntityTooLarge", text)
+            patched[name] = self.merge_map(current, item, element)
+        untouched = [one for one in kept if _hashable(one.get(key)) not in patched]
+        return _ordered(list(patched.values()), untouched, order, live, identity)
 
 
 def _retain_keys(out: Json, patch: Json) -> None:
@@ -134,54 +196,6 @@ def _identity(merge_key: str) -> Callable[[Any], Any]:
     if not merge_key:
         return lambda item: item
     return lambda item: item.get(merge_key) if isinstance(item, dict) else item
-
-
-def _merge_list(live: list[Any], patch: list[Any], node: SchemaNode, order: Any) -> list[Any]:
-    if order is not None and not isinstance(order, list):
-        raise _broken(f"invalid list type for {_ORDER}")
-    if any(isinstance(item, list) for item in patch):
-        raise PatchError(422, "Invalid", "lists of lists are not supported")
-    maps = [isinstance(item, dict) for item in [*live, *patch]]
-    if any(maps) and not all(maps):
-        raise _broken("list element types are not identical")
-    key = node.patch_merge_key
-    if not any(maps):
-        wanted_values = dict.fromkeys(patch)
-        rest = [item for item in dict.fromkeys(live) if item not in wanted_values]
-        return _ordered(list(wanted_values), rest, order, live, _identity(""))
-    if not key:
-        raise _broken("cannot merge lists without merge key")
-    element = node.element or _NOWHERE
-    if any(item.get(_PATCH) == "replace" for item in patch):
-        return [_without_directives(item) for item in patch if _PATCH not in item]
-    deleted: set[Any] = set()
-    wanted: list[Json] = []
-    for item in patch:
-        directive = item.get(_PATCH)
-        if isinstance(item.get(key), _KINDS):
-            raise _broken(f"map: {go_map(item)}: its merge key {key} is no plain value")
-        if directive == "delete":
-            if key not in item:
-                raise _broken("delete patch type with no merge key defined")
-            deleted.add(item[key])
-        elif directive in (None, "merge"):
-            wanted.append({name: value for name, value in item.items() if name != _PATCH})
-        else:
-            raise _broken(f"unknown patch type: {go_map(directive)} in map: {go_map(item)}")
-    identity = _identity(key)
-    kept = [one for one in live if _hashable(one.get(key)) not in deleted]
-    present = {_hashable(one.get(key)): one for one in reversed(kept)}
-    patched: dict[Any, Json] = {}
-    for item in wanted:
-        if key not in item:
-            raise _broken(f"map: {go_map(item)} does not contain declared merge key: {key}")
-        name = item[key]
-        current = patched.get(name)
-        if current is None:
-            current = present.get(name, {})
-        patched[name] = _merge_map(current, item, element)
-    untouched = [one for one in kept if _hashable(one.get(key)) not in patched]
-    return _ordered(list(patched.values()), untouched, order, live, identity)
 
 
 def _ordered(

@@ -9,6 +9,7 @@ a custom resource are merged by their shape: objects by key, lists as a whole.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -241,7 +242,7 @@ def _merge_list(node: SchemaNode, live: list[Any], config: list[Any]) -> list[An
     element = node.element or _UNTYPED
     places = [element_of(node, item) for item in config]
     if len(set(places)) != len(places):
-        twice = next(place for place in places if places.count(place) > 1)
+        twice = next(place for place, count in Counter(places).items() if count > 1)
         raise PatchError(500, "", f"duplicate entries for key [{twice.partition(':')[2]}]")
     wanted = dict(zip(places, config, strict=True))
     present: dict[str, Any] = {}
