@@ -6,8 +6,9 @@ what is refused with which message, which are evicted, and what the conditions o
 steps are a Scenario. A mismatch is a state that the cluster does not come to, however long one waits (`DEADLINE`).
 
 The scheduler hears of all pods of a step at once: what preempts together is decided together. What breaks ties is the
-same on both sides: the plan gets the UIDs that the cluster gave, and after each step the starts of the cluster's
-pods are put in the order of the plan. Kubelets write whole seconds, so two pods of a gang may differ by one.
+same on both sides: of earlier steps the plan gets the pods as the cluster stored them, with their UIDs, and after each
+step the starts of the cluster's pods are put in the order of the plan. Kubelets write whole seconds, so two pods of a
+gang may differ by one.
 """
 
 from __future__ import annotations
@@ -345,27 +346,26 @@ def play(cluster: Up, namespace: str, limits: list[Json], steps: list[Step]) -> 
                 assert answer["kind"] == "Pod", answer
         else:
             groups = [one for one in objects if one["kind"] == "PodGroup"]
-            cluster.heard(*(created(cluster, namespace, one, result) for one in groups))
+            answers = [created(cluster, namespace, one, result) for one in groups]
+            cluster.heard(*answers)
             with cluster.scheduler_stopped():
-                for one in objects:
-                    if one not in groups:
-                        created(cluster, namespace, one, result)
+                answers += [created(cluster, namespace, one, result) for one in objects if one not in groups]
                 eventually(partial(has_pods_of_controllers, cluster, namespace, result), "the pods of controllers")
-        result = expected(namespace, limits, steps[:number])
+            for one, answer in zip([*groups, *(one for one in objects if one not in groups)], answers, strict=True):
+                if one["kind"] in ("Pod", "PodGroup") and answer["kind"] != "Status":  # from now on it exists
+                    one.update(metadata={**one["metadata"], "uid": answer["metadata"]["uid"]}, spec=answer["spec"])
         comes_to(cluster, namespace, result)
         eventually(lambda: is_steady(cluster, namespace), "kubelets and budgets")
         start_in_planned_order(cluster, namespace, result, began)
 
 
 def created(cluster: Up, namespace: str, one: Json, result: PlanResult) -> Json:
-    """Create an object, unless the plan refuses it too; pods and groups get the UID of the answer."""
+    """Create an object and return the answer; it is refused where the plan refuses it, with the same message."""
     name = one["metadata"]["name"]
     refusals = {pod.name: pod.message for pod in result.plan.pods if pod.outcome == "Refused"}
     answer: Json = cluster.api.request("POST", COLLECTIONS[one["kind"]].format(namespace=namespace), one)
     message = answer.get("message") if answer["kind"] == "Status" else None
     assert message == refusals.get(name), f"{name}: cluster {message!r}, plan {refusals.get(name)!r}"
-    if one["kind"] in ("Pod", "PodGroup") and message is None:
-        one["metadata"] = {**one["metadata"], "uid": answer["metadata"]["uid"]}
     return answer
 
 
