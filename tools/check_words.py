@@ -72,6 +72,7 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r"(?:is|are|was) left as (?:it was|they were)", "is not changed"),
     (r"leaves? (?:the \w+|it) as it was", "does not change"),
     (r"(?:has|have|had) (?:its|their) say", "after calling; decides"),
+    (r"(?:becomes?|became) of", "happens to, happened to"),
 )
 # Parts of names that code defines, in snake case: class, function, argument, variable, module.
 NAMES: tuple[tuple[str, str], ...] = (

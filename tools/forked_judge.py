@@ -56,7 +56,7 @@ class Question(TypedDict):
 
 
 class Answer(TypedDict):
-    """What became of the mutant."""
+    """What happened to the mutant."""
 
     able: bool
     """Whether it can be made in a process that has imported the code as it was."""

@@ -481,7 +481,7 @@ def picked_of(area: str, options: argparse.Namespace) -> list[Mutant]:
 def judge_area(
     mutants_of: list[Mutant], judge: Judge, reached: Reached | None, tests: tuple[str, ...], most: float
 ) -> int:
-    """Say of each mutant what became of it; how many were killed."""
+    """Say of each mutant what happened to it; how many were killed."""
     noticed = 0
     for mutant in mutants_of:
         able, seconds, left_out = judges(mutant, reached, tests, most) if reached else (list(tests), 0.0, 0)

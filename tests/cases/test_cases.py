@@ -4,7 +4,7 @@ A case has `title`, `rule` (a heading of docs/rules), `objects` (complete manife
 where needed `gates` and `steps` (as of a Scenario, but `create` and `delete` name objects as Kind/name; what a step
 creates is not there before), and `expect`: which pods without a node, those that controllers make included, are
 `scheduled` and which wait (`unschedulable`), which of the others are `preempted`, each list complete; where the case
-says so `nominated` by preemption, `resizes` (what becomes of the deferred ones), `nodes` (or `nodesIn`, one of several)
+says so `nominated` by preemption, `resizes` (what happens to the deferred ones), `nodes` (or `nodesIn`, one of several)
 and `messages` (a part of the message of a pod that waits).  `compatible` has what is expected instead with the settings
 of kube-scheduler.  Nothing but these files is needed to run them.
 """

@@ -1,4 +1,4 @@
-"""What a write may change and what becomes of it: names, versions, generations, doors, deletion; as over HTTP.
+"""What a write may change and what happens to it: names, versions, generations, doors, deletion; as over HTTP.
 
 Rules and texts: kube-apiserver's generic registry and its strategies (api.md 2 and 5).
 """

@@ -1,6 +1,6 @@
 """Manifests in memory to objects: YAML and JSON text, its documents, and the lists in them.
 
-`DocumentReader` opens files up into objects; what becomes of an object is up to its subclasses. `read_plain` keeps
+`DocumentReader` opens files up into objects; what happens to an object is up to its subclasses. `read_plain` keeps
 each as it stands.
 """
 

@@ -22,7 +22,7 @@ _MOST_NAMED: Final = 10
 
 
 def end_by_evictions(job: Mapping[str, Any], evicted: Mapping[int | None, int], failures: Mapping[int, int]) -> str:
-    """Return what becomes of a Job of which pods are evicted, as a sentence; empty if the evictions are made up for.
+    """Return what happens to a Job of which pods are evicted, as a sentence; empty if the evictions are made up for.
 
     `evicted`: how many pods of each index, None where the Job has no indexes. `failures`: how often an index has failed
     before.
@@ -56,7 +56,7 @@ def end_by_evictions(job: Mapping[str, Any], evicted: Mapping[int | None, int], 
 
 
 def _of_indexes(spec: Mapping[str, Any], status: Mapping[str, Any], failing: list[int], per_index: int) -> str:
-    """Return what becomes of a Job of which indexes fail for good."""
+    """Return what happens to a Job of which indexes fail for good."""
     most = _whole(spec.get("maxFailedIndexes"))
     text = status.get("failedIndexes")
     failed = JobIndexes(_whole(spec.get("completions")) or 0, text if isinstance(text, str) else "")

@@ -359,7 +359,7 @@ def fleet(nodes: int) -> "KubeletOptions":
 
 
 def report_loaded(loaded: "LoadReport", console: Console) -> None:
-    """Report what became of the manifests."""
+    """Report what happened to the manifests."""
     note = console.note
     for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):
         for line in lines[:_MOST_LINES]:

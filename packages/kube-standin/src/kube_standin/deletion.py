@@ -264,7 +264,7 @@ class Deletion:
 
 
 def _default_propagation(kind: ServedKind, metadata: Json) -> Propagation | None:
-    """Return what becomes of dependents unless a request states it: what a finalizer states, else the kind (api.md
+    """Return what happens to dependents unless a request states it: what a finalizer states, else the kind (api.md
     6.1).
 
     A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
@@ -274,7 +274,7 @@ def _default_propagation(kind: ServedKind, metadata: Json) -> Propagation | None
 
 
 def settles_dependents(metadata: Json) -> bool:
-    """Return whether a finalizer states what becomes of the dependents of an object with this metadata."""
+    """Return whether a finalizer states what happens to the dependents of an object with this metadata."""
     return any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
 
 

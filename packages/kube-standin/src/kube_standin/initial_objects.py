@@ -63,7 +63,7 @@ _OPTIONS: Final = WriteOptions(manager="")
 
 @dataclass
 class LoadReport:
-    """What became of the objects of an input."""
+    """What happened to the objects of an input."""
 
     made: int = 0
     kept: list[str] = field(default_factory=list)
@@ -359,7 +359,7 @@ class _Loading:
         if item.kind.resource == "namespaces" and item.name in IMMORTAL:
             return
         try:
-            # What becomes of dependents was settled when it was deleted: a finalizer states it, or they go.
+            # What happens to dependents was settled when it was deleted: a finalizer states it, or they go.
             settled = settles_dependents(item.manifest["metadata"])
             options = DeleteOptions(propagation=None if settled else "Background")
             self._registry.delete_now(item.kind, item.namespace, item.name, options)

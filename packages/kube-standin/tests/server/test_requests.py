@@ -312,7 +312,7 @@ def test_two_fields_of_a_pods_address_agree(
 def test_deleting_a_job_warns_that_its_pods_stay(
     plane: Live, kind: str, query: str, warned: bool, collection: bool
 ) -> None:
-    """api.md 6.2: as kube-apiserver warns clients that do not say what becomes of them (kubectl does)."""
+    """api.md 6.2: as kube-apiserver warns clients that do not say what happens to them (kubectl does)."""
     base = f"/apis/batch/v1/namespaces/default/{kind}"
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     spec: dict[str, object] = {"template": template}

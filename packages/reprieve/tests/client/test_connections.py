@@ -1,4 +1,4 @@
-"""What becomes of a connection when a request has ended: given back and used again, or closed, and never kept.
+"""What happens to a connection when a request has ended: given back and used again, or closed, and never kept.
 
 A client that may hold one connection alone asks once, in every way a request can end, and then once more: the second
 request goes out only if the first has left the connection.

@@ -1,6 +1,6 @@
 """Which answers of an external plugin are taken, and which calls an attempt waits for (scheduling.md 5.4).
 
-Point by point, without a scheduler around it; what becomes of an attempt is in
+Point by point, without a scheduler around it; what happens to an attempt is in
 `packages/reprieve/tests/scheduling/test_plugin_guard.py`.
 """
 

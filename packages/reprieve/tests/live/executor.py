@@ -73,7 +73,7 @@ class FastClock:
 
 
 class Watched(Observer):
-    """An observer that also keeps what became of preemptions."""
+    """An observer that also keeps what happened to preemptions."""
 
     def __init__(self, **named: Any) -> None:
         self.events: list[Json] = []

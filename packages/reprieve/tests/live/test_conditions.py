@@ -545,7 +545,7 @@ def test_only_a_failed_binding_takes_the_scheduled_condition_back() -> None:
 
 @pytest.mark.parametrize("error", [None, UnreachableError("cut")], ids=["written", "lost"])
 def test_group_that_is_placed_again_before_its_condition_was_written_is_scheduled(error: Exception | None) -> None:
-    """scheduling.md 3.6: the last word counts, whatever becomes of the patch that is on its way meanwhile."""
+    """scheduling.md 3.6: the last word counts, whatever happens to the patch that is on its way meanwhile."""
 
     async def test(scene: Scene) -> None:
         scene.group()

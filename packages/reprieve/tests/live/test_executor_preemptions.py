@@ -1,4 +1,4 @@
-"""What becomes of victims, of the room they leave and of nominations (preemption.md 7, cost.md 5)."""
+"""What happens to victims, to the capacity they free and to nominations (preemption.md 7, cost.md 5)."""
 
 from __future__ import annotations
 

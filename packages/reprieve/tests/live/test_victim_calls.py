@@ -1,4 +1,4 @@
-"""Calls for victims, each once, and what becomes of units that stay behind (preemption.md 7.1, 7.2, 7.5, 9)."""
+"""Calls for victims, each once, and what happens to units that stay behind (preemption.md 7.1, 7.2, 7.5, 9)."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_mark_of_a_deleted_pod_is_not_needed(error: Exception, raised: bool) -> 
 
 
 def test_deletion_is_made_once_and_again_when_it_failed_or_was_long_ago() -> None:
-    """7.1: the second of two preemptors hears what became of the first one's call."""
+    """7.1: the second of two preemptors hears what happened to the first one's call."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)

@@ -47,7 +47,7 @@ def evicting(
 
 
 def rows(*plans: Plan, only_different: bool = False) -> dict[str, tuple[str, ...]]:
-    """`kind namespace/name` -> what becomes of it under each, in the order of the rows."""
+    """`kind namespace/name` -> what happens to it under each, in the order of the rows."""
     found = compared([(f"p{at}", each) for at, each in enumerate(plans)], only_different=only_different)
     return {f"{row.kind} {row.namespace}/{row.name}": row.outcomes for row in found.rows}
 

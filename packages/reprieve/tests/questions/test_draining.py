@@ -267,7 +267,7 @@ FATES: dict[str, tuple[list[Json], tuple[str, str | None, str | None], bool]] = 
 
 @pytest.mark.parametrize("case", FATES)
 def test_pods_preempted_for_displaced_ones_come_back_and_are_reported(case: str) -> None:
-    """whatif.md 7.3: for which pod, why, what becomes of it, and why it waits."""
+    """whatif.md 7.3: for which pod, why, what happens to it, and why it waits."""
     more, fate, clean = FATES[case]
     # On n3 the displaced pod would find a place without preempting, were it not for its selector.
     tied = [{**one, "spec": {**one["spec"], "nodeSelector": {"pool": "a"}}} for one in important("n1")]

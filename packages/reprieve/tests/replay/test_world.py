@@ -1,4 +1,4 @@
-"""What becomes of jobs in a replay (replay.md 3, 4.3)."""
+"""What happens to jobs in a replay (replay.md 3, 4.3)."""
 
 from dataclasses import replace
 from typing import Any

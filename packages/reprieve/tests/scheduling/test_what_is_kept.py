@@ -103,7 +103,7 @@ def alone(engine: Engine, life: str, now: float) -> None:
 
 
 def unconfirmed(engine: Engine, life: str, now: float) -> None:
-    """No answer reports what became of the bindings: the pods go while these are under way."""
+    """No answer reports what happened to the bindings: the pods go while these are under way."""
     for turn in range(3):
         engine.set(pod(f"p{life}{turn}", cpu=1), now)
     settle(engine, now, confirms=False)

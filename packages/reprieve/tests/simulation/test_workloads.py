@@ -1,6 +1,6 @@
 """Pods of what makes pods (whatif.md 1-3): a golden plan for each kind, and what cannot be expanded.
 
-Beside each manifest in workloads/ stands what is made of it and what becomes of it; REPRIEVE_UPDATE_GOLDEN=1 writes it
+Beside each manifest in workloads/ stands what is made of it and what happens to it; REPRIEVE_UPDATE_GOLDEN=1 writes it
 again.  In KINDfields.yaml are fields that are seldom set, or seldom left out.
 """
 
@@ -49,7 +49,7 @@ def expanded(name: str) -> Expansion:
 
 
 def described(pod: Pod, outcome: str) -> str:
-    """Everything that was made of a pod, and what became of it."""
+    """Everything that was made of a pod, and what happened to it."""
     (owner,) = pod.metadata.owner_references
     spec, lines = pod.spec, [f"{pod.name}  of {owner.kind} {owner.name}  {outcome}"]
     group = pod_group_name(pod)

@@ -93,7 +93,7 @@ def _conditions(status: Json, path: str) -> r.Found:
 
 
 signing_request: r.Check = r.all_of(r.below("spec", _spec), r.below("status", _conditions))
-"""What is requested, of which signer, for which use; and what became of it."""
+"""What is requested, of which signer, for which use; and what happened to it."""
 
 
 def _kinds(obj: Json) -> set[str]:

@@ -157,7 +157,7 @@ class PreemptionPriority(Step):
                 raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
             return
         if name == before.get(PREEMPTION_PRIORITY_CLASS) and was is not None:
-            value = was  # as it was resolved, whatever became of the class
+            value = was  # as it was resolved, whatever happened to the class
         else:
             resolved = _find(request, name)
             if (low := too_low(resolved, priority)) is not None:

@@ -184,7 +184,7 @@ class App:
     async def _reply(
         self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
     ) -> Reply | None:
-        """Answer a request, whatever becomes of it; None if the answer was a stream that has been sent."""
+        """Answer a request, whatever happens to it; None if the answer was a stream that has been sent."""
         try:
             check_timeout(target)
             return await self._answer(scope, target, headers, receive, send)

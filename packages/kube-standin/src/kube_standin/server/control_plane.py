@@ -149,7 +149,7 @@ class ControlPlane:
         self.found = {resource: count for resource in store.resources() if (count := store.count(resource))}
         """What was there at the start: how many objects by resource."""
         self.loaded = LoadReport()
-        """What became of the objects that were to be there from the start."""
+        """What happened to the objects that were to be there from the start."""
         self.tokens = tokens
         features = features or Features()
         self.registry = ObjectRegistry(

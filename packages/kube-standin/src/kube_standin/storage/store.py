@@ -90,7 +90,7 @@ class Page:
 
 
 class Ticket:
-    """What becomes of the writes that are committed together. It can be asked at any time, and more than once."""
+    """What happens to the writes that are committed together. It can be asked at any time, and more than once."""
 
     __slots__ = ("_done", "_error", "_waiters")
 
@@ -101,7 +101,7 @@ class Ticket:
 
     @property
     def done(self) -> bool:
-        """Return whether it is known what became of them."""
+        """Return whether it is known what happened to them."""
         return self._done
 
     @property

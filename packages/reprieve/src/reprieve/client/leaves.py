@@ -1,4 +1,4 @@
-"""What becomes of one value of an object that leaves a cluster: the leaves of the tables in `client.shapes`."""
+"""What happens to one value of an object that leaves a cluster: the leaves of the tables in `client.shapes`."""
 
 from __future__ import annotations
 

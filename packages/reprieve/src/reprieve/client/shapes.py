@@ -1,6 +1,6 @@
 """What of each kind may leave a cluster: the tables behind `snapshot`.
 
-Terms: a shape is the table of a kind: its fields and what becomes of each; a leaf is what becomes of one value.
+Terms: a shape is the table of a kind: its fields and what happens to each; a leaf is what happens to one value.
 
 Invariant: a field without an entry does not leave, so that what Kubernetes adds stays inside until an entry is made.
 """
@@ -375,7 +375,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
 
 
 def name_of(kind: type[KubernetesObject]) -> Leaf:
-    """Return what becomes of the name of an object."""
+    """Return what happens to the name of an object."""
     special = {o.PriorityClass: leaves.priority_class, o.CSIDriver: leaves.driver}
     return special.get(kind) or leaves.named(domain_of(kind.KIND))
 

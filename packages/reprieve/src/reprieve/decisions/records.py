@@ -292,7 +292,7 @@ BACKFILL_OVERRUN: Final = "BackfillOverrun"
 
 
 class PreemptionRecord(RecordPart, frozen=True):
-    """A decision to preempt: what is evicted, what is spared, why, and what became of it."""
+    """A decision to preempt: what is evicted, what is spared, why, and what happened to it."""
 
     domain: str
     potential_victims: int

@@ -47,7 +47,7 @@ class ConfinedPods:
         if len(self._only) > _FOR_EACH_NODE * len(self._nodes) + _MORE:
             for kept in (self._only, self._unnamed, self._naming):
                 kept.clear()
-            self._changes += 1  # what becomes of those that are forgotten is not noticed
+            self._changes += 1  # what happens to those that are forgotten is not noticed
         return self._changes
 
     def count(self, pods: Sequence[Sequence[PodRecord]], rows: Sequence[Sequence[int]]) -> list[int]:

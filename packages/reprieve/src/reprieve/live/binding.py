@@ -1,4 +1,4 @@
-"""Carrying out a binding that the engine has assumed: what PreBind asks for, the bind itself, and what became of it.
+"""Carrying out a binding that the engine has assumed: what PreBind asks for, the bind itself, and what happened to it.
 
 Rules (scheduling.md 2): the instructions of `Binding.before` are carried out in order, each after the one before has
 gone well; then the pod is bound by POST pods/NAME/binding, or as its Bind plugin wants. A refusal (404, 409) is final

@@ -1,4 +1,4 @@
-"""Carries out one engine's decisions: they become API calls, and what became of them goes back to the engine.
+"""Carries out one engine's decisions: they become API calls, and what happened to them goes back to the engine.
 
 It only joins the parts: `Binder` for bindings, `PreemptionExecutor` for evictions, `Conditions` for the conditions of
 pods and groups, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
@@ -212,7 +212,7 @@ class DecisionExecutor:
             self._node_requests.tick(now)
         return effects
 
-    # -- what became of bindings (live.binding.BindingListener) ----------------------------------------
+    # -- what happened to bindings (live.binding.BindingListener) ----------------------------------------
 
     def bound(self, binding: Binding) -> None:
         """The API has the pod on its node."""

@@ -97,7 +97,7 @@ class VictimCalls:
         return True
 
     async def delete_again(self, pod: PodRecord) -> None:
-        """Delete the pod, whatever became of earlier calls. Raises ClientError."""
+        """Delete the pod, whatever happened to earlier calls. Raises ClientError."""
         await self._writes.delete_pod(pod.namespace, pod.name, pod.uid)
 
     def unmark(

@@ -117,7 +117,7 @@ class Writes:
     def take_back(self, uid: str) -> asyncio.Future[None] | None:
         """Cancel the binding of a pod if it has not been sent (its future ends cancelled) and return None.
 
-        Returns the future where it was sent already: what became of it is known when that has ended. None also if no
+        Returns the future where it was sent already: what happened to it is known when that has ended. None also if no
         binding is under way.
         """
         result = self._binds.get(uid)

@@ -350,7 +350,7 @@ class _State(Collector):
 
 
 def _repair(engine: Engine) -> Iterable[Metric]:
-    """What became of gangs that lost members (repair.md 3.4, 4.4)."""
+    """What happened to gangs that lost members (repair.md 3.4, 4.4)."""
     health = engine.repair.health
     degraded = GaugeMetricFamily(
         "reprieve_degraded_pod_groups",

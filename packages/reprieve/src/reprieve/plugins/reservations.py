@@ -11,7 +11,7 @@ from reprieve.framework.plugin import Plugin
 
 WAIT: Final = "Wait"
 EVICT: Final = "Evict"
-"""What becomes of backfilled work that runs for longer than it stated."""
+"""What happens to backfilled work that runs for longer than it stated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
 
 class _Progress:
-    """What becomes of a claim's binding; see `AwaitObject.done`.
+    """What happens to a claim's binding; see `AwaitObject.done`.
 
     `chosen`: the claim has been given a node; that it loses it again says that provisioning failed.
     """

@@ -297,7 +297,7 @@ class _Drain:
     def step_with(
         self, displaced: Sequence[DisplacedPod], broken: Sequence[BrokenGang], evicted: Sequence[EvictedPod] = ()
     ) -> _Step:
-        """Return the step with what became of its pods."""
+        """Return the step with what happened to its pods."""
         return _Step(
             nodes=self.names,
             displaced=tuple(sorted(self._in_turn(displaced), key=lambda one: (one.namespace, one.name))),
@@ -350,7 +350,7 @@ def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
 
 
 def _planned(drain: _Drain, options: PlanOptions) -> _Drained:
-    """The drain with what becomes of the pods that come back, and of those preempted for them."""
+    """The drain with what happens to the pods that come back, and to those preempted for them."""
     if drain.decides_nothing:
         return _Drained(drain.step, drain.made.manifests)
     rounds = Rounds(drain.made, options)

@@ -1,4 +1,4 @@
-"""What becomes of pods that changes displace, and of pods that are preempted for them (whatif.md 7.3).
+"""What happens to pods that changes displace, and to pods that are preempted for them (whatif.md 7.3).
 
 The input after the changes is planned; pods that were preempted and have a controller come back as pods that wait, and
 the result is planned again, until no pod is preempted any more, at most `MOST_ROUNDS` times.
@@ -142,7 +142,7 @@ class Rounds:
         return [with_fields(one, after=sizes.get(key, (0, 0))[1]) for key, one in self._broken.items()]
 
     def outcomes(self) -> tuple[list[DisplacedPod], list[EvictedPod]]:
-        """Return the displaced and the preempted pods, each with what became of it."""
+        """Return the displaced and the preempted pods, each with what happened to it."""
         pods = {(loaded.object.namespace, loaded.object.name): loaded.object for loaded in self.manifests.pods}
         because = why_waits(self._document)
         messages = {(pod.namespace, pod.name): because(pod) for pod in self._document.pods}

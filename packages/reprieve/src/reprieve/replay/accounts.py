@@ -1,4 +1,4 @@
-"""What became of each job, and of the GPUs, in whole numbers (replay.md 3.3, 3.4, 4.3).
+"""What happened to each job, and to the GPUs, in whole numbers (replay.md 3.3, 3.4, 4.3).
 
 Times are milliseconds since the replay began, GPUs thousandths; GPU-time is their product, and adds up exactly:
 allocated = useful + lost + restart.

@@ -126,7 +126,7 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one job, in seconds and GPU-hours; None: it did not come to that."""
+    """What happened to one job, in seconds and GPU-hours; None: it did not come to that."""
 
     job: str
     tenant: str

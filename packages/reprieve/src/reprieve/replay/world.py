@@ -1,7 +1,7 @@
 """Jobs arrive, run, are preempted and end, in a `VirtualCluster` (replay.md 3).
 
 The virtual cluster decides and lets victims go; this is what is around it: controllers that make the pods of a job and
-make them again, work that takes its time, and nodes that fail.  It observes what becomes of pods (`Watcher`) and does
+make them again, work that takes its time, and nodes that fail.  It observes what happens to pods (`Watcher`) and does
 the rest by asking for things to happen (`VirtualCluster.at`).
 
 Invariants: between events every account is a true picture of the cluster; a job has at most one end foreseen; what has

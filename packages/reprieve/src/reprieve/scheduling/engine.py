@@ -420,7 +420,7 @@ class Engine:
         """
         return self.running.blocking
 
-    # -- what became of decisions ------------------------------------------------------------------
+    # -- what happened to decisions ------------------------------------------------------------------
 
     def wants_room(self, ref: str) -> bool:
         """Return whether the preemptor still exists and may be tried once its victims have terminated."""

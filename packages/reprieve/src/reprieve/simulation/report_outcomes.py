@@ -1,4 +1,4 @@
-"""What became of pods and of groups without children, as a plan reports it."""
+"""What happened to pods and to groups without children, as a plan reports it."""
 
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What became of trees of groups, as a plan reports it: which level failed, and which children were short.
+"""What happened to trees of groups, as a plan reports it: which level failed, and which children were short.
 
 Source of the rules: composite.md 5.
 """

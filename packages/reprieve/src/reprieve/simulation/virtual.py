@@ -129,7 +129,7 @@ class VirtualCluster:
         self.satisfaction: dict[str, Satisfaction] = {}
         """What PodGroupSatisfied of gangs says that were scheduled once, by `namespace/name` (repair.md 3)."""
         self.levels: dict[str, tuple[TreeLevel, ...]] = {}
-        """What became of the groups of a tree in its last attempt, by the root's `ref`."""
+        """What happened to the groups of a tree in its last attempt, by the root's `ref`."""
         self.evicted: dict[str, str] = {}
         """UID of a deleted or terminating pod -> the preemptor that needed its capacity (its ref)."""
         self.lost: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What becomes of a row of each trace: the job, why it is none, or what is wrong with it (replay.md 2.7)."""
+"""What happens to a row of each trace: the job, why it is none, or what is wrong with it (replay.md 2.7)."""
 
 from __future__ import annotations
 

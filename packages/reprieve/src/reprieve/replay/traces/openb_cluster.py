@@ -5,7 +5,7 @@ itself: tasks arrive in order of `creation_time` (ties: file order), one at a ti
 preempted, and every task the engine places runs on its node from then on.  A task that finds no room when its turn
 comes is left out: a replay without departures asks for more than the real cluster ever had to hold at one time.
 
-What becomes of the columns (shared/data/README.md):
+What happens to the columns (shared/data/README.md):
 
 - node: label `gpu-model` (absent on CPU machines), allocatable cpu, memory, pods and `alibabacloud.com/gpu-milli` in
   thousandths of a GPU.  A shared GPU's fragmentation inside a node is not modelled by an amount per node.

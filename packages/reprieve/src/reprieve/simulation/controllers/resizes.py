@@ -26,7 +26,7 @@ _NOT_QUEUED = "the kubelet reports PodResizePreemptionDisabled"
 
 @dataclass(slots=True)
 class PendingResize:
-    """A running pod with a deferred resize, and what became of it."""
+    """A running pod with a deferred resize, and what happened to it."""
 
     pod: PodRecord
     item: objects.Pod
