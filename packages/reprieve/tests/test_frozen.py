@@ -11,6 +11,7 @@ import msgspec
 import reprieve
 
 FILLED = {
+    "reprieve.cluster.pods": "a record follows its pod; the collector need not look at hundreds of thousands",
     "reprieve.client.leader_election": "a lease is written back with what it held",
     "kube_standin.controllers.views": "parts of a change, made in great numbers",
     "kube_standin.admission.priority": "parts of a body that are read and thrown away",

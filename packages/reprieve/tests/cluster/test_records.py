@@ -47,7 +47,7 @@ def test_pod_without_fields_has_the_api_s_defaults() -> None:
     assert (one.row, one.nominated, one.bound, one.scheduled, one.claim_keys) == (NO_ROW, NO_ROW, False, False, [])
     assert NO_ROW == -1
     plain = PodRecord(namespace="n", name="p", uid="u", signature=one.signature)
-    for name in PodRecord.__slots__:
+    for name in PodRecord.__struct_fields__:
         if name not in ("namespace", "key", "uid", "signature", "created"):
             assert getattr(plain, name) == getattr(one, name), name
     assert plain.created == 0.0

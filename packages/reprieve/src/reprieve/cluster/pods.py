@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kube_rules import objects
 from kube_rules.durations import readable_time
-from kube_rules.meta import ObjectMeta
+from kube_rules.meta import ObjectMeta, map_field
 from kube_rules.work_annotations import DOMAIN, NO_WORK_TERMS, WorkTerms, work_terms_of
 from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.pod_volumes import PodVolumes, volumes_of
@@ -75,121 +77,63 @@ class PodClaim(NamedTuple):
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-class PodRecord:
+class PodRecord(msgspec.Struct, eq=False, gc=False, kw_only=True):
     """One pod. Times are seconds since the epoch; `start` is None for a pod that has not started."""
 
-    __slots__ = (
-        "annotations",
-        "bound",
-        "claims",
-        "class_name",
-        "created",
-        "gates",
-        "generation",
-        "grace",
-        "group",
-        "key",
-        "label_class",
-        "labels",
-        "moved",
-        "name",
-        "namespace",
-        "never_preempts",
-        "nominated",
-        "owner",
-        "preempted",
-        "priority",
-        "resize_disabled",
-        "resize_ref",
-        "resizing",
-        "row",
-        "scheduler_name",
-        "signature",
-        "start",
-        "terminating",
-        "terms",
-        "uid",
-        "unschedulable_since",
-        "volumes",
-    )
+    namespace: str
+    name: str
+    uid: str
+    signature: PodSpecSignature
+    priority: int = 0
+    group: str | None = None
+    """`namespace/name` of the PodGroup it names, whether or not that object exists."""
+    created: float = 0.0
+    start: float | None = None
+    labels: Mapping[str, str] = map_field()
+    scheduler_name: str = "default-scheduler"
+    never_preempts: bool = False
+    gates: tuple[str, ...] = ()
+    grace: float = 30.0
+    terminating: bool = False
+    """It has a deletionTimestamp."""
+    preempted: bool = False
+    """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
+    owner: Owner | None = None
+    claims: tuple[PodClaim, ...] = ()
+    """The device claims it names; changed only by `ClusterState.set_claims`."""
+    volumes: PodVolumes | None = None
+    """Claims and disks that matter for placement; None for most pods."""
+    generation: int = 0
+    """The API's, for conditions that name it; 0 where the API does not count."""
+    class_name: str = ""
+    """The priority class that it names."""
+    terms: WorkTerms = NO_WORK_TERMS
+    """What its own annotations say of its work; see `ClusterState.terms_of`."""
+    annotations: Mapping[str, str] = map_field()
+    """For plugins (`annotations_of`)."""
+    unschedulable_since: float | None = None
+    """Since when the API says that it fits nowhere, as of when it was first seen; None: it does not say so."""
+    moved: Moved | None = None
+    """It leaves for another node, or replaces a pod that did, by its condition (moving.md 4.6)."""
+    label_class: LabelClass | None = None
+    """What other pods' selectors see of it, once it was asked for; changed only by the pod affinity index."""
+    resizing: bool = False
+    """It runs, and its resize in place is deferred: it is queued for that (resizes.md 1)."""
+    resize_ref: str = ""
+    """What its deferred resize waits in; empty while it is not `resizing`."""
+    resize_disabled: bool = False
+    """Its resize is deferred, and its kubelet reports that no pods may be evicted for it (resizes.md 1.8)."""
+    row: int = NO_ROW
+    bound: bool = False
+    """The API says it is bound; an assumed pod has a row and is not bound."""
+    nominated: int = NO_ROW
+    key: str = ""
+    """`namespace/name`."""
 
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        name: str,
-        uid: str,
-        signature: PodSpecSignature,
-        priority: int = 0,
-        group: str | None = None,
-        created: float = 0.0,
-        start: float | None = None,
-        labels: Mapping[str, str] = _EMPTY,
-        scheduler_name: str = "default-scheduler",
-        never_preempts: bool = False,
-        gates: tuple[str, ...] = (),
-        grace: float = 30.0,
-        terminating: bool = False,
-        preempted: bool = False,
-        owner: Owner | None = None,
-        claims: tuple[PodClaim, ...] = (),
-        volumes: PodVolumes | None = None,
-        generation: int = 0,
-        class_name: str = "",
-        terms: WorkTerms = NO_WORK_TERMS,
-        annotations: Mapping[str, str] = _EMPTY,
-        unschedulable_since: float | None = None,
-        moved: Moved | None = None,
-    ) -> None:
-        # long: every argument is one field
-        self.namespace = namespace
-        self.name = name
-        self.key = f"{namespace}/{name}"
-        self.uid = uid if uid != self.key else self.key  # one text where there is no UID
-        self.signature = signature
-        self.priority = priority
-        self.group = group
-        """`namespace/name` of the PodGroup it names, whether or not that object exists."""
-        self.created = created
-        self.start = start
-        self.labels = labels
-        self.annotations = annotations
-        """For plugins (`annotations_of`)."""
-        self.scheduler_name = scheduler_name
-        self.never_preempts = never_preempts
-        self.gates = gates
-        self.grace = grace
-        self.terminating = terminating
-        """It has a deletionTimestamp."""
-        self.preempted = preempted
-        """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
-        self.generation = generation
-        """The API's, for conditions that name it; 0 where the API does not count."""
-        self.class_name = class_name
-        """The priority class that it names."""
-        self.terms = terms
-        """What its own annotations say of its work; see `ClusterState.terms_of`."""
-        self.unschedulable_since = unschedulable_since
-        """Since when the API says that it fits nowhere, as of when it was first seen; None: it does not say so."""
-        self.moved = moved
-        """It leaves for another node, or replaces a pod that did, by its condition (moving.md 4.6)."""
-        self.owner = owner
-        self.claims = claims
-        """The device claims it names; changed only by `ClusterState.set_claims`."""
-        self.volumes = volumes
-        """Claims and disks that matter for placement; None for most pods."""
-        self.label_class: LabelClass | None = None
-        """What other pods' selectors see of it, once it was asked for; changed only by the pod affinity index."""
-        self.resizing = False
-        """It runs, and its resize in place is deferred: it is queued for that (resizes.md 1)."""
-        self.resize_ref = ""
-        """What its deferred resize waits in; empty while it is not `resizing`."""
-        self.resize_disabled = False
-        """Its resize is deferred, and its kubelet reports that no pods may be evicted for it (resizes.md 1.8)."""
-        self.row = NO_ROW
-        self.bound = False
-        """The API says it is bound; an assumed pod has a row and is not bound."""
-        self.nominated = NO_ROW
+    def __post_init__(self) -> None:
+        self.key = f"{self.namespace}/{self.name}"
+        if self.uid == self.key:
+            self.uid = self.key  # one text where there is no UID
 
     def __repr__(self) -> str:
         return f"<pod {self.key} priority={self.priority} row={self.row}>"
