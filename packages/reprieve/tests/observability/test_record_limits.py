@@ -386,7 +386,7 @@ def test_running_time_that_is_lost(starts: list[float | None], lost: float, olde
     keeping = Keeping(3)
     preemptor, *rest = keeping.pods(3)
     for one, start in zip(rest, starts, strict=False):
-        object.__setattr__(one, "start", None if start is None else START + start)
+        one.start = None if start is None else START + start
     made = keeping.decide(evicting(preemptor, unit(*rest[: len(starts)]))).preemption
     assert made is not None
     assert (made.cost.running_seconds_lost, made.evicted[0].running_seconds) == (lost, oldest)
