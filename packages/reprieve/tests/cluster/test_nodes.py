@@ -142,8 +142,7 @@ class Plainly:
             for image in latest.status.images:
                 for each in image.names:
                     images.setdefault(each, {})[row] = image.size_bytes
-        listed = {name: dict(zip(there[::2], there[1::2], strict=True)) for name, there in nodes.images.items()}
-        assert listed == images
+        assert nodes.images == images
         for row in range(len(nodes)):
             if row not in alive.values():
                 assert not any(nodes.by_devices(resource)[row] for resource in self.served)

@@ -51,8 +51,8 @@ class NodeColumns:
         """How often one was made or taken back."""
         self.nominated_amounts = NominatedAmounts()
         """The same pods as columns."""
-        self.images: dict[str, list[int]] = {}
-        """Image name -> a row, the bytes there, the next row, and so on, as the nodes' status lists them."""
+        self.images: dict[str, dict[int, int]] = {}
+        """Image name -> row -> bytes, as the nodes' status lists them."""
         self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}
         self._unasked: dict[str, dict[int, int]] = {}
         """Resource without a column -> row -> amount."""
@@ -295,16 +295,12 @@ class NodeColumns:
         for name, size in had.items():
             if has.get(name) != size:
                 there = self.images[name]
-                place = 2 * there[::2].index(row)
-                del there[place : place + 2]
+                del there[row]
                 if not there:
                     del self.images[name]
         for name, size in has.items():
             if had.get(name) != size:
-                if name in self.images:
-                    self.images[name] += (row, size)
-                else:
-                    self.images[name] = [row, size]  # without room for more: many are on one node
+                self.images.setdefault(name, {})[row] = size
         if images:
             self._images_on[row] = images
         else:

@@ -38,14 +38,13 @@ class ImageLocality(ScorePlugin):
         for image in images:
             there = nodes.images.get(image)
             if there:
-                total[there[::2]] += _scaled(nodes, there)
+                total[list(there)] += _scaled(nodes, there)
         most = _MOST * len(images)
         scores: Scores = MAX_NODE_SCORE * (np.clip(total, _LEAST, most) - _LEAST) // (most - _LEAST)
         return scores[rows]
 
 
-def _scaled(nodes: NodeColumns, there: list[int]) -> int:
+def _scaled(nodes: NodeColumns, there: dict[int, int]) -> int:
     """Bytes times the share of nodes that have the image, in floating point and truncated as upstream."""
-    rows = there[::2]
-    _, size = min(zip(rows, there[1::2], strict=True), key=lambda one: nodes.names[one[0]])
-    return int(float(size) * (float(len(rows)) / float(nodes.count)))
+    size = there[min(there, key=nodes.names.__getitem__)]
+    return int(float(size) * (float(len(there)) / float(nodes.count)))
