@@ -65,6 +65,7 @@ WORDS: tuple[tuple[str, str], ...] = (
     (r"what waits for long", "long-pending workloads"),
     (r"anew", "again; recreated, computed again"),
     (r"for ever", "forever"),
+    (r"on (?:its|their) way out", "terminating"),
     (r"worked out", "computed"),
     (r"(?:go|goes|went) whole", "is evicted as a whole"),
     (r"(?:take|takes|took|taking) note", "record"),

@@ -40,7 +40,7 @@ async def unsettled(client: ApiClient) -> list[str]:
     """What is still under way or stuck: pods that leave, and pods that the rules would place or make room for now."""
     reading = await read_cluster(client)
     found = [
-        f"pod {item.key} is on its way out"
+        f"pod {item.key} is terminating"
         for item in reading.objects
         if isinstance(item, o.Pod) and item.metadata.deletion_timestamp is not None and item.status.phase not in _ENDED
     ]

@@ -353,7 +353,7 @@ class _Loading:
             _refuse(item, error)
 
     def _delete(self, item: LoadedItem) -> None:
-        """What was on its way out in the input is on its way out here."""
+        """What was terminating in the input is terminating here."""
         if not item.deleted:
             return
         if item.kind.resource == "namespaces" and item.name in IMMORTAL:

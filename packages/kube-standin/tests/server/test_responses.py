@@ -1,4 +1,4 @@
-"""Answers on their way out: in which pieces, with which headers, compressed or not; and the forms of an object."""
+"""Responses as they are sent: in which pieces, with which headers, compressed or not; and the forms of an object."""
 
 from __future__ import annotations
 

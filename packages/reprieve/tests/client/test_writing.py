@@ -227,7 +227,7 @@ def test_writes_waiting_when_leadership_ended_are_not_carried_out_twice() -> Non
 
 
 def test_write_of_a_new_term_is_carried_out_once_though_those_before_have_not_ended() -> None:
-    """Leader again at once: what was cancelled is still on its way out, and what waited is forgotten."""
+    """Leader again at once: what was cancelled is still being written, and what waited is forgotten."""
 
     async def run() -> None:
         done: list[str] = []

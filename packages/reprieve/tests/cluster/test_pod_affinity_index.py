@@ -230,7 +230,7 @@ def _record(state: ClusterState, name: str, labels: dict[str, str], **more: Any)
 
 
 def test_label_classes_distinguish_pods_that_selectors_can() -> None:
-    """By namespace, labels, and whether they are on their way out; whatever the order of the labels."""
+    """By namespace, labels, and whether they are terminating; whatever the order of the labels."""
     state = ClusterState()
     index = state.pod_affinity
     made = [

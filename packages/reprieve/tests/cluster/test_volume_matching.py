@@ -49,7 +49,7 @@ OFFERED: list[tuple[str, list[Any], list[str]]] = [
     ("without the access mode", [volume("v", "3Gi", modes=["ReadOnlyMany"])], ["", ""]),
     ("released", [volume("v", "3Gi", phase="Released")], ["", ""]),
     ("of no phase yet", [volume("v", "3Gi", phase="")], ["v", "v"]),
-    ("on its way out", [replace(volume("v", "3Gi"), metadata=claim("x", deleted=True).metadata)], ["", ""]),
+    ("terminating", [replace(volume("v", "3Gi"), metadata=claim("x", deleted=True).metadata)], ["", ""]),
     ("held for it", [volume("h", "9Gi", held="c", zone="b"), volume("v", "3Gi")], ["", "h"]),
     ("held for it, whatever its labels and phase", [volume("h", "9Gi", held="c", phase="Bound", modes=[])], ["h", "h"]),
     ("held for it, too small", [volume("h", "1Gi", held="c"), volume("v", "3Gi")], ["v", "v"]),

@@ -67,7 +67,7 @@ def test_gang_waits_for_its_object_and_its_members() -> None:
 
 
 def test_running_members_count_and_leaving_ones_do_not() -> None:
-    """minCount counts pods in existence (scheduling.md 1), not those on their way out."""
+    """minCount counts pods in existence (scheduling.md 1), not terminating ones."""
     world = World(
         node("n"),
         group("m", min_count=3),

@@ -176,7 +176,7 @@ def test_preemptor_is_tried_again_when_the_budget_is_gone() -> None:
 @ON_CLUSTERS
 @given(data=st.data())
 def test_budget_that_is_respected_is_never_violated(placement: str, data: st.DataObject) -> None:
-    """cost.md 2.8 on random clusters: counted by the budgets themselves, over all that is on its way out."""
+    """cost.md 2.8 on random clusters: counted by the budgets themselves, over all that is terminating."""
     cluster: RandomCluster = data.draw(random_clusters())
     world = World(RESPECTS, *[_of_class(entry) for entry in cluster.everything], profiles=_placed(placement))
     picture = world.engine.cluster

@@ -35,7 +35,7 @@ def booked(found: ReplayAccount) -> dict[str, int]:
         ({}, 0, None, {}),
         # a job that holds capacity without running wastes it
         ({"state": WAITING}, 100, None, {"allocated": 200, "lost": 200}),
-        # a pod beside those that count, on its way out
+        # a pod beside those that count, terminating
         (
             {"holding": 3},
             100,

@@ -165,7 +165,7 @@ def test_nomination_that_is_given_up_for_a_reason_is_reported_for_its_group() ->
 def test_nomination_that_only_the_api_has_waits_for_its_victims(
     terminating: bool, preempted: bool, until: float
 ) -> None:
-    """cost.md 5.1: after a restart, those on the node that are on their way out by a preemption."""
+    """cost.md 5.1: after a restart, those on the node that are terminating by a preemption."""
     there = pod("low", cpu=4, node="n0", grace=30)
     world, nominations, _ = _world(1, there, pod("q", cpu=1, gates=["g"]))
     low = world.record("low")

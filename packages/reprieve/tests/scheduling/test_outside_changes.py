@@ -276,7 +276,7 @@ def leaving(item: objects.Pod) -> objects.Pod:
 CONFLICTING = [{"node": "n1"}, {}, {"gates": ["wait"]}, {"scheduler": "other", "priority": 5}]
 
 
-@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "on its way out"])
+@pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "terminating"])
 @pytest.mark.parametrize("odd", CONFLICTING, ids=["runs", "waits", "is gated", "is another's"])
 def test_group_is_tried_again_when_the_conflicting_member_goes(odd: dict[str, Any], deleted: bool) -> None:
     """What could help re-activates (scheduling.md 1), without a flush; preemption.md 8.3 counts running members too."""

@@ -79,7 +79,7 @@ def test_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -> 
         "stays as an equal",
         "may be evicted",
         "never preempts",
-        "on its way out",
+        "terminating",
         "other labels",
         "other namespace",
     ],
@@ -419,7 +419,7 @@ def _unknown_changes(world: World) -> None:
 HAPPENINGS: dict[str, Callable[[World], object]] = {
     "a pod goes": lambda w: w.gone("r0"),
     "another goes": lambda w: w.gone("r3"),
-    "one is on its way out": lambda w: w.engine.pod_terminating("uid-r5", w.now),
+    "one is terminating": lambda w: w.engine.pod_terminating("uid-r5", w.now),
     "one comes": lambda w: w.add(pod("new", cpu=1, node="na0", priority=9, labels={"app": "x"})),
     "one is counted now": _relabelled("r2", app="x"),
     "one is counted no more": _relabelled("r1", app="y"),

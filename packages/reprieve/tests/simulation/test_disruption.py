@@ -200,7 +200,7 @@ def test_budget_without_a_status_stays_without() -> None:
     ],
 )
 def test_status_that_the_controller_would_write(spec: Json, status: tuple[int, int, int, int]) -> None:
-    """Of a plan's cluster: expected are all that match, healthy those on a node that are not on their way out."""
+    """Of a plan's cluster: expected are all that match, healthy those on a node that are not terminating."""
     labels = {"app": "a"}
     world = World(
         made_node("n1", cpu=8),

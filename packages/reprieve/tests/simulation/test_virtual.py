@@ -24,7 +24,7 @@ from tests.simulation.test_virtual_claims import pod as claiming
 
 
 def there(world: World) -> list[str]:
-    """Names of the pods that exist, on their way out or not, sorted."""
+    """Names of the pods that exist, terminating or not, sorted."""
     return sorted(one.name for one in world.engine.cluster.pods.values())
 
 
@@ -42,7 +42,7 @@ def test_victim_goes_when_its_grace_period_is_over(grace: int, after: float) -> 
     world = World(node("n1", cpu=1), pod("low", cpu=1, node="n1", grace=grace), pod("high", cpu=1, priority=9))
     world.virtual.drain()
     assert world.virtual.leaving == ([] if after == 0 and "low" not in there(world) else ["default/low"])
-    assert world.where == {}, "it is on its way out"
+    assert world.where == {}, "it is terminating"
     assert last(world, lambda: "low" in there(world)) == after
     assert world.evicted == ["low"]
     assert world.settle().where == {"high": "n1"}

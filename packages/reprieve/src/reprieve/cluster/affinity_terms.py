@@ -30,7 +30,7 @@ class TermKind(IntEnum):
 
 
 class Matcher(NamedTuple):
-    """Which pods are meant. `staying`: only those that are not on their way out."""
+    """Which pods are meant. `staying`: only those that are not terminating."""
 
     namespaces: frozenset[str]
     namespace_selector: Selector

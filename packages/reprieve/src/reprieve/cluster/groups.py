@@ -7,8 +7,7 @@ A group without a parent is a tree of one level: it is its own root, its own top
 a whole.  `reprieve.cluster.trees` keeps `root`, `fault`, `top` and `unit` of every group up to date.
 
 Invariant: `existing` counts the members that are not terminating, `scheduled` those of them that have a row.  A
-terminating member is on its way out and cannot make up a minimum (scheduling.md 7: no gang is partly bound below
-minCount).
+terminating member cannot make up a minimum (scheduling.md 7: no gang is partly bound below minCount).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -134,7 +133,7 @@ class GroupState(_GroupRecord):
         self.members: dict[str, PodRecord] = {}
         self.scheduled = 0
         self.existing = 0
-        """Members that count towards minCount: all that are not on their way out."""
+        """Members that count towards minCount: all that are not terminating."""
         self.ready = False
         """As its parent counted it last (`reprieve.cluster.trees`)."""
 
@@ -231,12 +230,12 @@ class CompositeState(_GroupRecord):
 
     @property
     def scheduled(self) -> int:
-        """Pods of its leaves that have a row and are not on their way out."""
+        """Pods of its leaves that have a row and are not terminating."""
         return sum(leaf.scheduled for leaf in self.leaves())
 
     @property
     def existing(self) -> int:
-        """Pods of its leaves that are not on their way out."""
+        """Pods of its leaves that are not terminating."""
         return sum(leaf.existing for leaf in self.leaves())
 
     def pending(self) -> list[PodRecord]:

@@ -1,7 +1,7 @@
 """Pods as other pods' selectors see them, counted by row and kept up to date step by step.
 
 Terms of this module:
-- A *label class* is all pods of one namespace with the same labels (and all on their way out, or none): no selector can
+- A *label class* is all pods of one namespace with the same labels (and all terminating, or none): no selector can
   tell them apart.
 - *Match counts* are, row by row, the placed pods that a set of matchers accepts: what a pod's own terms and constraints
   ask for.  They are added up when first asked for and then follow every placement.

@@ -283,7 +283,7 @@ def was_preempted(pod: objects.Pod) -> bool:
 
 
 def gone_by(pod: objects.Pod) -> float | None:
-    """Return when a pod that is on its way out is to be gone (its deletionTimestamp), in seconds; None for one that
+    """Return when a pod that is terminating is to be gone (its deletionTimestamp), in seconds; None for one that
     stays.
     """
     stamp = pod.metadata.deletion_timestamp

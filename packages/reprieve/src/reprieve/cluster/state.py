@@ -71,7 +71,7 @@ class ClusterState(Placements):
         self.controllers = Controllers()
         self.job_deadlines = JobDeadlines()
         self.departures: dict[str, float | None] = {}
-        """Pods on their way out, by UID: when each is due to be gone (seconds), where that is known."""
+        """Terminating pods, by UID: when each is due to be gone (seconds), where that is known."""
         self.departing: dict[OwnershipKey, dict[str, None]] = {}
         """The UIDs of the same by owner."""
         self.overdue: set[str] = set()
@@ -101,7 +101,7 @@ class ClusterState(Placements):
     def add_pod(self, pod: PodRecord, node: str | None = None, *, due: float | None = None) -> None:
         """Learn of a pod; with a node name it is bound there. A pod of the same UID must not be known.
 
-        `due`: when one that is on its way out is to be gone.
+        `due`: when a terminating one is to be gone.
         """
         self._outside_trials()
         if pod.uid in self.pods:

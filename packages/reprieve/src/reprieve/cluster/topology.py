@@ -90,7 +90,7 @@ class Ranks:
 
 
 def ranks_of(group: Group) -> Ranks:
-    """Return the ranks of the members of a group that are not on their way out."""
+    """Return the ranks of the members of a group that are not terminating."""
     members = sorted(group.members.values(), key=lambda pod: (pod.created, pod.key))
     indexes = ((pod.uid, pod_index(pod.labels, pod.annotations)) for pod in members if not pod.terminating)
     return Ranks(ranks({uid: index for uid, index in indexes if index is not None}))

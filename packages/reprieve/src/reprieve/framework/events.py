@@ -34,7 +34,7 @@ class EventKind(Enum):
     POD_ADDED = auto()
     """A pending pod appeared."""
     MEMBER_GONE = auto()
-    """A pending pod of a group was deleted, or is on its way out."""
+    """A pending pod of a group was deleted, or is terminating."""
     GROUP_ADDED = auto()
     GROUP_CHANGED = auto()
     GROUP_REMOVED = auto()

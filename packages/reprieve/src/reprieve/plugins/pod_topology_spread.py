@@ -9,7 +9,7 @@ Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/podtopologyspread):
   A node without the topology key cannot be cured by taking pods away; too much skew can.
 - ScheduleAnyway scores: for each constraint pods in the domain * ln(domains among the candidates + 2) + maxSkew - 1,
   summed and rounded; then reversed over 0..100.  For the hostname key each candidate is a domain of its own.
-- Pods on their way out do not count.  A selector that is empty counts no pods (but the pod itself matches it).
+- Terminating pods do not count.  A selector that is empty counts no pods (but the pod itself matches it).
 - Pods without constraints get the defaults of the configuration with the selectors of their services and controllers;
   the built-in defaults also rank nodes that lack one of their keys.
 """

@@ -77,7 +77,7 @@ class Rounds:
         for made in self._document.preemptions:
             for victim in made.victims:
                 key = (victim.namespace, victim.name)
-                if key not in gone:  # else it was on its way out already
+                if key not in gone:  # else it was terminating already
                     gone.add(key)
                     self._evict(made, victim, before[key], budgets)
                     group = (victim.namespace, victim.pod_group or "")

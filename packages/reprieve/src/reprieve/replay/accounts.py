@@ -58,7 +58,7 @@ class ReplayAccount:
         self.pods: dict[str, tuple[PodRecord, int]] = {}
         """By UID: the pods that exist, each with the number of the worker it is."""
         self.counted: set[str] = set()
-        """UIDs of those on nodes and not on their way out."""
+        """UIDs of those on nodes and not terminating."""
         self.group = ""
         """`namespace/name` of its PodGroup now."""
         self.beside = 0

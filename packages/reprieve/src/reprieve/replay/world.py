@@ -152,7 +152,7 @@ class Replay:
         self.running = 0
         self.unfinished = len(jobs)
         self._leaving = 0
-        """Pods of jobs that are on their way out."""
+        """Pods of jobs that are terminating."""
         self._foreign_leaving: set[str] = set()
         """UIDs of evicted pods of the cluster file that have not left."""
         self._back: set[str] = set()
@@ -340,7 +340,7 @@ class Replay:
             self._start_clock(account, now)
 
     def preempted(self, made: Preempted) -> None:
-        """Victims are on their way out: their jobs lose what is not saved, and queue again."""
+        """Victims are terminating: their jobs lose what is not saved, and queue again."""
         preemption, now = made.preemption, self.now
         staying = {pod.uid: self._stays(pod.uid) for verdict in preemption.victims for pod in verdict.unit.pods}
         evicted = [verdict for verdict in preemption.victims if any(staying[pod.uid] for pod in verdict.unit.pods)]

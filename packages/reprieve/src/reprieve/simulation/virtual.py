@@ -92,10 +92,10 @@ class Watcher(Protocol):
         """It is on its node now."""
 
     def preempted(self, made: Preempted) -> None:
-        """The victims are on their way out; the decision has been acted on."""
+        """The victims are terminating; the decision has been acted on."""
 
     def evicted(self, eviction: DirectEviction) -> None:
-        """A unit is on its way out, not by a preemption: a degraded gang, or backfilled work that runs too long."""
+        """A unit is terminating, not by a preemption: a degraded gang, or backfilled work that runs too long."""
 
     def gone(self, pod: PodRecord) -> None:
         """It has given its room back, if it had any, and is forgotten."""
@@ -254,7 +254,7 @@ class VirtualCluster:
         return last is not None and bool(last.nominations)
 
     def runs(self, key: str) -> bool:
-        """Return whether a pod that came without a UID exists under this `namespace/name` and is not on its way out."""
+        """Return whether a pod that came without a UID exists under this `namespace/name` and is not terminating."""
         pod = self.engine.cluster.pods.get(key)
         return pod is not None and not pod.terminating
 
@@ -517,7 +517,7 @@ class VirtualCluster:
         self.at(when, lambda: self._left(pod.uid))
 
     def _left(self, uid: str) -> None:
-        """The time of a pod on its way out is over, if it has not gone before."""
+        """The time of a terminating pod is over, if it has not gone before."""
         if uid in self._leaving:
             self._gone(uid)
 
@@ -594,5 +594,5 @@ class VirtualCluster:
 
     @property
     def leaving(self) -> list[str]:
-        """`namespace/name` of pods on their way out, sorted."""
+        """`namespace/name` of terminating pods, sorted."""
         return sorted(self.records[uid].key for uid in self._leaving if uid in self.records)
