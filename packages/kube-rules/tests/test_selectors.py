@@ -147,6 +147,52 @@ def test_compiled_selector_takes_as_long_as_the_labels_are_many(term: str) -> No
     assert labels.asked <= 2 * len(labels)
 
 
+class CountedText(str):
+    """A label value that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.compared += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn"])
+def test_values_of_a_requirement_are_looked_up(operator: str) -> None:
+    """interfaces.md 5.7: not compared one by one."""
+    values = tuple(f"v{number}" for number in range(1000))
+    compiled = compile_label_selector(
+        LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator=operator, values=values),))
+    )
+    CountedText.compared = 0
+    for number in range(2000):
+        assert compiled.matches({"a": CountedText(f"v{number}")}) == ((number < 1000) == (operator == "In"))
+    assert CountedText.compared <= 2 * 2000
+    assert compiled.requirements[0].values == values
+
+
+def test_requirements_of_an_object_take_as_long_as_the_labels_are_many() -> None:
+    """interfaces.md 5.7: those of the labelSelector of a budget, say."""
+    expressions = tuple(
+        LabelSelectorRequirement(key=f"l{number % 5}", operator="NotIn", values=(f"no{number}",))
+        for number in range(1000)
+    )
+    compiled = compile_label_selector(LabelSelector(match_expressions=expressions))
+    labels = CountedLabels({f"l{number}": "v" for number in range(5)})
+    assert compiled.matches(labels)
+    assert labels.asked <= 2 * len(labels)
+    assert not compiled.matches({"l4": "no999"})
+    rules = tuple(NodeSelectorRequirement(key=one.key, operator=one.operator, values=one.values) for one in expressions)
+    terms = compile_node_selector(NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=rules),)))
+    labels.asked = 0
+    assert terms.matches(labels, "node")
+    assert labels.asked <= 2 * len(labels)
+    assert not terms.matches({"l4": "no999"}, "node")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
