@@ -196,6 +196,21 @@ def test_bound_claim_without_its_volume_is_lost(world: World) -> None:
     assert the_claim(world, "c")["status"]["phase"] == "Lost"
 
 
+def test_provisioned_volume_grows_with_its_claim(world: World) -> None:
+    """interfaces.md 7.18; a volume that was not provisioned keeps its size."""
+    make(world, storage_class("grows", allowVolumeExpansion=True), claim("c", of="grows"))
+    make(world, volume("v", of="grows", held="d"), claim("d", of="grows"))
+    larger = {"spec": {"resources": {"requests": {"storage": "3Gi"}}}}
+    for name in ("c", "d"):
+        world.patch("v1", "PersistentVolumeClaim", name, larger)
+    world.settle()
+    found = the_claim(world, "c")
+    assert the_volume(world, found["spec"]["volumeName"])["spec"]["capacity"] == {"storage": "3Gi"}
+    assert found["status"]["capacity"] == {"storage": "3Gi"}
+    assert the_volume(world, "v")["spec"]["capacity"] == {"storage": "1Gi"}
+    assert [one["reason"] for one in world.all("v1", "Event")].count("VolumeResizeSuccessful") == 1
+
+
 def test_claim_in_use_and_its_volume_stay_until_the_pod_is_gone(world: World) -> None:
     make(world, volume("v", policy="Delete"), claim("c"), pod("p", [uses("c")]))
     world.delete("v1", "PersistentVolumeClaim", "c")

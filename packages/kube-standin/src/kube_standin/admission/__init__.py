@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from kube_standin.admission.claims import ClaimResize
 from kube_standin.admission.groups import PROTECTION, PodGroupProtection, PodGroupReference
 from kube_standin.admission.ingresses import DefaultIngressClass
 from kube_standin.admission.limits import LimitRanger
@@ -31,6 +32,7 @@ STEPS: Mapping[str, Callable[[], Step]] = {
     "PreemptionPriority": PreemptionPriority,
     "Standing": Standing,
     "DefaultTolerationSeconds": DefaultTolerationSeconds,
+    "PersistentVolumeClaimResize": ClaimResize,
     "RuntimeClass": RuntimeClasses,
     "DefaultIngressClass": DefaultIngressClass,
     "PodGroupProtection": PodGroupProtection,

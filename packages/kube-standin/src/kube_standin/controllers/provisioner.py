@@ -2,7 +2,8 @@
 
 - The provisioner makes a volume for every claim that is handed to a driver, whatever the driver: there is no storage
   behind it. The volume is in reach where the driver's topology keys (its CSINode) or the class's allowed topologies
-  say; it is named after the claim's UID, as external-provisioner does.
+  say; it is named after the claim's UID, as external-provisioner does. It grows with its claim, as with
+  external-resizer.
 - A pod's generic ephemeral volume gets the claim `POD-VOLUME`, owned by the pod.
 - A claim is not removed while an unfinished pod uses it, nor a volume while it is bound (upstream's protection
   controllers). The finalizers are added here, so that without the controllers nothing waits for them.
@@ -16,7 +17,7 @@ from typing import Any
 import msgspec
 
 from kube_rules.controllers.claims import volume_claim
-from kube_rules.controllers.volumes import WAIT_FOR_CONSUMER, class_of, topology_terms
+from kube_rules.controllers.volumes import WAIT_FOR_CONSUMER, class_of, storage, topology_terms
 from kube_rules.json import Json
 from kube_rules.storage import SELECTED_NODE, CSINode, StorageClass
 from kube_standin.controllers.reconciler import Controller
@@ -34,6 +35,7 @@ from kube_standin.metadata import controller_of, owner_reference
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _CSI_NODES = "storage.k8s.io/csinodes"
 
 
@@ -43,18 +45,23 @@ class Provisioner(Controller):
     name = "volume-provisioner"
 
     def connect(self) -> None:
-        """Queue claims that are handed over and not bound."""
+        """Queue claims that are handed over and not bound, and those that have grown."""
         self._claims = self.context.sources.of(CLAIMS, VolumeClaimSeen)
         self._classes = self.context.sources.of(CLASSES, StorageClassSeen)
         self._claims.add_handler(self._changed)
 
     def _changed(self, _old: VolumeClaimSeen | None, new: VolumeClaimSeen | None) -> None:
-        if new is not None and PROVISIONER in new.item.metadata.annotations and not new.item.spec.volume_name:
+        if new is None or PROVISIONER not in new.item.metadata.annotations:
+            return
+        if not new.item.spec.volume_name or _wants_more(new):
             self.queue(new.metadata.key)
 
     def reconcile(self, key: Key) -> None:
-        """Make the volume of a claim; the binder does the rest."""
+        """Make the volume of a claim, or have it grow; the binder does the rest."""
         claim = self._claims.items.get(key)
+        if claim is not None and _wants_more(claim):
+            self._grow(claim)
+            return
         seen = self._classes.items.get(("", class_of(claim.item))) if claim is not None else None
         if claim is None or seen is None or claim.item.spec.volume_name or claim.metadata.deletion_timestamp:
             return
@@ -79,11 +86,27 @@ class Provisioner(Controller):
         affinity = self._affinity(found, driver, node)
         if affinity:
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": affinity}}
-        notes = {"pv.kubernetes.io/provisioned-by": driver}
+        notes = {PROVISIONED_BY: driver}
         self.context.create(kind, "", {"metadata": {"name": name, "annotations": notes}, "spec": spec}, driver)
         about = self.context.find(self.context.kind("v1", "PersistentVolumeClaim"), key)
         if about is not None:
             self.context.event(about, "ProvisioningSucceeded", f"Successfully provisioned volume {name}", source=driver)
+
+    def _grow(self, claim: VolumeClaimSeen) -> None:
+        """Give a provisioned volume the size that its claim requests now."""
+        row, name = self.context.kind("v1", "PersistentVolume"), claim.item.spec.volume_name
+        volume = self.context.find(row, ("", name))
+        driver, wanted = claim.item.metadata.annotations[PROVISIONER], claim.item.spec.resources.requests["storage"]
+        if volume is None or (volume["metadata"].get("annotations") or {}).get(PROVISIONED_BY) != driver:
+            return
+
+        def change(obj: Json) -> None:
+            obj["spec"]["capacity"]["storage"] = wanted
+
+        self.context.modify(row, ("", name), change, manager=driver)
+        about = self.context.find(self.context.kind("v1", "PersistentVolumeClaim"), claim.metadata.key)
+        if about is not None:
+            self.context.event(about, "VolumeResizeSuccessful", "Resize volume succeeded", source=driver)
 
     def _affinity(self, found: StorageClass, driver: str, node: str | None) -> list[Json]:
         """Return the node selector terms of a volume."""
@@ -96,6 +119,12 @@ class Provisioner(Controller):
         return [
             {"matchExpressions": msgspec.json.decode(msgspec.json.encode(term.match_expressions))} for term in terms
         ]
+
+
+def _wants_more(claim: VolumeClaimSeen) -> bool:
+    """Return whether a bound claim requests more than its volume has."""
+    item = claim.item
+    return item.status.phase == "Bound" and storage(item.spec.resources.requests) > storage(item.status.capacity) > 0
 
 
 class EphemeralVolumes(Controller):
