@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from kube_rules import flow_control
@@ -13,8 +12,8 @@ from kube_standin import errors
 from kube_standin.admission.pods import NOT_READY, UNREACHABLE, tolerates_loss
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.bootstrap_roles import ensure_cluster_roles
-from kube_standin.conditions import condition, put_condition
 from kube_standin.errors import Cause
+from kube_standin.flow_control import FlowSchemas
 from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.service_addresses import DEFAULT_NAME, DEFAULT_NETWORK, ServiceAddresses
 
@@ -93,7 +92,7 @@ class SystemClasses(Step):
 
 def base_steps() -> list[Step]:
     """Return the admission steps every server has, whatever plugins are on."""
-    return [NamespaceLifecycle(), SystemClasses(), KeptTolerations(), ServiceAddresses()]
+    return [NamespaceLifecycle(), SystemClasses(), KeptTolerations(), ServiceAddresses(), FlowSchemas()]
 
 
 def ensure_base(registry: ObjectRegistry) -> None:
@@ -138,15 +137,6 @@ def _ensure_flow_control(registry: ObjectRegistry) -> None:
                 continue
             obj = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
             registry.create_now(kind, "", registry.decoder.decode(kind, obj, "Ignore", []), options)
-            if kind is schemas:
-                registry.modify_now(kind, "", name, partial(_level_found, registry.clock.stamp()), options, "status")
-
-
-def _level_found(stamp: str, schema: Json) -> None:
-    """Set the condition of a FlowSchema: its priority level exists."""
-    level = schema["spec"]["priorityLevelConfiguration"]["name"]
-    text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists'
-    put_condition(schema.setdefault("status", {}), condition("Dangling", "False", "Found", text), stamp)
 
 
 def _ensure_service_network(registry: ObjectRegistry) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,7 @@ from kube_standin.admission_chain import User
 from kube_standin.authorization import ANONYMOUS, Authorizer
 from kube_standin.errors import StatusError
 from kube_standin.faults import NO_FAULT, FaultEffect, FaultTable, MatchedRequest
+from kube_standin.flow_control import FlowClassifier, Headers
 from kube_standin.impersonation import impersonated
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
@@ -48,6 +49,8 @@ Scope = MutableMapping[str, Any]
 log = logging.getLogger("reprieve.apiserver")
 
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
+_SENDER: Final = "kube_standin.sender"
+"""Key of the scope: what sends the answer."""
 _CLIENT_CLOSED = 499
 """What is counted for a request if its client left before the answer."""
 
@@ -113,6 +116,22 @@ def read_headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
+class ClassifiedSender:
+    """Sends an answer with the headers that name the flow of its request, once they are known."""
+
+    __slots__ = ("_send", "headers")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.headers: Headers = ()
+
+    def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
+        """Send one message of ASGI."""
+        if self.headers and message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *self.headers]
+        return self._send(message)
+
+
 class App:
     """The application over one registry."""
 
@@ -126,6 +145,8 @@ class App:
         self.renderer = Renderer(registry)
         self.resources = Resources(registry, self.renderer, authorizer, tokens, future_wait=self.options.future_wait)
         self.discovery = Discovery(registry.kinds, self.options.server_address)
+        self.flows = FlowClassifier(registry)
+        registry.chain.add(self.flows)
         self.metrics = ServerMetrics(registry)
         self.stopping = False
         self.minor: int | None = None
@@ -162,6 +183,7 @@ class App:
         gzip = "gzip" in headers.get("accept-encoding", "")
         target = read_target(scope["method"], scope["path"], scope["query_string"])
         measured = self._begin(target, headers, scope["query_string"])
+        send = scope[_SENDER] = ClassifiedSender(send)
         if takes_only_protobuf(headers.get("accept", "")):
             gzip, send = False, ProtobufSender(send, watch=target.watch)
         code = _CLIENT_CLOSED
@@ -221,8 +243,7 @@ class App:
     async def _answer(
         self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
     ) -> Reply | None:
-        user = impersonated(self._authenticate(scope, headers), scope["headers"], self.authorizer)
-        self.authorizer.check(user, target.attributes)
+        user = self._authorized(scope, target, headers)
         if not target.resource:
             if target.path.startswith(PREFIX) and self.options.control_endpoints is not None:
                 return await self.options.control_endpoints.answer(user, target, receive)
@@ -289,6 +310,14 @@ class App:
         return None
 
     # -- users ----------------------------------------------------------------------------------------------
+
+    def _authorized(self, scope: Scope, target: Target, headers: Mapping[str, str]) -> User:
+        """Return the user of a request that it may make; its response names its flow, also if it is refused."""
+        user = impersonated(self._authenticate(scope, headers), scope["headers"], self.authorizer)
+        attributes = target.attributes
+        scope[_SENDER].headers = self.flows.headers(user, attributes)
+        self.authorizer.check(user, attributes)
+        return user
 
     def _authenticate(self, scope: Scope, headers: Mapping[str, str]) -> User:
         client: User | None = scope.get("extensions", {}).get(CLIENT)

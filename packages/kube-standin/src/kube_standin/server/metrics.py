@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
@@ -18,6 +19,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from kube_standin.flow_control import nominal_seats
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.server.target import Target
@@ -200,6 +202,12 @@ class ServerMetrics(Collector):
         for key, number in self._events.items():
             events.add_metric(key, number)
         yield events
+        yield _gauge(
+            "apiserver_flowcontrol_nominal_limit_seats",
+            "Nominal number of execution seats configured for each priority level. No request is limited.",
+            ("priority_level",),
+            dict(islice(nominal_seats(self._registry.store).items(), MOST_SERIES)),
+        )
         yield from self._objects()
 
     def _request_total(self) -> Metric:
