@@ -9,6 +9,7 @@ from dataclasses import replace
 from kube_standin.controllers import ControllerSet, Times, chosen
 from kube_standin.kubelet import KubeletOptions, Kubelets
 from kube_standin.registry import ObjectRegistry
+from kube_standin.security import Tokens
 from kube_standin.signers import CertificateAuthority
 
 
@@ -27,12 +28,14 @@ class BackgroundWork:
         times: Times | None = None,
         ca_certificate: str = "",
         authority: CertificateAuthority | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         self._names = chosen(controllers)
         self._options = kubelets
         self._times = times
         self._ca_certificate = ca_certificate
         self._authority = authority
+        self._tokens = tokens
         self._running: ControllerSet | None = None
         self._kubelets: Kubelets | None = None
 
@@ -51,6 +54,7 @@ class BackgroundWork:
             times=self._times,
             ca_certificate=self._ca_certificate,
             authority=self._authority,
+            tokens=self._tokens,
         )
         if self._options is not None:
             self._kubelets = Kubelets(self._running, self._options)

@@ -147,7 +147,13 @@ def _ensure_service_network(registry: ObjectRegistry) -> None:
         registry.create_now(row, "", registry.decoder.decode(row, network, "Ignore", []), WriteOptions())
 
 
-def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
+def ensure_own_objects(registry: ObjectRegistry, host: str, port: int, client_ca: str = "") -> None:
+    """Stage the objects that tell of this server: its Service, and which client certificates it accepts (PEM)."""
+    _ensure_own_service(registry, host, port)
+    _ensure_authentication_config(registry, client_ca)
+
+
+def _ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
     """Stage the Service ``default/kubernetes`` with its endpoints, the address of this server.
 
     The endpoints are stored as they are: an address of the loopback interface would be refused (422).
@@ -185,6 +191,25 @@ def ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
         registry.store.put(row.storage_key, "default", "kubernetes", {"metadata": metadata, **content}, state)
 
 
+def _ensure_authentication_config(registry: ObjectRegistry, client_ca: str) -> None:
+    """Stage the ConfigMap from which other API servers learn which client certificates are accepted.
+
+    Entries that a client added stay.
+    """
+    row, (namespace, name) = registry.kind("v1", "ConfigMap"), _AUTHENTICATION
+    data = {"client-ca-file": client_ca} if client_ca else {}
+    if registry.head(row, namespace, name) is None:
+        obj: Json = {"metadata": {"name": name}, "data": data}
+        registry.create_now(row, namespace, registry.decoder.decode(row, obj, "Ignore", []), WriteOptions())
+        return
+
+    def change(obj: Json) -> None:
+        obj["data"] = {**(obj.get("data") or {}), **data}
+
+    registry.modify_now(row, namespace, name, change, WriteOptions())
+
+
+_AUTHENTICATION: Final = ("kube-system", "extension-apiserver-authentication")
 _SERVICE_ADDRESS: Final = "10.96.0.1"
 _SKIP_MIRROR = {"endpointslice.kubernetes.io/skip-mirror": "true"}
 _OF_SERVICE = {"kubernetes.io/service-name": "kubernetes"}

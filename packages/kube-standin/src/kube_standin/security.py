@@ -96,11 +96,17 @@ class Certificates:
             context.load_cert_chain(self.certificate, self.key)
         except ssl.SSLError as error:
             raise ValueError(f"{self.certificate}: not a certificate in PEM with the key {self.key}") from error
-        for ca in (client_ca, self.ca if self.ca_key is not None else None):
-            if ca is not None:
-                _trust_clients(context, ca)
+        for ca in self._client_authorities(client_ca):
+            _trust_clients(context, ca)
         context.set_alpn_protocols(["http/1.1"])
         return context
+
+    def client_ca(self, client_ca: Path | None = None) -> str:
+        """Return the certificates of the authorities of accepted client certificates in PEM."""
+        return "".join(f"{path.read_text().rstrip()}\n" for path in self._client_authorities(client_ca))
+
+    def _client_authorities(self, client_ca: Path | None) -> list[Path]:
+        return [path for path in (client_ca, self.ca if self.ca_key is not None else None) if path is not None]
 
 
 def _trust_clients(context: ssl.SSLContext, ca: Path) -> None:
@@ -289,6 +295,8 @@ class Bound:
     namespace: str
     name: str
     uid: str
+    token: str = ""
+    """What a Secret has to contain, in the place of the uid."""
 
 
 @dataclass(frozen=True)
@@ -369,8 +377,28 @@ class Tokens:
         signed = f"{self._head}.{_b64(json.dumps(claims).encode())}"
         return f"{signed}.{_b64(self.key.sign(signed))}", ends
 
+    def issue_lasting(self, account: Bound, secret: str) -> str:
+        """Return a token that does not expire, for a Secret of the account: it is good while the Secret has it."""
+        private = {"service-account.name": account.name, "service-account.uid": account.uid, "secret.name": secret}
+        claims = {f"{_LASTING}{name}": value for name, value in (*private.items(), ("namespace", account.namespace))}
+        claims |= {"iss": _LASTING_ISSUER, "sub": f"system:serviceaccount:{account.namespace}:{account.name}"}
+        signed = f"{self._head}.{_b64(json.dumps(claims).encode())}"
+        return f"{signed}.{_b64(self.key.sign(signed))}"
+
+    def _lasting(self, claims: Mapping[str, str], token: str, audiences: Sequence[str]) -> Verified:
+        if AUDIENCE not in audiences:
+            raise TokenError("invalid bearer token")
+        parts = ("namespace", "service-account.name", "service-account.uid", "secret.name")
+        namespace, name, uid, secret = (claims[f"{_LASTING}{part}"] for part in parts)
+        bound = (Bound("serviceaccounts", namespace, name, uid), Bound("secrets", namespace, secret, "", token))
+        if not all(map(self.present, bound)):
+            raise TokenError("service account token has been invalidated")
+        return Verified(User(claims["sub"], (*account_groups(namespace), AUTHENTICATED), uid), (AUDIENCE,))
+
     def _service_account(self, token: str, audiences: Sequence[str]) -> Verified:
         claims = self._claims(token)
+        if claims["iss"] == _LASTING_ISSUER:
+            return self._lasting(claims, token, audiences)
         if claims["exp"] <= time.time():
             raise TokenError("service account token has expired")
         shared = tuple(one for one in audiences if one in claims["aud"])
@@ -422,6 +450,9 @@ class Tokens:
 _CLAIM_OF = {"pods": "pod", "secrets": "secret", "nodes": "node"}
 """What a token can be bound to besides its account, and under which claim."""
 
+_LASTING = "kubernetes.io/serviceaccount/"
+"""What claims of tokens in Secrets begin with."""
+_LASTING_ISSUER = "kubernetes/serviceaccount"
 _LONGEST_TOKEN = 8192
 _MOST_CHECKED = 4096
 

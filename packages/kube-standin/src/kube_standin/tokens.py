@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 
 from kube_rules import field_errors as fe
@@ -27,9 +28,12 @@ def present(store: Store, bound: Bound) -> bool:
     state = store.get(bound.resource, bound.namespace, bound.name)
     if state is None:
         return False
-    metadata = state.decode()["metadata"]
-    if metadata.get("deletionTimestamp") and bound.resource == "serviceaccounts":
+    obj = state.decode()
+    metadata = obj["metadata"]
+    if metadata.get("deletionTimestamp") and (bound.resource == "serviceaccounts" or bound.token):
         return False
+    if bound.token:
+        return bool((obj.get("data") or {}).get("token") == base64.b64encode(bound.token.encode()).decode())
     return bool(metadata["uid"] == bound.uid)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.bootstrap import ensure_own_service
+from kube_standin.bootstrap import ensure_own_objects
 from kube_standin.controllers import CONTROLLERS
 from tests.controllers.world import World
 from tests.server.inprocess import running
@@ -59,7 +59,7 @@ def reached(world: World, name: str) -> dict[tuple[str, ...], list[int]]:
 
 def test_endpoints_of_the_server_itself(world: World) -> None:
     """endpointslice.go, "should have Endpoints and EndpointSlices pointing to API Server": the same in both, once."""
-    ensure_own_service(world.registry, "192.0.2.1", 6443)
+    ensure_own_objects(world.registry, "192.0.2.1", 6443)
     [subset] = endpoints(world, "kubernetes")["subsets"]
     [one] = slices(world, "kubernetes")
     assert [endpoint["addresses"] for endpoint in one["endpoints"]] == [["192.0.2.1"]]
@@ -212,7 +212,7 @@ def test_services_are_found_everywhere_and_deleted_together() -> None:
 
 def test_server_has_a_secure_service(world: World) -> None:
     """service.go, "should provide secure master service"."""
-    ensure_own_service(world.registry, "192.0.2.1", 6443)
+    ensure_own_objects(world.registry, "192.0.2.1", 6443)
     [port] = world.get("v1", "Service", "kubernetes")["spec"]["ports"]
     assert (port["name"], port["port"]) == ("https", 443)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.bootstrap import ensure_own_service
+from kube_standin.bootstrap import ensure_own_objects
 from tests.controllers.world import World
 
 Json = dict[str, Any]
@@ -78,7 +78,7 @@ def test_another_one_may_have_the_address(world: World, other: str, goes: bool) 
 
 def test_network_of_the_cluster_is_ready(world: World) -> None:
     """service_cidrs.go, "should support ServiceCIDR API operations": the default one is there."""
-    ensure_own_service(world.registry, "127.0.0.1", 6443)
+    ensure_own_objects(world.registry, "127.0.0.1", 6443)
     assert ready(world, "kubernetes") == ("True", "")
     assert world.get(*ADDRESS, "10.96.0.1", "")["spec"]["parentRef"]["name"] == "kubernetes"
     world.delete(*CIDR, "kubernetes", "")

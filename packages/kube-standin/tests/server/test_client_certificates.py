@@ -109,6 +109,18 @@ def test_certificate_names_the_user(server: Live, ca: Authority) -> None:
     assert user["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("X509SHA256=")
 
 
+def test_other_api_servers_learn_which_certificates_are_accepted(server: Live, ca: Authority) -> None:
+    """interfaces.md 5.17: from a ConfigMap that the Role of that name lets them read."""
+    path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    status, found, _ = server.request("GET", path)
+    own = server.server.ca
+    assert own is not None
+    assert (status, found["data"]) == (200, {"client-ca-file": ca.path.read_text() + own.read_text()})
+    scheduler = Client(server, [(NameOID.COMMON_NAME, "system:kube-scheduler")], ca)
+    assert scheduler.request("GET", path)[0] == 200
+    assert Client(server, ALICE, ca).request("GET", path)[0] == 403
+
+
 def test_its_rights_are_those_of_its_groups(server: Live, ca: Authority) -> None:
     assert Client(server, ALICE, ca).request("GET", "/api/v1/nodes")[0] == 403
     masters = ((NameOID.COMMON_NAME, "root"), (NameOID.ORGANIZATION_NAME, "system:masters"))

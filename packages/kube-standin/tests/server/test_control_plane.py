@@ -19,6 +19,7 @@ from kube_rules.manifests import PlainObject
 from kube_standin.security import Tokens
 from kube_standin.server import control_plane as module
 from kube_standin.server.control_plane import ControlPlane, ServeOptions, serving
+from kube_standin.server.uvicorn_server import ApiUvicorn, ExpectedEnds
 from kube_standin.server.watch_streams import WatchTimes
 from kube_standin.storage import Store, open_log
 from tests.server.inprocess import Plane, VirtualLoop, running
@@ -276,7 +277,7 @@ def test_server_that_ends_before_it_served_says_so(monkeypatch: pytest.MonkeyPat
     async def nothing(self: object, sockets: object) -> None:
         pass
 
-    monkeypatch.setattr(module._Uvicorn, "serve", nothing)
+    monkeypatch.setattr(ApiUvicorn, "serve", nothing)
     with pytest.raises(RuntimeError, match="the server ended before it served"):
         served(ServeOptions(tls=False), None)
 
@@ -291,8 +292,8 @@ def test_server_that_ends_before_it_served_says_so(monkeypatch: pytest.MonkeyPat
 )
 def test_connections_cut_on_purpose_are_not_reported(text: str, shown: bool) -> None:
     record = logging.LogRecord("uvicorn.error", logging.ERROR, "", 0, text, (), None)
-    assert module._Expected().filter(record) is shown
-    assert any(isinstance(one, module._Expected) for one in logging.getLogger("uvicorn.error").filters)
+    assert ExpectedEnds().filter(record) is shown
+    assert any(isinstance(one, ExpectedEnds) for one in logging.getLogger("uvicorn.error").filters)
 
 
 def test_requests_that_do_not_end_are_cancelled_after_some_seconds() -> None:

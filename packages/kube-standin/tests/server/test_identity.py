@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from kube_standin.security import Bound, TokenError, Tokens
+from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, config_map, live, pod
+from tests.waiting import eventually
 
 Json = dict[str, Any]
 SPACE = "/api/v1/namespaces/default"
@@ -23,7 +25,7 @@ AUDIENCE = "https://kubernetes.default.svc"
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[Live]:
-    with live() as running:
+    with live(ServeOptions(controllers="serviceaccount-token")) as running:
         yield running
 
 
@@ -51,6 +53,25 @@ def test_token_dies_with_its_account(plane: Live) -> None:
     account(plane, "short")
     assert not works(plane, token), "an account of the same name is another account"
     assert works(plane, token_of(plane, "short"))
+
+
+def test_token_in_a_secret_names_its_account(plane: Live) -> None:
+    """interfaces.md 5.16"""
+    account(plane, "lasting")
+    notes = {"kubernetes.io/service-account.name": "lasting"}
+    body = {"metadata": {"name": "lasting", "annotations": notes}, "type": "kubernetes.io/service-account-token"}
+    assert plane.request("POST", f"{SPACE}/secrets", body)[0] == 201
+
+    def data() -> Json:
+        found: Json = plane.request("GET", f"{SPACE}/secrets/lasting")[1].get("data") or {}
+        return found
+
+    eventually(lambda: "token" in data())
+    token = base64.b64decode(data()["token"]).decode()
+    _status, answer, _ = plane.request("POST", WHOAMI, {}, token=token)
+    assert answer["status"]["userInfo"]["username"] == "system:serviceaccount:default:lasting"
+    assert plane.request("DELETE", f"{SPACE}/secrets/lasting")[0] == 200
+    assert not works(plane, token)
 
 
 def test_token_is_not_good_while_its_account_terminates(plane: Live) -> None:

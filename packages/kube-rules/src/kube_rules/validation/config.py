@@ -60,6 +60,9 @@ def secret(obj: Json, _: str) -> r.Found:
     for key in _JSON_OF_TYPE.get(obj.get("type", ""), ()):
         if key in data:
             yield from _json(data[key], f"data[{key}]")
+    account = ((obj.get("metadata") or {}).get("annotations") or {}).get(_ACCOUNT_NAME)
+    if obj.get("type") == "kubernetes.io/service-account-token" and not account:
+        yield fe.required(f"metadata.annotations[{_ACCOUNT_NAME}]")
     if obj.get("type") == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
         yield from (fe.required(f"data[{key}]") for key in ("username", "password"))
 
@@ -75,6 +78,7 @@ def _json(encoded: str, path: str) -> r.Found:
         yield fe.invalid(path, _REDACTED, "must be a JSON object")
 
 
+_ACCOUNT_NAME = "kubernetes.io/service-account.name"
 _REDACTED = "<secret contents redacted>"
 _JSON_OF_TYPE = {
     "kubernetes.io/dockercfg": (".dockercfg",),

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
+from kube_standin.controllers.account_tokens import AccountTokens
 from kube_standin.controllers.accounts import RootCertificates, ServiceAccounts
 from kube_standin.controllers.aggregation import ClusterRoleAggregation
 from kube_standin.controllers.autoscalers import HorizontalPodAutoscalers
@@ -41,6 +42,7 @@ from kube_standin.controllers.taints import TaintEviction
 from kube_standin.controllers.timers import ControllerTimers
 from kube_standin.controllers.volumes import VolumeBinder
 from kube_standin.registry import ObjectRegistry
+from kube_standin.security import Tokens
 from kube_standin.signers import CertificateAuthority
 
 __all__ = ["CONTROLLERS", "Context", "Controller", "Controllers", "Times", "chosen", "run_controllers"]
@@ -51,6 +53,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
     one.name: one
     for one in (
         ServiceAccounts,
+        AccountTokens,
         RootCertificates,
         Namespaces,
         GarbageCollector,
@@ -119,6 +122,7 @@ class ControllerSet:
         times: Times | None = None,
         ca_certificate: str = "",
         authority: CertificateAuthority | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         registry.store.flush()
         self.context = Context(
@@ -128,6 +132,7 @@ class ControllerSet:
             times if times is not None else Times(),
             ca_certificate,
             authority,
+            tokens,
         )
         registry.chain.add(self.context.foreign_statuses)
         self.running: dict[str, Controller] = {

@@ -29,6 +29,7 @@ from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry, WriteOptions
+from kube_standin.security import Tokens
 from kube_standin.signers import CertificateAuthority
 from kube_standin.storage import Stored, Ticket
 from kube_standin.worker_thread import INLINE, OffLoopSteps
@@ -98,6 +99,8 @@ class Context:
     ca_certificate: str = ""
     authority: CertificateAuthority | None = None
     """What signs certificates; None: nothing does."""
+    tokens: Tokens | None = None
+    """What makes tokens of service accounts; None: nothing does."""
     foreign_statuses: ForeignStatuses = field(default_factory=ForeignStatuses)
     pending: PendingWrites | None = None
     """Writes of the sync under way that wait for webhooks; None where a write cannot wait."""

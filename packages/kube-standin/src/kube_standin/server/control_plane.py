@@ -30,7 +30,7 @@ from kube_standin.admission_views import AdmissionViews
 from kube_standin.api_services import ApiServices
 from kube_standin.authorization import Authorizer, ClaimStatus
 from kube_standin.background import BackgroundWork
-from kube_standin.bootstrap import base_steps, ensure_base, ensure_default_storage_class, ensure_own_service
+from kube_standin.bootstrap import base_steps, ensure_base, ensure_default_storage_class, ensure_own_objects
 from kube_standin.certificate_requests import CertificateRequests
 from kube_standin.clock import ServerClock, SimulatedClock, stamp
 from kube_standin.crds import CustomResources
@@ -55,9 +55,10 @@ from kube_standin.security import (
 )
 from kube_standin.server.app import App, AppOptions, Scope
 from kube_standin.server.bodies import Receive
-from kube_standin.server.connections import BoundedConnection, ConnectionLimits, bounded_by
+from kube_standin.server.connections import ConnectionLimits, bounded_by
 from kube_standin.server.controls import ControlEndpoints, ServerControls
 from kube_standin.server.responses import Send
+from kube_standin.server.uvicorn_server import SHUTDOWN_SECONDS, ApiUvicorn
 from kube_standin.server.watch_streams import WatchStream, WatchTimes
 from kube_standin.signers import CertificateAuthority
 from kube_standin.snapshots import ServerSnapshot, restore_objects, state_of_store
@@ -76,10 +77,6 @@ _EVENT_SWEEP = 60.0
 _SWEEP_SLICE = 200
 _COMPACTION_SECONDS = 300.0
 """How often lists of older revisions expire; a continue token lasts this long, and twice as long at most."""
-_SHUTDOWN_SECONDS = 3
-_IDLE_SECONDS = 0.2
-_SHUTDOWN_POLL_SECONDS = 0.005
-_DATE_SECONDS = 1.0
 _NODE_PAUSE = timedelta(milliseconds=5)
 
 
@@ -238,82 +235,6 @@ class ControlPlane:
         await self.store.aclose()
 
 
-_EXPECTED = (
-    "without completing response",
-    "graceful shutdown exceeded",
-    "Unsupported upgrade request",
-    "No supported WebSocket library",
-)
-
-
-class _Expected(logging.Filter):
-    """Keeps out what uvicorn reports about watches cut off on purpose, and about upgrades, which are refused."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the reports of what the server does on purpose."""
-        text = record.getMessage()
-        return not any(part in text for part in _EXPECTED)
-
-
-logging.getLogger("uvicorn.error").addFilter(_Expected())
-
-
-class _Uvicorn(uvicorn.Server):
-    """Uvicorn without its own signal handling: the program that embeds it decides when to stop (`stop`).
-
-    It is then stopped as soon as nothing is under way; uvicorn's own loops check ten times a second, in three places.
-    """
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._stopping = asyncio.Event()
-
-    def stop(self) -> None:
-        """End `serve` when the requests under way have been answered, after `_SHUTDOWN_SECONDS` in any case."""
-        self.should_exit = True
-        self._stopping.set()
-
-    async def main_loop(self) -> None:
-        """Keep the Date header right until stopped."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_DATE_SECONDS):
-                    await self._stopping.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, let answers end, cancel what takes too long.
-
-        A client that no longer runs never confirms the end of its TLS connection, so each connection is closed after
-        some time without that: idle ones soon, the others with the requests that take too long.
-        """
-        for listening in (*self.servers, *(sockets or ())):
-            listening.close()
-        state, now = self.server_state, asyncio.get_running_loop().time
-        await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)  # watches end
-        idle = {one for one in state.connections if isinstance(one, BoundedConnection) and one.idle}
-        for connection in list(state.connections):
-            connection.shutdown()
-        begins = now()
-        while (state.connections or state.tasks) and now() < begins + _SHUTDOWN_SECONDS:
-            await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)
-            if now() >= begins + _IDLE_SECONDS:
-                _abort(idle & state.connections)
-        for task in list(state.tasks):
-            task.cancel()
-        _abort(state.connections)
-        await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)
-
-    @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
-        """Leave signals alone."""
-        yield
-
-
-def _abort(connections: Iterable[Any]) -> None:
-    for connection in connections:
-        connection.transport.abort()
-
-
 class _CurrentApplication:
     """The application of a server's present control plane."""
 
@@ -342,6 +263,7 @@ class Serving:
         self.keys = keys
         self.ca: Path | None = None
         self._authority: CertificateAuthority | None = None
+        self._client_ca = ""
         self.directory = directory
         self.controls = ServerControls(self)
         config = self._config()
@@ -352,14 +274,14 @@ class Serving:
         self._address = f"{host}:{self.port}"
         self._publish_address()
         self.kubeconfig = options.kubeconfig if options.kubeconfig is not None else directory / "kubeconfig"
-        self._server = _Uvicorn(config)
+        self._server = ApiUvicorn(config)
         self._task: asyncio.Task[None] | None = None
         self._work: BackgroundWork | None = None
 
     def _publish_address(self) -> None:
         """Let discovery and the Service ``default/kubernetes`` name the address of the server."""
         self.control_plane.app.discovery.address = self._address
-        ensure_own_service(self.control_plane.registry, self.options.host, self.port)
+        ensure_own_objects(self.control_plane.registry, self.options.host, self.port, self._client_ca)
 
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
@@ -372,7 +294,7 @@ class Serving:
             access_log=False,
             server_header=False,
             timeout_keep_alive=300,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         if self.options.tls:
             made = self.options.certificates or certificates(
@@ -381,6 +303,7 @@ class Serving:
             self.ca, self._authority = made.ca, made.authority()
             config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
             context = made.context(self.options.client_ca)
+            self._client_ca = made.client_ca(self.options.client_ca)
             config.load()
             config.ssl = context
         return config
@@ -440,6 +363,7 @@ class Serving:
             kubelets=kubelets and replace(kubelets, minor=self.options.features.minor or kubelets.minor),
             ca_certificate=self.ca.read_text() if self.ca is not None else "",
             authority=self._authority,
+            tokens=self.control_plane.tokens,
         )
         await self._work.start(self.control_plane.registry)
         if isinstance(self.clock, SimulatedClock):

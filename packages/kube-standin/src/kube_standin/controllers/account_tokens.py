@@ -1,0 +1,100 @@
+"""Tokens in Secrets of the type kubernetes.io/service-account-token (interfaces.md 5.16)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from kube_rules.json import Json
+from kube_standin.controllers.reconciler import Controller
+from kube_standin.controllers.views import Key, Seen
+from kube_standin.deletion import DeleteOptions
+from kube_standin.security import Bound
+
+SECRET_TYPE: Final = "kubernetes.io/service-account-token"
+NAME: Final = "kubernetes.io/service-account.name"
+UID: Final = "kubernetes.io/service-account.uid"
+_MARK: Final = f'"{SECRET_TYPE}"'.encode()
+
+
+class AccountTokens(Controller):
+    """Fills such Secrets, and deletes those without their account; keys are those of Secrets."""
+
+    name = "serviceaccount-token"
+
+    def connect(self) -> None:
+        """Queue a Secret that changes, and those of an account that is deleted."""
+        self._accounts: dict[Key, Key] = {}
+        """Secret -> the account that it names."""
+        sources = self.context.sources
+        self._secret_row = self.context.kind("v1", "Secret")
+        self._account_row = self.context.kind("v1", "ServiceAccount")
+        sources.of("secrets", Seen).add_handler(self._secret_changed)
+        sources.of("serviceaccounts", Seen).add_handler(self._account_changed)
+
+    def _secret_changed(self, old: Seen | None, new: Seen | None) -> None:
+        if new is not None or (old is not None and old.metadata.key in self._accounts):
+            self.queue((new or old).metadata.key)  # type: ignore[union-attr]
+
+    def _account_changed(self, old: Seen | None, new: Seen | None) -> None:
+        if old is not None and new is None:
+            for secret, account in self._accounts.items():
+                if account == old.metadata.key:
+                    self.queue(secret)
+
+    def reconcile(self, key: Key) -> None:
+        """Fill a Secret with what it lacks, or delete it."""
+        state = self.context.registry.head(self._secret_row, *key)
+        secret = state.decode() if state is not None and _MARK in state.raw else {}
+        if secret.get("type") != SECRET_TYPE:
+            account = self._accounts.pop(key, None)
+            if account is not None and state is None:
+                self._drop_reference(account, key[1])
+            return
+        notes = secret["metadata"].get("annotations") or {}
+        owner = self._accounts[key] = (key[0], notes.get(NAME, ""))
+        account_found = self.context.find(self._account_row, owner)
+        if account_found is None or notes.get(UID) not in (None, "", account_found["metadata"]["uid"]):
+            self.context.delete(self._secret_row, key, DeleteOptions(uid=secret["metadata"]["uid"]))
+            return
+        missing = self._missing(key, account_found, secret.get("data") or {})
+        if missing:
+            self._fill(key, account_found, missing)
+
+    def _missing(self, key: Key, account: Json, data: Json) -> Json:
+        """Return the entries that a Secret has to get, in base64."""
+        tokens, uid, missing = self.context.tokens, account["metadata"]["uid"], {}
+        authority = _encoded(self.context.ca_certificate)
+        if authority and data.get("ca.crt") != authority:
+            missing["ca.crt"] = authority
+        if not data.get("namespace"):
+            missing["namespace"] = _encoded(key[0])
+        if not data.get("token") and tokens is not None:
+            bound = Bound("serviceaccounts", key[0], account["metadata"]["name"], uid)
+            missing["token"] = _encoded(tokens.issue_lasting(bound, key[1]))
+        return missing
+
+    def _fill(self, key: Key, account: Json, missing: Json) -> None:
+        name, uid = account["metadata"]["name"], account["metadata"]["uid"]
+
+        def change(obj: Json) -> None:
+            obj["data"] = {**(obj.get("data") or {}), **missing}
+            notes = obj["metadata"].get("annotations") or {}
+            obj["metadata"]["annotations"] = {**notes, NAME: name, UID: uid}
+
+        self.context.modify(self._secret_row, key, change)
+
+    def _drop_reference(self, account: Key, secret: str) -> None:
+        """Take a deleted Secret out of the list of its account."""
+        found = self.context.find(self._account_row, account)
+        if found is None or all(one.get("name") != secret for one in found.get("secrets") or ()):
+            return
+
+        def change(obj: Json) -> None:
+            obj["secrets"] = [one for one in obj["secrets"] if one.get("name") != secret]
+
+        self.context.modify(self._account_row, account, change)
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
