@@ -78,6 +78,8 @@ PREEMPTOR = 1_000_000
 TRACE_FILES = ("openb_node_list_all_node.csv", "openb_pod_list_default.csv")
 Members = tuple[tuple[int, int, int, int], ...]
 """(count, GPUs, cores, GiB) for each kind of member."""
+_COUNTED = {*SUMS, "tenantSpread"}
+"""Criteria by which an eviction is compared in numbers, as the excess over the optimum."""
 GANGS: dict[str, Members] = {
     "64 x 8 GPU": ((64, 8, 32, 128),),
     "16 x 4": ((16, 4, 16, 64),),
@@ -196,7 +198,7 @@ def _one_decision(made: Ruled | Listed, options: dict[str, Any]) -> tuple[Preemp
 # -- own criteria ------------------------------------------------------------------------------------------------------
 
 
-def own_criteria(seeds: range, only: str, misses: bool) -> None:
+def own_criteria(seeds: range, only: str, misses: bool, nodes: tuple[int, int] | None) -> None:
     """Print a row for each list of criteria, by the first of them that counts an amount."""
     row = "{:<32} {:>9} {:>8} {:>13} {:>6} {:>14} {:>8}"
     print(row.format("own criteria", "clusters", "optimal", "over optimum", "worst", "dearer than C.", "ms each"))
@@ -206,7 +208,7 @@ def own_criteria(seeds: range, only: str, misses: bool) -> None:
         optimal = dearer = 0
         excess, seconds = [], 0.0
         for seed in seeds:
-            made = family(seed)
+            made = family(seed) if nodes is None else family(seed, nodes=nodes)
             usual, _ = _one_decision(made, {**MODES["Compatible"], "cost": made.cost})
             if usual is None or not usual.victims:
                 continue
@@ -222,7 +224,7 @@ def own_criteria(seeds: range, only: str, misses: bool) -> None:
             )
             optimal += here == best.price
             dearer += here > there
-            counted = next(turn for turn, criterion in enumerate(made.cost) if criterion in SUMS)
+            counted = next(turn for turn, criterion in enumerate(made.cost) if criterion in _COUNTED)
             least = best.price[counted]
             same = here[:counted] == best.price[:counted]
             excess.append(here[counted] / least if same and least > 0 else 1.0 + (here != best.price))
@@ -531,7 +533,7 @@ def main() -> None:
     if asked.rules:
         gangs_with_rules(range(asked.first, asked.first + asked.rules), asked.only, asked.misses, nodes)
     if asked.criteria:
-        own_criteria(range(asked.first, asked.first + asked.criteria), asked.only, asked.misses)
+        own_criteria(range(asked.first, asked.first + asked.criteria), asked.only, asked.misses, nodes)
     if asked.together:
         several_at_once(range(asked.first, asked.first + asked.together), asked.only, asked.misses)
     if asked.openb is not None:

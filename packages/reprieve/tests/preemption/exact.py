@@ -10,6 +10,7 @@ it goes and the pods of a budget up to and including its own are more than are a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,11 @@ class Unit:
     """Gangs that fall below their minimum with it."""
     lost: float = 0.0
     """GPU-seconds that are lost with it."""
+
+    @property
+    def namespace(self) -> str:
+        """Where its pods are."""
+        return self.name.partition("/")[0]
 
     @property
     def importance(self) -> tuple[object, ...]:
@@ -112,7 +118,15 @@ class Problem:
         if not evicted:
             return (-np.inf,) * len(cost)
         violations, highest, *_, start = self.price(gone)
-        known = {"pdbViolations": violations, "highestPriority": highest, "startTime": start}
+        tenants = Counter[str]()
+        for unit in evicted:
+            tenants[unit.namespace] += unit.pods
+        known = {
+            "pdbViolations": violations,
+            "highestPriority": highest,
+            "startTime": start,
+            "tenantSpread": max(tenants.values()),
+        }
         return tuple(known[name] if name in known else sum(map(SUMS[name], evicted)) for name in cost)
 
 
@@ -232,6 +246,24 @@ class _Program:
         """Hold this from now on."""
         self.rows.append((row, low, high))
 
+    def spread_tenants(self) -> Any:
+        """Hold that no namespace loses more pods than one has to; return the values. Raises NoSolutionError."""
+        by_tenant: dict[str, dict[int, float]] = {}
+        for turn, unit in enumerate(self.units):
+            by_tenant.setdefault(unit.namespace, {})[turn] = float(unit.pods)
+        low, high, rows = 0, sum(unit.pods for unit in self.units), self.rows
+        while low <= high:
+            most = (low + high) // 2
+            self.rows = [*rows, *((row, -np.inf, float(most)) for row in by_tenant.values())]
+            try:
+                values, _ = self.solve({})
+            except NoSolutionError:
+                low = most + 1
+            else:
+                found, high = (values, self.rows), most - 1
+        self.rows = found[1]
+        return found[0]
+
     def solve(self, goal: dict[int, float], *, levels: int = 0, steps: Sequence[int] = ()) -> tuple[Any, float]:
         """Minimise; returns the values and a lower bound.
 
@@ -334,6 +366,9 @@ def cheapest_by(problem: Problem, cost: Sequence[str], *, seconds: float | None 
                     program.high[turn] = 0.0
             if name == "highestPriority" and reached:
                 highest = priorities[reached - 1]
+            continue
+        if name == "tenantSpread":
+            values = program.spread_tenants()
             continue
         if name == "pdbViolations":
             goals = [{program.first_violation + turn: 1.0 for turn in range(len(program.charged))}]

@@ -198,7 +198,7 @@ def _weighs(state: Eviction, units: Sequence[int]) -> float:
     """Priorities, ages, and a broken budget for each that comes to violate one beside the others."""
     if len(units) == 1:
         return state.heavy[units[0]] + state.weights.age[units[0]]
-    broken = state.budgets.violating(units) * BROKEN_BUDGET if state.budgets.first else 0.0
+    broken = state.budgets.violating(units) * state.budgets.weight
     return sum(state.weights.weight[u] + state.weights.age[u] for u in units) + broken
 
 

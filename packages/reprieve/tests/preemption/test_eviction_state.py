@@ -526,6 +526,7 @@ class _Priced:
         self.weight = [float(1 + number) for number in range(units)]
         self.budgets_first, self.by_limit = budgets_first, by_limit
         self.gang_weight = 0.0
+        self.budget_weight = 5.0
 
     def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> tuple[float, ...]:
         return tuple(map(float, (*gone, *violations)))
@@ -543,7 +544,7 @@ def test_criteria_of_ones_own_decide(budgets_first: bool, by_limit: bool) -> Non
     assert state.price_of([0, 1]) == (int(budgets_first), 7 if by_limit else 0, (0.0, 1.0, 0.0, 1.0))
     assert state.price_of([1, 2]) == (0, 3 if by_limit else 0, (1.0, 2.0, 0.0, 0.0))
     assert state.weights.weight == [1.0, 2.0, 3.0]
-    assert state.budgets.first is budgets_first
+    assert state.budgets.weight == (BROKEN_BUDGET if budgets_first else 5.0)
     state.evict(0)
     assert [heavy >= BROKEN_BUDGET for heavy in state.heavy] == [budgets_first, budgets_first, False]
 
@@ -575,9 +576,9 @@ def test_budget_weighs_more_than_the_priorities_of_many() -> None:
     state = Eviction(numbers(made))
     weights = dict(zip([each.name for each in made.units], state.heavy, strict=True))
     assert weights["torn"] > weights["dear"]
-    assert state.budgets.first
+    assert state.budgets.weight == BROKEN_BUDGET
     unbudgeted = Eviction(numbers(replace(made, allowed={}, units=tuple(replace(u, charged={}) for u in made.units))))
-    assert not unbudgeted.budgets.first
+    assert not unbudgeted.budgets.weight
     assert unbudgeted.heavy == unbudgeted.weights.weight
 
 

@@ -11,7 +11,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from tests.building import World, profile_with
 from tests.preemption.exact import cheapest_by
-from tests.preemption.listed_instances import FAMILIES
+from tests.preemption.listed_instances import FAMILIES, Listed
 
 pytest.importorskip("scipy", reason="the exact solver is scipy's")
 
@@ -28,7 +28,25 @@ pytest.importorskip("scipy", reason="the exact solver is scipy's")
 )
 def test_eviction_is_the_cheapest_by_the_list(family: str, seed: int) -> None:
     """cost.md 1.2; in the last four the priority of each unit, or its offset in a sum, hid the work that is lost."""
-    made = FAMILIES[family](seed)
+    _check(FAMILIES[family](seed))
+
+
+@pytest.mark.parametrize(
+    ("family", "seed", "nodes"),
+    [
+        ("gangs, priority, lostWork", 95001, (4, 10)),
+        ("gangs, priority, lostWork", 98113, (12, 20)),
+        ("gangs, budgets, lostWork", 98101, (12, 20)),
+    ],
+)
+def test_priority_and_budgets_after_other_criteria_are_searched_for(
+    family: str, seed: int, nodes: tuple[int, int]
+) -> None:
+    """cost.md 4.7: the priority of a unit hid the work that is lost, and no exchange looked for fewer budgets."""
+    _check(FAMILIES[family](seed, nodes=nodes))
+
+
+def _check(made: Listed) -> None:
     profile = profile_with(DefaultPreemption(PreemptionOptions(cost=made.cost)))
     found = World(*made.items, profiles={profile.name: profile}).step().preemption
     assert found is not None

@@ -304,6 +304,8 @@ class Pricing:
     """Whether the highest priority decides before anything except budgets."""
     gang_weight: float
     """The weight of breaking a gang beside that."""
+    budget_weight: float
+    """The weight of a violated budget beside that, if budgets do not come first; 0: they do not count."""
 
     @property
     def limited_later(self) -> bool:
@@ -349,25 +351,34 @@ def pricing_of(
     names = criteria.names
     budgets_first = names[0] == PdbViolations.name
     by_limit = names[int(budgets_first) : int(budgets_first) + 1] == (HighestPriority.name,)
-    weight, gang_weight = _weights(criteria, columns, alone, by_limit=by_limit)
-    return Pricing(criteria, columns, tuple(vectors), tuple(weight.tolist()), budgets_first, by_limit, gang_weight)
+    weight, gang_weight, budget_weight = _weights(criteria, columns, alone)
+    return Pricing(
+        criteria,
+        columns,
+        tuple(vectors),
+        tuple(weight.tolist()),
+        budgets_first,
+        by_limit,
+        gang_weight,
+        budget_weight,
+    )
 
 
-def _weights(
-    criteria: Criteria, units: EvictionUnits, alone: Sequence[Costs], *, by_limit: bool
-) -> tuple[Costs, float]:
-    """Return the weights that guide the search, `float64[units]`, and the weight of a broken gang beside them.
+def _weights(criteria: Criteria, units: EvictionUnits, alone: Sequence[Costs]) -> tuple[Costs, float, float]:
+    """Return the weights that guide the search, `float64[units]`, and those of a broken gang and a violated budget.
 
     `alone`: by criterion, the cost of each unit.
     """
     sizes = units.sizes.astype(np.float64)
     weight: Costs = _LEAST_WEIGHT * sizes
-    scale, gang_weight = _FIRST_SCALE, 0.0
-    pairs = list(zip(criteria.costs, alone, strict=True))
-    if by_limit:  # units above the limit are barred, and those below it cost nothing by it: it breaks ties
-        pairs.sort(key=lambda pair: isinstance(pair[0], HighestPriority))
+    scale, gang_weight, budget_weight = _FIRST_SCALE, 0.0, 0.0
+    # Units above a limit of priority are barred, and those below it cost nothing by it: it breaks ties.
+    pairs = sorted(zip(criteria.costs, alone, strict=True), key=lambda pair: isinstance(pair[0], HighestPriority))
     for cost, vector in pairs:
         if isinstance(cost, PdbViolations):
+            if cost is not criteria.costs[0]:
+                budget_weight = scale
+                scale *= _NEXT_SCALE
             continue
         if isinstance(cost, GangsBroken):
             gang_weight = scale
@@ -378,12 +389,12 @@ def _weights(
         for part in parts:
             finite = part[np.isfinite(part)]
             low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-            if cost.additive:
+            if not isinstance(cost, HighestPriority | StartTime):
                 low = min(low, 0.0)
             if high > low:
                 weight += scale * np.clip((part - low) / (high - low), 0.0, 1.0)
                 scale *= _NEXT_SCALE
-    return weight, gang_weight
+    return weight, gang_weight, budget_weight
 
 
 _LEAST_WEIGHT = 1e-3

@@ -24,15 +24,17 @@ BROKEN_GANG = float(1 << 42)
 class BudgetCharges:
     """The allowance of each budget beside the evicted units.
 
-    `left[budget]`: further disruptions; `over[unit]`: how many budgets evicting the unit would exceed; `first`: a
-    violated budget weighs more than anything else.
+    `left[budget]`: further disruptions; `over[unit]`: how many budgets evicting the unit would exceed; `weight`: what
+    violating one weighs, more than anything else if budgets come first; 0 if they do not count.
     """
 
     def __init__(self, numbers: Numbers) -> None:
         self._charged, self._allowed = numbers.charged, numbers.allowed
         self.left = list(numbers.allowed)
         self.over = [sum([numbers.allowed[budget] < count for budget, count in pairs]) for pairs in numbers.charged]
-        self.first = bool(numbers.allowed) and (numbers.pricing is None or numbers.pricing.budgets_first)
+        pricing = numbers.pricing
+        weight = BROKEN_BUDGET if pricing is None or pricing.budgets_first else pricing.budget_weight
+        self.weight = weight if numbers.allowed else 0.0
         self._units_of = _by_count(numbers.charged, len(numbers.allowed))
         self._budgets_of: dict[int, frozenset[int]] = {}
         self.counted = 0

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.outcome import Cost
-from reprieve.preemption.victim_search.charges import BROKEN_BUDGET, BudgetCharges, GangLosses
+from reprieve.preemption.victim_search.charges import BudgetCharges, GangLosses
 from reprieve.preemption.victim_search.mixed_pods import UnlikePods
 from reprieve.preemption.victim_search.problem import Amounts, Numbers
 from reprieve.preemption.victim_search.similar_pods import LikePods
@@ -66,7 +66,7 @@ class Eviction:
     """See the module docstring.
 
     `gone`: the evicted units; `barred`: those that may not be evicted; `heavy[unit]`: its weight, with that of the
-    gangs that break with it, and of a budget if evicting it exceeds any and that decides first; `changed`: nodes that
+    gangs that break with it, and of a budget if evicting it exceeds any; `changed`: nodes that
     have changed since last examined; `dearer`: nodes on which units have come to violate a budget or break a gang.
     """
 
@@ -214,10 +214,10 @@ class Eviction:
         heavy, age = self.heavy, self.weights.age
         weight = sum([heavy[unit] + age[unit] for unit in units])
         if len(units) > 1:
-            if self.budgets.first:
+            if self.budgets.weight:
                 alone = sum([self.budgets.over[unit] > 0 for unit in units])
                 if alone < len(units):
-                    weight += (self.budgets.violating(units) - alone) * BROKEN_BUDGET
+                    weight += (self.budgets.violating(units) - alone) * self.budgets.weight
             weight += self.gangs.breaking(units) * self.gangs.weight
         return weight
 
@@ -254,4 +254,4 @@ class Eviction:
 
     def _weight(self, unit: int) -> float:
         weight = self.weights.weight[unit] + self.gangs.breaks[unit] * self.gangs.weight
-        return weight + BROKEN_BUDGET if self.budgets.first and self.budgets.over[unit] else weight
+        return weight + self.budgets.weight if self.budgets.over[unit] else weight

@@ -17,9 +17,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.preemption.victim_search.charges import BROKEN_BUDGET
 from reprieve.preemption.victim_search.eviction import Eviction, Price
-from reprieve.preemption.victim_search.problem import Amounts, Numbers, Place
+from reprieve.preemption.victim_search.problem import Amounts, Kind, Numbers, Place
 
 MOST_NODES, _MOST_STATES, _MOST_UNITS = 40, 20_000, 9
 """So many nodes, numbers of pods of each kind beside what budgets have left, and units of a node by themselves."""
@@ -89,7 +88,7 @@ class NodeTables:
                     self._ends.append({nodes[-1]: count for nodes, count in zip(inside, placed, strict=True) if nodes})
         state = self._state
         counts = [len(kind.pods) + 1 for kind in numbers.kinds]
-        self._budgets = list(range(len(numbers.allowed))) if state.budgets.first else []
+        self._budgets = list(range(len(numbers.allowed))) if state.budgets.weight else []
         shape = [*counts, *(numbers.allowed[budget] + 1 for budget in self._budgets)]
         if prod(shape) > _MOST_STATES:
             self._budgets, shape = [], counts
@@ -97,11 +96,11 @@ class NodeTables:
         self._placed = np.indices(counts).sum(axis=0).reshape(*counts, *([1] * len(self._budgets)))
         """By state: how many pods are placed."""
         self._under_way = [self._states_at(step) for step in range(len(self._order))]
-        gangs, age = state.gangs, state.weights.age
+        gangs, age, self._violation = state.gangs, state.weights.age, state.budgets.weight
         self._weight = [
             weight + gangs.breaks[unit] * gangs.weight + age[unit] for unit, weight in enumerate(state.weights.weight)
         ]
-        bound = set() if self._budgets or not state.budgets.first else set(range(len(numbers.allowed)))
+        bound = set() if self._budgets or not state.budgets.weight else set(range(len(numbers.allowed)))
         self._whole = [
             unit
             for unit, takes in enumerate(numbers.takes)
@@ -115,14 +114,19 @@ class NodeTables:
         """By way: where domains end, and the first of the units that violate the budgets that count them; all of the
         units: any may.
         """
+        counted = [unit for unit, pairs in enumerate(numbers.charged) if any(b in self._budgets for b, _ in pairs)]
+        self._counted = frozenset(counted)
+        """Units that some of these budgets count."""
         if domains is None:
             # Less important units are charged last: where they violate budgets the others need not.
-            late = [unit for unit, pairs in enumerate(numbers.charged) if any(b in self._budgets for b, _ in pairs)]
-            self._turns += [(self._ends[0], unit) for unit in reversed(late)]
+            self._turns += [(self._ends[0], unit) for unit in reversed(counted)]
         self._options_of: dict[tuple[int, Amounts, tuple[int, ...], int], list[_Option]] = {}
         self._sums: dict[tuple[_Way, frozenset[int]], Rearranged | None] = {}
+        self._holding: dict[tuple[frozenset[int], frozenset[int]], bool] = {}
         self._most = _MOST_STEPS_EXACT if numbers.exact else _MOST_STEPS
         self._steps = 0
+        self._cut = False
+        """Whether steps ended before limits of priority were tried."""
 
     @classmethod
     def of(cls, numbers: Numbers, domains: Domains | None = None) -> "NodeTables | None":
@@ -135,7 +139,7 @@ class NodeTables:
     @property
     def complete(self) -> bool:
         """Nothing was left out for the sake of time."""
-        return self._steps < self._most and not self._ways_left_out
+        return self._steps < self._most and not self._ways_left_out and not self._cut
 
     # -- which units on several nodes go ---------------------------------------------------------------------------
 
@@ -192,26 +196,62 @@ class NodeTables:
             # To violate fewer budgets any priority will do.
             found = self._in_all_ways(found) if self._few_ways else self._shaken(found, frozenset())
             price = min(price, found.price)
-        return self._shaken(found, self._above(price[1]) if by_limit else above)
+        found = self._shaken(found, self._above(price[1]) if by_limit else above)
+        if numbers.pricing is None or not numbers.pricing.limited_later:
+            return found
+        self._cut = self._steps >= self._most
+        self._most += self._most // 2
+        return self._limited(found)
+
+    def _limited(self, best: Rearranged) -> Rearranged:
+        """Return the cheapest under ever lower limits of priority, where other criteria decide before the priority."""
+        for limit in sorted({unit.priority for unit in self._numbers.units}, reverse=True):
+            if not best.units or self._steps >= self._most:
+                break
+            highest = self._numbers.units[best.units[0]].priority
+            if limit > highest:
+                continue
+            above = self._above(limit)
+            starts = [best.whole] if limit == highest else []
+            starts += [best.whole - above, frozenset(self._whole) - above]
+            lower = best
+            for whole in starts:
+                start = self._first_of(whole, above)
+                if start is not None:
+                    lower = min(lower, self._exchanged(start, above), key=lambda each: each.price)
+            if limit < highest and lower is best:
+                break
+            best = lower
+        return best
 
     def _in_all_ways(self, best: Rearranged) -> Rearranged:
-        """Return the cheapest of all ways, with any priority and then under ever lower limits."""
-        best = self._in_all_ways_of(best, frozenset())
+        """Return the cheapest of all ways: fewest budgets with any priority, then under ever lower limits."""
+        best = self._in_all_ways_of(best, None)
+        best = self._in_all_ways_of(best, best.price[1])
         for limit in sorted({unit.priority for unit in self._numbers.units}, reverse=True):
             if limit < best.price[1]:
-                lower = self._in_all_ways_of(best, self._above(limit))
+                lower = self._in_all_ways_of(best, limit)
                 if lower is best:
                     break
                 best = lower
         return best
 
-    def _in_all_ways_of(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
+    def _in_all_ways_of(self, best: Rearranged, limit: int | None) -> Rearranged:
+        """Return the cheapest of all ways under a limit of priority; without one, only if it violates fewer budgets."""
+        barred = self._above(limit) if limit is not None else frozenset[int]()
         whole, ways = [unit for unit in self._whole if unit not in barred], []
         for bits in product((False, True), repeat=len(whole)):
             gone = frozenset([unit for unit, bit in zip(whole, bits, strict=True) if bit])
-            ways += [(self._first(gone, late)[1], turn, gone) for turn, (_, late) in enumerate(self._turns)]
+            if self._may_hold(gone, barred):
+                ways += [(self._first(gone, late)[1], turn, gone) for turn, (_, late) in enumerate(self._turns)]
         for weight, turn, gone in sorted(ways, key=lambda way: (way[0], way[1], sorted(way[2]))):
-            if weight >= (best.price[0] + 1) * BROKEN_BUDGET or self._steps >= self._most:
+            if limit is None:
+                most = best.price[0] * self._violation
+            elif best.price[1] > limit:
+                most = (best.price[0] + 1) * self._violation
+            else:
+                most = best.weight + len(self._numbers.units)  # starts count less than one each
+            if weight >= most or self._steps >= self._most:
                 break
             found = self._sum((gone, turn), barred)
             if found is not None and found.price < best.price:
@@ -320,7 +360,7 @@ class NodeTables:
         weight = sum([self._weight[unit] for unit in sorted(whole)])
         for unit in sorted(whole):
             if unit >= violating:
-                weight += BROKEN_BUDGET * any(budget < len(charged) for budget, _ in numbers.charged[unit])
+                weight += self._violation * any(budget < len(charged) for budget, _ in numbers.charged[unit])
                 continue
             over = False
             for budget, count in numbers.charged[unit]:
@@ -328,7 +368,7 @@ class NodeTables:
                     over = over or charged[budget] + count > allowed[budget]
                     charged[budget] = min(allowed[budget], charged[budget] + count)
             if over:
-                weight += BROKEN_BUDGET if violating == len(numbers.units) else np.inf
+                weight += self._violation if violating == len(numbers.units) else np.inf
         return charged, weight
 
     def _states_at(self, step: int) -> tuple[slice, ...]:
@@ -350,13 +390,43 @@ class NodeTables:
             self._sums[key] = self._summed(way, barred)
         return self._sums[key]
 
+    def _may_hold(self, whole: frozenset[int], barred: frozenset[int]) -> bool:
+        """Return False if some kind does not fit without all units that may go beside these, were it alone."""
+        key = whole, barred
+        known = self._holding.get(key)
+        if known is None:
+            freed = self._without(whole)
+            for node, units in enumerate(self._own):
+                share = self._state.share[node]
+                for unit in units:
+                    if unit not in barred:
+                        freed[node] = tuple(map(int.__add__, freed[node], share[unit]))
+            known = self._holding[key] = all(self._holds(kind, freed) for kind in self._numbers.kinds)
+        return known
+
+    @staticmethod
+    def _holds(kind: Kind, left: Sequence[Amounts]) -> bool:
+        """Return whether all pods of the kind fit into these amounts of nodes."""
+        missing, wanted = len(kind.pods), kind.wanted
+        for have, usable in zip(left, kind.usable, strict=True):
+            if usable:
+                missing -= max(0, min([have[resource] // want for resource, want in wanted], default=missing))
+        return missing <= 0
+
+    def _without(self, whole: frozenset[int]) -> list[Amounts]:
+        """Return what nodes have left without these units."""
+        left = list(self._left)
+        for unit in whole:
+            for node, amounts in self._numbers.takes[unit]:
+                left[node] = tuple(map(int.__add__, left[node], amounts))
+        return left
+
     def _summed(self, way: _Way, barred: frozenset[int]) -> Rearranged | None:
         numbers, (whole, turn) = self._numbers, way
         ends, violating = self._turns[turn]
-        left = list(self._left)
-        for unit in whole:
-            for node, amounts in numbers.takes[unit]:
-                left[node] = tuple(map(int.__add__, left[node], amounts))
+        if not self._may_hold(whole, barred):
+            return None
+        left = self._without(whole)
         charged, weight = self._first(whole, violating)
         if not weight < np.inf:
             return None
@@ -422,6 +492,11 @@ class NodeTables:
 
     def _options(self, node: int, have: Amounts, own: tuple[int, ...], violating: int) -> list[_Option]:
         """Return what the node may take, and what goes for that, but for nothing at all."""
+        every = len(self._numbers.units)
+        if violating < every:
+            # Which unit violates first matters as far as it separates those of this node that budgets count.
+            counted = [unit for unit in own if unit in self._counted]
+            violating = next((unit for unit in counted if unit >= violating), counted[-1] + 1 if counted else every)
         key = (node, have, own, violating)
         if key not in self._options_of:
             self._options_of[key] = self._listed(node, have, own, violating)
@@ -433,8 +508,8 @@ class NodeTables:
             size = self._state.weights.size
             own = tuple(sorted(own, key=lambda unit: (self._weight[unit] / (size[unit] or 1.0), unit))[:_MOST_UNITS])
         bits = (np.arange(1 << len(own))[:, None] >> np.arange(len(own))) & 1
-        late = [unit >= violating and any(b in self._budgets for b, _ in numbers.charged[unit]) for unit in own]
-        alone = [self._weight[unit] + over * BROKEN_BUDGET for unit, over in zip(own, late, strict=True)]
+        late = [unit >= violating and unit in self._counted for unit in own]
+        alone = [self._weight[unit] + over * self._violation for unit, over in zip(own, late, strict=True)]
         weights = bits @ np.array(alone, dtype=np.float64)
         order = np.argsort(weights, kind="stable")
         bits, weights = bits[order], weights[order]
@@ -486,7 +561,7 @@ class NodeTables:
             return
         for within in product(*[range(min(count, allowed[b]), -1, -1) for b, count in enumerate(charged)]):
             over = sum(charged) - sum(within)
-            yield _Option((*counts, *within), weight + over * BROKEN_BUDGET, units)
+            yield _Option((*counts, *within), weight + over * self._violation, units)
 
 
 def _holding(

@@ -185,8 +185,8 @@ class VictimSearch:
         until = self.taken + self.steps
         self._improve(2, self.steps)
         self._shake(until)
-        if not self.by_limit and self.numbers.pricing is not None and self.numbers.pricing.limited_later:
-            self._lowest_limit(start, self.best)
+        if self.numbers.pricing is not None and self.numbers.pricing.limited_later:
+            self._below_the_limit(start, self.best)
         return self.best
 
     def among_few(self, found: Found) -> Found:
@@ -300,6 +300,16 @@ class VictimSearch:
             else:
                 low = middle + 1
         return best
+
+    def _below_the_limit(self, start: Mark, best: Found) -> None:
+        """Lower the limit of priority, and improve what then decides: more important units no longer hide it."""
+        best = self._lowest_limit(start, best)
+        if best.units:
+            self._limit(self._highest(best))
+            self._load(best)
+            until = self.taken + self.steps
+            self._improve(2, self.steps)
+            self._shake(until)
 
     def _highest(self, found: Found) -> int:
         """Return the priority of the most important of its units, which come first."""
