@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from kube_rules import field_errors as fe
 from kube_rules.group_templates import COMPOSITES, templates
+from kube_rules.json import Json
 from kube_standin import errors, releases
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.kinds import BUILTIN, ServedKind
@@ -78,6 +79,7 @@ class DropDisabled(Step):
             "pods",
             "jobs.batch",
             "cronjobs.batch",
+            "statefulsets.apps",
             "podgroups.scheduling.k8s.io",
             "compositepodgroups.scheduling.k8s.io",
             "workloads.scheduling.k8s.io",
@@ -99,6 +101,8 @@ class DropDisabled(Step):
         """Drop the fields; the last of the mutating steps, since others fill some of them in."""
         if request.subresource == "status" and request.kind.resource.startswith("podgroups."):
             self._claims_made(request)
+        if request.kind.resource == "statefulsets.apps":
+            self._unavailable(request)
         if request.operation != "CREATE" or request.subresource:
             return
         spec = request.new.get("spec") or {}
@@ -130,6 +134,12 @@ class DropDisabled(Step):
                 found = fe.forbidden(f"spec.{name}", "the feature gate CompositePodGroup is off")
                 raise errors.unfit(request.kind.kind, request.kind.group, request.name, found)
 
+    def _unavailable(self, request: AdmissionRequest) -> None:
+        """How many pods of a set may be unavailable cannot be set without the feature, unless it is set already."""
+        name = "maxUnavailable"
+        if not releases.SET_UNAVAILABLE.at(self.features.minor) and name not in _rolling(request.old or {}):
+            _rolling(request.new).pop(name, None)
+
     def _claims_made(self, request: AdmissionRequest) -> None:
         """Which claims were made for a group cannot be set without the feature, unless it is set already."""
         if self.features.dra_workload_resource_claims:
@@ -137,3 +147,8 @@ class DropDisabled(Step):
         before = ((request.old or {}).get("status") or {}).get("resourceClaimStatuses")
         if not before:
             (request.new.get("status") or {}).pop("resourceClaimStatuses", None)
+
+
+def _rolling(stateful_set: Json) -> Json:
+    strategy = (stateful_set.get("spec") or {}).get("updateStrategy") or {}
+    return strategy.get("rollingUpdate") or {}

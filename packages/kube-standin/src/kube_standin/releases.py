@@ -56,6 +56,8 @@ GROUPS: Final = ServedSpan(36)
 """Pods name their group."""
 RESIZE: Final = ServedSpan(33)
 """Pods have the subresource `resize` (KEP-1287, on by default since then)."""
+SET_UNAVAILABLE: Final = ServedSpan(37)
+"""StatefulSets have `maxUnavailable` (KEP-961, on by default since then)."""
 GROUP_POLICY: Final = ServedSpan(37)
 """Groups have a preemption policy; Jobs have `spec.scheduling`."""
 

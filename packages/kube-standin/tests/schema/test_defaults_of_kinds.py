@@ -101,7 +101,7 @@ def complete(api_version: str, kind: str, obj: Json | None = None) -> Json:
                     "template": TEMPLATE,
                     "podManagementPolicy": "OrderedReady",
                     "serviceName": "",
-                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}},
                     "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
                     **_HISTORY,
                 }

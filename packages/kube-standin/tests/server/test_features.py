@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kube_standin.features import Features
 from kube_standin.kinds import BUILTIN
 from kube_standin.server.control_plane import ServeOptions
@@ -80,6 +82,24 @@ def test_without_their_gate_the_claims_of_a_group_are_dropped() -> None:
             body = {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [{"name": "t", **spec}]}}
             [template] = plane.request("POST", workloads, body)[1]["spec"]["podGroupTemplates"]
             assert template.get("resourceClaims") == (claims if on else None)
+
+
+SETS = "/apis/apps/v1/namespaces/default/statefulsets"
+
+
+@pytest.mark.parametrize(("minor", "kept"), [(36, None), (37, 2)])
+def test_field_of_a_later_release_is_dropped(minor: int, kept: int | None) -> None:
+    """api.md 2.8: a StatefulSet of 1.36 has no maxUnavailable; one that has it keeps it."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template, "updateStrategy": strategy}
+    with live(ServeOptions(features=Features(minor=minor))) as plane:
+        status, made, _ = plane.request("POST", SETS, {"metadata": {"name": "s"}, "spec": spec})
+        assert status == 201, made
+        assert made["spec"]["updateStrategy"]["rollingUpdate"].get("maxUnavailable") == kept
+        status, made, _ = plane.request("PUT", f"{SETS}/s", {**made, "spec": {**made["spec"], **spec}})
+        assert status == 200, made
+        assert made["spec"]["updateStrategy"]["rollingUpdate"].get("maxUnavailable") == kept
 
 
 COMPOSITES = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups"

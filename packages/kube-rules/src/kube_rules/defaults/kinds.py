@@ -269,7 +269,7 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
     ("apps", "StatefulSet"): all_of(
         *_REPLICAS,
         fill("spec", podManagementPolicy="OrderedReady", serviceName=""),
-        _rolling("updateStrategy", partition=0),
+        _rolling("updateStrategy", partition=0, maxUnavailable=1),
         fill("spec.persistentVolumeClaimRetentionPolicy", whenDeleted="Retain", whenScaled="Retain"),
         _HISTORY,
         fill("spec.volumeClaimTemplates[]", apiVersion="v1", kind="PersistentVolumeClaim"),

@@ -118,7 +118,11 @@ def _stateful_strategy(spec: Json, path: str) -> r.Found:
         detail = "only allowed for updateStrategy 'RollingUpdate'"
         yield fe.invalid(f"{place}.rollingUpdate", strategy["rollingUpdate"], detail)
     elif kind == "RollingUpdate":
-        yield from r.at_least(0, "partition")(r.reach(strategy, "rollingUpdate"), f"{place}.rollingUpdate")
+        rolling, place = r.reach(strategy, "rollingUpdate"), f"{place}.rollingUpdate"
+        yield from r.at_least(0, "partition")(rolling, place)
+        yield from int_or_percent("maxUnavailable")(rolling, place)
+        if rolling.get("maxUnavailable") in (0, "0%"):
+            yield fe.invalid(f"{place}.maxUnavailable", rolling["maxUnavailable"], "cannot be 0")
 
 
 stateful_set = r.below(

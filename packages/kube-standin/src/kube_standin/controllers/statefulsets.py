@@ -1,8 +1,8 @@
 """StatefulSets: pods with names and numbers, made and ended in order (or in parallel), updated from the top.
 
-Rules: upstream's stateful set controller, its basics: OrderedReady and Parallel, RollingUpdate with partition and
-OnDelete, claims from volumeClaimTemplates with their retention policy, revisions. A pod that failed, succeeded or
-vanished is made again.
+Rules: upstream's stateful set controller of 1.37, its basics: OrderedReady and Parallel, RollingUpdate with partition
+and maxUnavailable, OnDelete, claims from volumeClaimTemplates with their retention policy, revisions. A pod that
+failed, succeeded or vanished is made again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 
+from kube_rules.controllers.amounts import share_of
 from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH
 from kube_rules.controllers.sets import claim_of, claim_owner, claim_templates, set_pod
 from kube_rules.json import Json
@@ -93,7 +94,7 @@ class StatefulSets(PodOwner):
                 self.end_pod(owner, pod)
             if ordered:
                 return
-        if not surplus and not made:
+        if not made and all(pods[number].terminating for number in surplus):
             self._update(owner, [pods[number] for number in wanted], hashes[1])
 
     def _usable(self, owner: Json, pod: PodSeen) -> bool:
@@ -103,17 +104,26 @@ class StatefulSets(PodOwner):
         return bool(usable)
 
     def _update(self, owner: Json, pods: list[PodSeen], update: str) -> None:
-        """Rolling update: end the highest pod of another revision once all above it are well."""
-        strategy = owner["spec"].get("updateStrategy") or {}
+        """Rolling update: end pods of another revision, the highest first, while enough of all pods are available.
+
+        Of a set that makes pods in parallel, those that are not available are ended in any case: they may never be.
+        """
+        spec = owner["spec"]
+        strategy = spec.get("updateStrategy") or {}
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return
-        partition = (strategy.get("rollingUpdate") or {}).get("partition") or 0
-        for pod in reversed(pods[partition:]):
-            if _hash(pod) != update and not pod.terminating:
+        rolling = strategy.get("rollingUpdate") or {}
+        most = max(1, share_of(rolling.get("maxUnavailable", 1), len(pods), up=False))
+        away = {pod.metadata.name for pod in pods if pod.terminating or not self._usable(owner, pod)}
+        left, parallel = most - len(away), spec.get("podManagementPolicy") == "Parallel"
+        for pod in reversed(pods[rolling.get("partition") or 0 :]):
+            if _hash(pod) == update or pod.terminating:
+                continue
+            if parallel and pod.metadata.name in away:
                 self.end_pod(owner, pod)
-                return
-            if not self._usable(owner, pod) or pod.terminating:
-                return
+            elif left > 0:
+                self.end_pod(owner, pod)
+                left -= 1
 
     def _make(self, owner: Json, number: int, hashes: tuple[str, str], revisions: Revisions) -> None:
         spec = owner["spec"]
