@@ -101,8 +101,8 @@ def test_search_is_guided_by_configured_criteria(names: list[str], first: bool, 
     assert (pricing.budgets_first, pricing.by_limit) == (first, limit)
     costs = {"pdbViolations": 1, "highestPriority": 2, "pods": 5}
     assert pricing.price([0, 1, 2], [True, False, False], 0) == tuple(float(costs[name]) for name in names)
-    weight = dict(zip(names_of(units), pricing.weight, strict=True))
-    assert all(each > 0 for each in pricing.weight), "no unit costs nothing"
+    weight = dict(zip(names_of(units), pricing.weights.units, strict=True))
+    assert all(each > 0 for each in pricing.weights.units), "no unit costs nothing"
     if "pods" in names:
         assert weight["w"] > max(weight["p0"], weight["p1"], weight["p2"])
     else:
@@ -122,7 +122,7 @@ def test_where_criteria_tie_the_next_guides() -> None:
     def weight(*names: str) -> dict[str, float]:
         pricing = pricing_of(criteria_of(names), units, [False] * 4, Costing(cluster, None, units))
         assert pricing is not None
-        return dict(zip(names_of(units), pricing.weight, strict=True))
+        return dict(zip(names_of(units), pricing.weights.units, strict=True))
 
     limited = weight("highestPriority", "pods")  # below the limit its priority costs a unit nothing
     assert limited["w"] > limited["p2"] > limited["p1"] > limited["p0"] > 0

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from reprieve.preemption.cost import Pricing
+from reprieve.preemption.cost import GuidingWeights, Pricing
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.victim_search.charges import BROKEN_BUDGET
 from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction, Mark
@@ -523,10 +523,9 @@ class _Priced:
     """Criteria of one's own: what is evicted costs its numbers, and what budgets say."""
 
     def __init__(self, units: int, *, budgets_first: bool, by_limit: bool) -> None:
-        self.weight = [float(1 + number) for number in range(units)]
-        self.budgets_first, self.by_limit = budgets_first, by_limit
-        self.gang_weight = 0.0
-        self.budget_weight = 5.0
+        each = tuple([float(1 + number) for number in range(units)])
+        self.weights = GuidingWeights(each, gang=0.0, budget=5.0, tenant=0.0)
+        self.budgets_first, self.by_limit, self.counts_tenants = budgets_first, by_limit, False
 
     def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> tuple[float, ...]:
         return tuple(map(float, (*gone, *violations)))
@@ -543,7 +542,7 @@ def test_criteria_of_ones_own_decide(budgets_first: bool, by_limit: bool) -> Non
     assert state.price_of([]) == NO_EVICTION
     assert state.price_of([0, 1]) == (int(budgets_first), 7 if by_limit else 0, (0.0, 1.0, 0.0, 1.0))
     assert state.price_of([1, 2]) == (0, 3 if by_limit else 0, (1.0, 2.0, 0.0, 0.0))
-    assert state.weights.weight == [1.0, 2.0, 3.0]
+    assert list(state.weights.weight) == [1.0, 2.0, 3.0]
     assert state.budgets.weight == (BROKEN_BUDGET if budgets_first else 5.0)
     state.evict(0)
     assert [heavy >= BROKEN_BUDGET for heavy in state.heavy] == [budgets_first, budgets_first, False]

@@ -37,12 +37,14 @@ def test_eviction_is_the_cheapest_by_the_list(family: str, seed: int) -> None:
         ("gangs, priority, lostWork", 95001, (4, 10)),
         ("gangs, priority, lostWork", 98113, (12, 20)),
         ("gangs, budgets, lostWork", 98101, (12, 20)),
+        ("tenants, lostWork", 97001, (12, 20)),
+        ("tenants, lostWork", 97011, (12, 20)),
     ],
 )
-def test_priority_and_budgets_after_other_criteria_are_searched_for(
-    family: str, seed: int, nodes: tuple[int, int]
-) -> None:
-    """cost.md 4.7: the priority of a unit hid the work that is lost, and no exchange looked for fewer budgets."""
+def test_criteria_that_are_no_sums_are_searched_for(family: str, seed: int, nodes: tuple[int, int]) -> None:
+    """cost.md 4.7: the priority of a unit hid the work that is lost; no exchange looked for fewer budgets; pods of
+    namespaces that lose few were as dear as those of others.
+    """
     _check(FAMILIES[family](seed, nodes=nodes))
 
 

@@ -6,7 +6,7 @@ configuration; `UPSTREAM` decides as kube-scheduler's comparison. The fast paths
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -287,30 +287,50 @@ UPSTREAM: Final = criteria_of(UPSTREAM_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
+class GuidingWeights:
+    """What guides the search: `units[unit]`, and beside that what each broken gang and violated budget weigh, and each
+    unit by which a namespace loses more pods than it should; 0: that does not count.
+
+    `budget` is 0 if budgets come first.
+    """
+
+    units: tuple[float, ...]
+    gang: float
+    budget: float
+    tenant: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pricing:
     """The criteria for a search that tries thousands of evictions: units are numbers, by importance (cost.md 4).
 
-    `weight[unit]` guides the search, close to the order of the criteria; `price` decides.
+    `weights` guide the search, close to the order of the criteria; `price` decides.
     """
 
     criteria: Criteria
     columns: EvictionUnits
     vectors: tuple[tuple[float, ...] | None, ...]
     """By criterion: the cost of each unit, if the total is the sum of its parts."""
-    weight: tuple[float, ...]
+    weights: GuidingWeights
     budgets_first: bool
     """A violated budget weighs more than anything else."""
     by_limit: bool
     """Whether the highest priority decides before anything except budgets."""
-    gang_weight: float
-    """The weight of breaking a gang beside that."""
-    budget_weight: float
-    """The weight of a violated budget beside that, if budgets do not come first; 0: they do not count."""
 
     @property
     def limited_later(self) -> bool:
         """Return whether the highest priority counts, but not first."""
         return not self.by_limit and HighestPriority.name in self.criteria.names
+
+    @property
+    def counts_tenants(self) -> bool:
+        """Return whether it counts how many pods a namespace loses."""
+        return TenantSpread.name in self.criteria.names
+
+    def within_tenants(self) -> "Pricing":
+        """Return the same for a search with a limit of pods for each namespace: units within it cost nothing by it."""
+        alone = [cost.of_units(self.columns) for cost in self.criteria.costs]
+        return replace(self, weights=_weights(self.criteria, self.columns, alone, limited_tenants=True))
 
     def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
         """Return the cost of evicting these units, given by ascending number.
@@ -351,37 +371,33 @@ def pricing_of(
     names = criteria.names
     budgets_first = names[0] == PdbViolations.name
     by_limit = names[int(budgets_first) : int(budgets_first) + 1] == (HighestPriority.name,)
-    weight, gang_weight, budget_weight = _weights(criteria, columns, alone)
-    return Pricing(
-        criteria,
-        columns,
-        tuple(vectors),
-        tuple(weight.tolist()),
-        budgets_first,
-        by_limit,
-        gang_weight,
-        budget_weight,
-    )
+    return Pricing(criteria, columns, tuple(vectors), _weights(criteria, columns, alone), budgets_first, by_limit)
 
 
-def _weights(criteria: Criteria, units: EvictionUnits, alone: Sequence[Costs]) -> tuple[Costs, float, float]:
-    """Return the weights that guide the search, `float64[units]`, and those of a broken gang and a violated budget.
+def _weights(
+    criteria: Criteria, units: EvictionUnits, alone: Sequence[Costs], *, limited_tenants: bool = False
+) -> GuidingWeights:
+    """Return the weights that guide the search.
 
-    `alone`: by criterion, the cost of each unit.
+    `alone`: by criterion, the cost of each unit; `limited_tenants`: see `Pricing.within_tenants`.
     """
     sizes = units.sizes.astype(np.float64)
     weight: Costs = _LEAST_WEIGHT * sizes
-    scale, gang_weight, budget_weight = _FIRST_SCALE, 0.0, 0.0
+    scale, gang, budget, tenant = _FIRST_SCALE, 0.0, 0.0, 0.0
     # Units above a limit of priority are barred, and those below it cost nothing by it: it breaks ties.
     pairs = sorted(zip(criteria.costs, alone, strict=True), key=lambda pair: isinstance(pair[0], HighestPriority))
     for cost, vector in pairs:
         if isinstance(cost, PdbViolations):
             if cost is not criteria.costs[0]:
-                budget_weight = scale
+                budget = scale
                 scale *= _NEXT_SCALE
             continue
         if isinstance(cost, GangsBroken):
-            gang_weight = scale
+            gang = scale
+            scale *= _NEXT_SCALE
+            continue
+        if isinstance(cost, TenantSpread) and limited_tenants:
+            tenant = scale
             scale *= _NEXT_SCALE
             continue
         # A sum of priorities hides them behind its offset.
@@ -394,7 +410,7 @@ def _weights(criteria: Criteria, units: EvictionUnits, alone: Sequence[Costs]) -
             if high > low:
                 weight += scale * np.clip((part - low) / (high - low), 0.0, 1.0)
                 scale *= _NEXT_SCALE
-    return weight, gang_weight, budget_weight
+    return GuidingWeights(tuple(weight.tolist()), gang, budget, tenant)
 
 
 _LEAST_WEIGHT = 1e-3

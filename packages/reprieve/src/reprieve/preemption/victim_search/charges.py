@@ -28,14 +28,14 @@ class BudgetCharges:
     violating one weighs, more than anything else if budgets come first; 0 if they do not count.
     """
 
-    def __init__(self, numbers: Numbers) -> None:
-        self._charged, self._allowed = numbers.charged, numbers.allowed
-        self.left = list(numbers.allowed)
-        self.over = [sum([numbers.allowed[budget] < count for budget, count in pairs]) for pairs in numbers.charged]
-        pricing = numbers.pricing
-        weight = BROKEN_BUDGET if pricing is None or pricing.budgets_first else pricing.budget_weight
-        self.weight = weight if numbers.allowed else 0.0
-        self._units_of = _by_count(numbers.charged, len(numbers.allowed))
+    def __init__(
+        self, charged: Sequence[Sequence[tuple[int, int]]], allowed: Sequence[int], weight: float = BROKEN_BUDGET
+    ) -> None:
+        self._charged, self._allowed = charged, allowed
+        self.left = list(allowed)
+        self.over = [sum([allowed[budget] < count for budget, count in pairs]) for pairs in charged]
+        self.weight = weight if allowed else 0.0
+        self._units_of = _by_count(charged, len(allowed))
         self._budgets_of: dict[int, frozenset[int]] = {}
         self.counted = 0
         """Steps taken here, as `search.STEPS` counts them."""
@@ -117,7 +117,7 @@ class GangLosses:
         self._on = numbers.on
         self.lost = gangs.lost if gangs is not None and gangs.slack else ((),) * len(numbers.units)
         self.breaks = [sum([self.slack[gang] < count for gang, count in pairs]) for pairs in self.lost]
-        self.weight = BROKEN_GANG if numbers.pricing is None else numbers.pricing.gang_weight
+        self.weight = BROKEN_GANG if numbers.pricing is None else numbers.pricing.weights.gang
         self._units_of = _by_count(self.lost, len(self.slack))
         several = [sum(map(len, sizes.values())) > 1 for sizes in self._units_of]
         self._shared = {

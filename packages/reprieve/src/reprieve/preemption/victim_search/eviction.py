@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.outcome import Cost
-from reprieve.preemption.victim_search.charges import BudgetCharges, GangLosses
+from reprieve.preemption.victim_search.charges import BROKEN_BUDGET, BudgetCharges, GangLosses
 from reprieve.preemption.victim_search.mixed_pods import UnlikePods
 from reprieve.preemption.victim_search.problem import Amounts, Numbers
 from reprieve.preemption.victim_search.similar_pods import LikePods
@@ -52,7 +52,9 @@ class UnitWeights:
             age = [count / 2 + early * _LITTLE for count, early in zip(numbers.confined, age, strict=True)]
         whole = [max(1, sum(max(0, amounts[r]) for amounts in numbers.free)) for r in range(len(numbers.free[0]))]
         return cls(
-            pricing.weight if pricing else [(unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in units],
+            pricing.weights.units
+            if pricing
+            else [(unit.priority + PRIORITY_OFFSET) * len(unit.pods) for unit in units],
             start,
             age,
             [
@@ -77,7 +79,13 @@ class Eviction:
         self.changed: set[int] = set(range(len(numbers.free)))
         self.dearer: set[int] = set()
         self.weights = UnitWeights.of(numbers)
-        self.budgets, self.gangs = BudgetCharges(numbers), GangLosses(numbers)
+        pricing, tenants = numbers.pricing, numbers.tenants
+        weight = BROKEN_BUDGET if pricing is None or pricing.budgets_first else pricing.weights.budget
+        self.budgets, self.gangs = BudgetCharges(numbers.charged, numbers.allowed, weight), GangLosses(numbers)
+        self._limits = [self.budgets]
+        """Budgets, and how many pods each namespace should lose, which weighs but is no violation."""
+        if tenants is not None and pricing is not None:
+            self._limits.append(BudgetCharges(tenants.charged, tenants.allowed, pricing.weights.tenant))
         self.heavy = [self._weight(unit) for unit in range(len(numbers.units))]
         self.share: list[dict[int, Amounts]] = [{} for _ in numbers.free]
         """By node: what each unit holds there."""
@@ -214,10 +222,11 @@ class Eviction:
         heavy, age = self.heavy, self.weights.age
         weight = sum([heavy[unit] + age[unit] for unit in units])
         if len(units) > 1:
-            if self.budgets.weight:
-                alone = sum([self.budgets.over[unit] > 0 for unit in units])
-                if alone < len(units):
-                    weight += (self.budgets.violating(units) - alone) * self.budgets.weight
+            for limit in self._limits:
+                if limit.weight:
+                    alone = sum([limit.over[unit] > 0 for unit in units])
+                    if alone < len(units):
+                        weight += (limit.violating(units) - alone) * limit.weight
             weight += self.gangs.breaking(units) * self.gangs.weight
         return weight
 
@@ -241,9 +250,10 @@ class Eviction:
             self.gone.add(unit)
         else:
             self.gone.remove(unit)
-        for turned in self.budgets.charge(unit, sign):
-            heavy[turned] = self._weight(turned)
-            (self.dearer if sign > 0 else self.changed).update([node for node, _ in takes[turned]])
+        for limit in self._limits:
+            for turned in limit.charge(unit, sign):
+                heavy[turned] = self._weight(turned)
+                (self.dearer if sign > 0 else self.changed).update([node for node, _ in takes[turned]])
         for turned, change in self.gangs.lose(unit, sign):
             heavy[turned] = self._weight(turned)
             (self.dearer if change > 0 else self.changed).update([node for node, _ in takes[turned]])
@@ -254,4 +264,7 @@ class Eviction:
 
     def _weight(self, unit: int) -> float:
         weight = self.weights.weight[unit] + self.gangs.breaks[unit] * self.gangs.weight
-        return weight + self.budgets.weight if self.budgets.over[unit] else weight
+        for limit in self._limits:
+            if limit.over[unit]:
+                weight += limit.weight
+        return weight

@@ -60,6 +60,29 @@ class Gangs:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """How many pods each namespace should lose: `charged[unit]` are the (namespace, pods) lost with it."""
+
+    charged: tuple[tuple[tuple[int, int], ...], ...]
+    allowed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, units: Sequence[PreemptionUnit], most: int) -> "TenantLimits":
+        """Limit each namespace to so many pods."""
+        lost = [Counter([pod.namespace for pod in unit.pods]) for unit in units]
+        number = {name: turn for turn, name in enumerate(sorted(set().union(*lost)))}
+        charged = tuple([tuple(sorted([(number[name], count) for name, count in item.items()])) for item in lost])
+        return cls(charged, (most,) * len(number))
+
+    def most_lost(self, gone: Iterable[int]) -> int:
+        """Return the most pods that any one namespace loses with these units."""
+        lost = Counter[int]()
+        for unit in gone:
+            lost.update(dict(self.charged[unit]))
+        return max(lost.values(), default=0)
+
+
+@dataclass(frozen=True, slots=True)
 class Numbers:
     """One search. `rows[node]` is the node's row; `free[node]` what it has for the group with every unit gone.
 
@@ -84,6 +107,8 @@ class Numbers:
     """Set if gangs that fall below their minimum count."""
     confined: tuple[int, ...] = ()
     """Number of pods of each unit that may use no other node, if that counts and there are any."""
+    tenants: TenantLimits | None = None
+    """Set in a search that keeps to a limit of pods for each namespace."""
 
 
 def numbers_of(

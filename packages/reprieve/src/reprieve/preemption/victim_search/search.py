@@ -11,7 +11,7 @@ The search is anytime and deterministic: it counts the nodes it has examined, no
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.victim_search.bounds import all_necessary, fewest_gangs, least_weight
@@ -19,7 +19,7 @@ from reprieve.preemption.victim_search.bundles import Bundles
 from reprieve.preemption.victim_search.eviction import Eviction, Mark, Price
 from reprieve.preemption.victim_search.few_units import cheapest_of_few
 from reprieve.preemption.victim_search.node_tables import NodeTables
-from reprieve.preemption.victim_search.problem import Numbers, Place
+from reprieve.preemption.victim_search.problem import Numbers, Place, TenantLimits
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -80,6 +80,8 @@ def cheapest_eviction(
     allowed = max(min(steps, FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     search = VictimSearch(numbers, allowed)
     found = search.run(known)
+    if found is not None and numbers.pricing is not None and numbers.pricing.counts_tenants:
+        found = _spread_over_tenants(numbers, found, allowed)
     if found is None or not all_of_few:
         return found
     # Of like pods none has to move aside; but only sums over nodes know what budgets leave the others.
@@ -89,6 +91,26 @@ def cheapest_eviction(
     if better is not None:
         found = Found(better.units, better.price, better.places)
     return search.among_few(found)
+
+
+def _spread_over_tenants(numbers: Numbers, found: Found, steps: int) -> Found:
+    """Return the eviction, or a cheaper one found under limits of pods for each namespace, first lower than now."""
+    assert numbers.pricing is not None
+    tenants = TenantLimits.of(numbers.units, 0)
+    if len(tenants.allowed) < 2:
+        return found
+    pricing, lower = numbers.pricing.within_tenants(), True
+    while found.units:
+        most = tenants.most_lost(found.units) - lower
+        limits = TenantLimits(tenants.charged, (most,) * len(tenants.allowed))
+        better = VictimSearch(replace(numbers, pricing=pricing, tenants=limits), steps).run(found.units)
+        if better is not None and better.price < found.price:
+            found = better
+        elif lower:
+            lower = False
+        else:
+            break
+    return found
 
 
 def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
