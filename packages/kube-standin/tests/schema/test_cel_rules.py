@@ -112,3 +112,12 @@ def test_optional_old_self_needs_old_self(optional: bool | None, refused: bool) 
     assert [(error.path.rpartition(".")[2], error.message.rpartition(": ")[2]) for error in found] == [
         ("optionalOldSelf", "may not be set if oldSelf is not used in rule")
     ] * refused
+
+
+def test_error_names_an_entry_of_a_map_by_its_key() -> None:
+    """crd_validation_ratcheting.go, "on changed fields": a rule's error is at map[foo].field, a type's at map.foo."""
+    field: Json = {"type": "string", "x-kubernetes-validations": [{"rule": 'self == "foo"'}]}
+    entry = {"type": "object", "properties": {"field": field}}
+    whole = {"type": "object", "properties": {"map": {"type": "object", "additionalProperties": entry}}}
+    [error] = schema_rules.evaluate(whole, {"map": {"foo": {"field": "bar"}}}, None)
+    assert error.path == "map[foo].field"

@@ -327,7 +327,7 @@ ITEM: Json = {"type": "object", "properties": {"k": {"type": "string"}, "n": {"t
          ["spec[0]", "spec[2]"]),
         # Values of a map with those of their keys.
         ({"type": "object", "additionalProperties": ruled("self >= oldSelf", {"type": "integer"})},
-         {"a": 1, "b": 1}, {"a": 5}, ["spec.a"]),
+         {"a": 1, "b": 1}, {"a": 5}, ["spec[a]"]),
         # A null is not looked at.
         ({"type": "object", "properties": {"a": ruled("false", {"type": "string", "nullable": True})}}, {"a": None},
          None, []),

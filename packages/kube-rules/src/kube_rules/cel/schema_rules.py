@@ -277,7 +277,8 @@ class _Evaluation:
                 below = properties.get(key, others)
                 if isinstance(below, dict):
                     within = nearest and nearest.key(key, root=not path)
-                    self._walk(below, inner, before.get(key), key in before, f"{path}.{key}" if path else key, within)
+                    place = f"{path}[{key}]" if key not in properties else f"{path}.{key}" if path else key
+                    self._walk(below, inner, before.get(key), key in before, place, within)
         elif isinstance(value, list) and isinstance(schema.get("items"), dict):
             keys = schema.get("x-kubernetes-list-map-keys", ())
             earlier = _by_keys(old, keys) if keys else {}
