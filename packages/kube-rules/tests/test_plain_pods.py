@@ -13,7 +13,7 @@ from kube_rules import objects as o
 from kube_rules.decoding import from_data
 from kube_rules.errors import InputError, Origin
 from kube_rules.typed_defaults import apply_defaults
-from kube_rules.validation import typed
+from kube_rules.validation import plain_pods, typed
 from kube_rules.validation.plain_pods import is_plain
 
 Json = dict[str, Any]
@@ -178,3 +178,36 @@ def test_terms_about_the_name_of_a_node_are_checked(labels: list[Json], name: st
     pod = _typed({**PLAIN, "spec": {**PLAIN["spec"], "affinity": affinity}})
     assert pod is not None
     assert is_plain(pod) == (not _broken(pod)) == allowed
+
+
+SPREAD: Json = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", **TERM}
+OF_SPREAD = (*SPREAD, "minDomains", "matchLabelKeys", "nodeAffinityPolicy", "nodeTaintsPolicy")
+SELECTORS: list[Json] = [
+    {"matchLabels": {"a b": "c"}},
+    {"matchLabels": {"app": "-"}},
+    {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+    {"matchExpressions": [{"key": "app", "operator": "Is"}]},
+]
+
+
+def test_plain_spread_constraints_break_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever one field of the only constraint says; the usual constraint is not checked rule by rule."""
+    checked: list[object] = []
+    keeps = plain_pods._keeps
+
+    def noted(name: str, part: object) -> bool:
+        checked.append(part)
+        return keeps(name, part)
+
+    monkeypatch.setattr(plain_pods, "_keeps", noted)
+    for field in OF_SPREAD:
+        for value in (*VALUES, "DoNotSchedule", "Honor", ["app"], *SELECTORS):
+            spec = {"containers": [{"name": "main"}], "topologySpreadConstraints": [{**SPREAD, field: value}]}
+            pod = _typed({**PLAIN, "spec": spec})
+            if pod is not None:
+                assert is_plain(pod) == (not _broken(pod)), (field, value)
+    checked.clear()
+    pod = _typed({**PLAIN, "spec": {"containers": [{"name": "main"}], "topologySpreadConstraints": [SPREAD]}})
+    assert pod is not None
+    assert is_plain(pod)
+    assert not checked

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kube_rules.validation import manifests
 from kube_rules.validation.manifests import ManifestErrors, errors_of_manifest
 
 Json = dict[str, Any]
@@ -15,6 +16,11 @@ def service(name: str = "web", *, selector: Any = None, **more: Any) -> Json:
     """A Service of one port."""
     spec = {"selector": {"app": "web"} if selector is None else selector, "ports": [{"port": 80}], **more}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "team"}, "spec": spec}
+
+
+def labelled(labels: Json, **more: Any) -> Json:
+    """A Service with labels and more metadata."""
+    return {**service(), "metadata": {"name": "web", "namespace": "team", "labels": labels, **more}}
 
 
 def errors(manifest: Json) -> ManifestErrors:
@@ -33,7 +39,11 @@ def errors(manifest: Json) -> ManifestErrors:
         (service(ports=[{"port": 0}]), "spec.ports[0].port"),
         (service(ports=[{"port": "80"}]), "spec.ports[0].port"),
         (service(sessionAffinity="Never"), "spec.sessionAffinity"),
-        ({**service(), "metadata": {"name": "web", "labels": {"a b": "c"}}}, "metadata.labels"),
+        (labelled({"a b": "c"}), "metadata.labels"),
+        (labelled({"a": "b c"}), "metadata.labels"),
+        (labelled({"a": 1}), "metadata.labels"),
+        (labelled({"a": "b"}, annotations={"a b": "c"}), "metadata.annotations"),
+        (labelled({"a": "b"}, finalizers=["a b"]), "metadata.finalizers"),
         ({**service(), "spec": {"selector": {"app": "web"}}}, "spec.ports"),
     ],
 )
@@ -45,3 +55,19 @@ def test_service_that_is_like_a_valid_one_is_refused_for_what_it_breaks(found: J
     assert wrong[0].path.startswith(path)
     assert errors(service()) == ManifestErrors([], [])
     assert [*errors(found).missing, *errors(found).wrong] == wrong
+
+
+def test_services_that_differ_in_names_and_labels_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those with a map of annotations that is empty, as programs write it."""
+    checked = []
+    rules = manifests._errors_of_rules
+
+    def noted(*args: Any, **more: Any) -> ManifestErrors:
+        checked.append(args)
+        return rules(*args, **more)
+
+    monkeypatch.setattr(manifests, "_errors_of_rules", noted)
+    monkeypatch.setattr(manifests, "_valid_services", set())
+    for turn in range(3):
+        assert errors(labelled({"app": f"app-{turn}"}, annotations={})) == ManifestErrors([], [])
+    assert len(checked) == 1

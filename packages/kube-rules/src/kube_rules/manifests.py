@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -39,7 +41,10 @@ class Loaded(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
     @property
     def origin(self) -> Origin:
         """Return the place it was read from."""
-        return self.place if self.item is None else self.place._replace(item=self.item)
+        if self.item is None:
+            return self.place
+        file, document, line, _ = self.place
+        return Origin(file, document, line, self.item)
 
     def __repr__(self) -> str:
         return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"
@@ -154,7 +159,7 @@ class Manifests:
 
     def all(self) -> list[Loaded[KubernetesObject]]:
         """Return all typed objects, in document order."""
-        return sorted((found for kind in self.objects.values() for found in kind), key=lambda found: found.order)
+        return sorted(chain.from_iterable(self.objects.values()), key=attrgetter("order"))
 
     def date_undated(self, after: float | None = None) -> None:
         """Let objects without a creation time follow everything dated, one second apart in document order.
@@ -163,13 +168,11 @@ class Manifests:
         they keep their times (interfaces.md 1.11).
         """
         typed, makers, others = self.all(), self.pod_makers, self.unknown
-        times = [(each.created, each.dated) for item in (typed, makers, others) for each in item]
-        begun = max(
-            [*(created for created, dated in times if dated), *(() if after is None else (after,))], default=None
-        )
+        dated = [each.created for found in (typed, makers, others) for each in found if each.dated]
+        begun = max([*dated, *(() if after is None else (after,))], default=None)
         if begun is None:
             return
-        turns = sorted({created for created, dated in times if not dated})
+        turns = sorted({each.created for found in (typed, makers, others) for each in found if not each.dated})
         created = {turn: begun + 1 + rank for rank, turn in enumerate(turns)}
         for loaded in typed:
             if not loaded.dated:

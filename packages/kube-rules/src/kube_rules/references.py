@@ -55,9 +55,10 @@ def check_groups(groups: Iterable[Loaded[PodGroup]], pods: Iterable[Loaded[Pod]]
     An older version (1.36) allowed `all` with `basic`, and stored objects are not validated again: they are read
     as they are. A group is stored if it has a UID, or if a pod that names it is bound or has a UID.
     """
+    groups = list(groups)
     stored = {
         (loaded.object.namespace, pod_group_name(loaded.object))
-        for loaded in pods
+        for loaded in (pods if groups else ())
         if loaded.object.spec.node_name or loaded.object.metadata.uid
     }
     for loaded in groups:

@@ -71,10 +71,19 @@ def resource_list(resources: Mapping[str, QuantityText]) -> RequestVector:
 
 def pod_requests(pod: Pod) -> RequestVector:
     """Return what the pod takes of a node by the module's rule: resource name to integer, no zero entries."""
-    requests = _plain_requests(pod)
-    if requests is not None:
+    return _requests(pod, _plain_requests(pod))
+
+
+def amounts_of(pod: Pod) -> tuple[RequestVector, tuple[int, int]]:
+    """Return `pod_requests` and `pod_nonzero_requests` of a pod."""
+    plain = _plain_requests(pod)
+    return _requests(pod, plain), _nonzero_requests(pod, plain)
+
+
+def _requests(pod: Pod, plain: Mapping[str, QuantityText] | None) -> RequestVector:
+    if plain is not None:
         return {
-            name: amount for name, amount in resource_list(requests).items() if amount and is_schedulable_resource(name)
+            name: amount for name, amount in resource_list(plain).items() if amount and is_schedulable_resource(name)
         }
     return {
         name: amount
@@ -106,7 +115,10 @@ def pod_nonzero_requests(pod: Pod) -> tuple[int, int]:
     A container without a cpu or memory request counts 100m or 200Mi; an explicit zero stays zero. With
     pod-level requests the defaults apply only to what neither the pod nor any container sets.
     """
-    plain = _plain_requests(pod)
+    return _nonzero_requests(pod, _plain_requests(pod))
+
+
+def _nonzero_requests(pod: Pod, plain: Mapping[str, QuantityText] | None) -> tuple[int, int]:
     if plain is not None:
         cpu, memory = plain.get("cpu"), plain.get("memory")
         return (
@@ -243,7 +255,7 @@ def _actuated_requests(container: Container, status: ContainerStatus | None, inf
 
 def resize_is_deferred(pod: Pod) -> bool:
     """Return whether the kubelet waits for free resources before it resizes the pod in place (resizes.md 1.1)."""
-    return any(
+    return bool(pod.status.conditions) and any(
         c.type == "PodResizePending" and c.status == "True" and c.reason == "Deferred" for c in pod.status.conditions
     )
 

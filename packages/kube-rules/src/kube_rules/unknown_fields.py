@@ -21,6 +21,9 @@ Path = tuple[str | int, ...]
 Manifest = Mapping[str, Any] | bytes | memoryview | msgspec.Raw
 """An object as plain data, or as its JSON text."""
 
+JSON_TEXT: Final = (msgspec.Raw, memoryview, bytes)
+"""The types of a JSON text."""
+
 MOST_FINDINGS: Final = 10_000
 """Findings of one input that are kept one by one; a generated input has the same misspelling in every object."""
 MOST_LOCATED: Final = 100

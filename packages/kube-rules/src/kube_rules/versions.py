@@ -76,6 +76,9 @@ READABLE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "PodGroup": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1", *FOREIGN_VERSIONS),
 }
 """Kind to the apiVersions that can be read."""
+_READABLE_GROUPS: Final = {
+    kind: frozenset(version.partition("/")[0] for version in versions) for kind, versions in READABLE_VERSIONS.items()
+}
 
 _MODES: Final = {"Pod": "single", "PodGroup": "all"}
 _MODE_NAMES: Final = {mode: name for name, mode in _MODES.items()}
@@ -96,8 +99,7 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
 
 def is_converted_kind(kind: str, api_version: str) -> bool:
     """Return whether the kind is a Workload or PodGroup of a group read here (readable version or not)."""
-    group = api_version.partition("/")[0]
-    return any(group == version.partition("/")[0] for version in READABLE_VERSIONS.get(kind, ()))
+    return api_version.partition("/")[0] in _READABLE_GROUPS.get(kind, ())
 
 
 VERSIONS_WITHOUT_POLICY: Final = (_ALPHA2, *FOREIGN_VERSIONS)

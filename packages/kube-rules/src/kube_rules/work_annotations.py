@@ -255,8 +255,7 @@ WORK_ANNOTATIONS: Final = (*_WORK, *_GROUP, *_OF_CLASS)
 
 def work_terms(annotations: Mapping[str, str]) -> WorkTerms:
     """Return the terms in the annotations of a pod or PodGroup; what cannot be read counts as absent."""
-    found = _read(annotations, _WORK, [])
-    return _terms(found)
+    return _terms(_read(annotations, _WORK, [])) if annotations else NO_WORK_TERMS
 
 
 def work_terms_of(pod: Pod) -> WorkTerms:

@@ -18,7 +18,7 @@ from kube_rules.foreign_groups import COSCHEDULING_VERSION, VOLCANO_VERSION
 from kube_rules.schema import nodes
 from kube_rules.schema.definitions import OBJECT_META, SAME_SCHEMA, definition_names
 from kube_rules.schema.nodes import SchemaNode, SchemaType
-from kube_rules.unknown_fields import Manifest, MisnamedField, Path, nearest
+from kube_rules.unknown_fields import JSON_TEXT, Manifest, MisnamedField, Path, nearest
 
 _Place = tuple[str, str]
 """apiVersion and kind."""
@@ -61,7 +61,7 @@ class PackedSchemas:
 
     def _clean(self, root: SchemaNode, place: _Place, manifest: Manifest) -> bool:
         """Return whether the quick walk is sure that there are no unknown fields."""
-        plain = isinstance(manifest, Mapping)
+        plain = not isinstance(manifest, JSON_TEXT)
         key = (place, plain)
         quick = self._types.get(key)
         if quick is None:

@@ -63,25 +63,30 @@ _SERVICE: Final = ("v1", "Service")
 _MOST_SERVICES: Final = 1024
 _LONGEST_SERVICE: Final = 4096
 _valid_services: set[str] = set()
-"""What Services that break no rule have besides their names and selectors: a cluster has many of few forms."""
+"""What Services that break no rule have besides names, labels and selectors: a cluster has many of few forms."""
 
 
 def _besides_names(service: Mapping[str, Any]) -> str:
-    """Return what a Service has besides its names and its selector where these break no rule; empty where they may."""
+    """Return what a Service has besides names, labels and selector where these break no rule; empty where they may."""
     meta, spec = service.get("metadata"), service.get("spec")
-    if not isinstance(meta, Mapping) or not isinstance(spec, Mapping) or not meta.keys() <= {"name", "namespace"}:
+    if not isinstance(meta, Mapping) or not isinstance(spec, Mapping):
         return ""
-    selector = spec.get("selector")
-    if not isinstance(selector, Mapping) or not selector:
+    if not meta.keys() <= {"name", "namespace", "labels", "annotations"} or meta.get("annotations"):
         return ""
-    if not all(isinstance(text, str) for text in (*meta.values(), *selector.keys(), *selector.values())):
-        return ""
-    if any(names.dns_label(text) for text in (meta.get("name", ""), meta.get("namespace", "default"))):
-        return ""
-    if any(names.qualified(key) or names.label_value(value) for key, value in selector.items()):
+    for text in (meta.get("name", ""), meta.get("namespace", "default")):
+        if not isinstance(text, str) or names.dns_label(text):
+            return ""
+    if not spec.get("selector") or not _are_labels(spec["selector"]) or not _are_labels(meta.get("labels", {})):
         return ""
     rest = repr({**service, "metadata": None, "spec": {**spec, "selector": None}})
     return rest if len(rest) <= _LONGEST_SERVICE else ""
+
+
+def _are_labels(found: object) -> bool:
+    return isinstance(found, Mapping) and all(
+        isinstance(key, str) and isinstance(value, str) and not names.qualified(key) and not names.label_value(value)
+        for key, value in found.items()
+    )
 
 
 def _errors_of_rules(api_version: str, kind: str, manifest: Mapping[str, Any], *, namespaced: bool) -> ManifestErrors:

@@ -44,6 +44,10 @@ _SPEC, _NO_SPEC = _all_but(
     | {"affinity", "tolerations", "topology_spread_constraints", "priority", "priority_class_name", "scheduler_name"}
     | {"scheduling_group", "termination_grace_period_seconds", "restart_policy", "preemption_policy"},
 )
+_SPREAD, _NO_SPREAD = _all_but(
+    o.TopologySpreadConstraint, frozenset({"max_skew", "topology_key", "when_unsatisfiable", "label_selector"})
+)
+_WHEN_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 _CONTAINER, _NO_CONTAINER = _all_but(o.Container, frozenset({"name", "image", "resources", "volume_mounts"}))
 
 
@@ -104,10 +108,7 @@ def _plain_spec(spec: o.PodSpec) -> bool:
         and (not spec.node_selector or _are_labels(spec.node_selector))
         and (spec.affinity is None or _plain_affinity(spec.affinity))
         and (not spec.tolerations or _keeps("tolerations", spec.tolerations))
-        and (
-            not spec.topology_spread_constraints
-            or _keeps("topologySpreadConstraints", spec.topology_spread_constraints)
-        )
+        and (not spec.topology_spread_constraints or _plain_spread(spec.topology_spread_constraints))
     )
 
 
@@ -163,6 +164,23 @@ def _plain_node_selector(selector: o.NodeSelector) -> bool:
         if term.match_fields:
             return _keeps_node_selector(_encode(selector))
     return bool(selector.node_selector_terms)
+
+
+def _plain_spread(constraints: tuple[o.TopologySpreadConstraint, ...]) -> bool:
+    """Pods of an application spread by its own label."""
+    if len(constraints) == 1:
+        (only,) = constraints
+        selector = only.label_selector
+        if (
+            _SPREAD(only) == _NO_SPREAD
+            and only.max_skew > 0
+            and only.when_unsatisfiable in _WHEN_UNSATISFIABLE
+            and only.topology_key
+            and not names.qualified(only.topology_key)
+            and (selector is None or (not selector.match_expressions and _are_labels(selector.match_labels)))
+        ):
+            return True
+    return _keeps("topologySpreadConstraints", constraints)
 
 
 def _keeps(name: str, part: object) -> bool:

@@ -24,6 +24,7 @@ from reprieve.cluster.nominated_amounts import NominatedAmounts
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import CPU, LIMIT, MEMORY, SCORING_CPU, SCORING_MEMORY, SERVED, ResourceTable
 from reprieve.cluster.signature import HostPort
+from reprieve.cluster.small_sets import Few, each, joined, left
 
 Taint = tuple[str, str, str]
 """(key, value, effect)."""
@@ -51,8 +52,8 @@ class NodeColumns:
         """How often one was made or taken back."""
         self.nominated_amounts = NominatedAmounts()
         """The same pods as columns."""
-        self.images: dict[str, dict[int, int]] = {}
-        """Image name -> row -> bytes, as the nodes' status lists them."""
+        self.images: dict[str, Few[int]] = {}
+        """Image name -> rows of the nodes of which the status lists it."""
         self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}
         self._unasked: dict[str, dict[int, int]] = {}
         """Resource without a column -> row -> amount."""
@@ -199,7 +200,7 @@ class NodeColumns:
 
     def fit_columns(self) -> None:
         """Make the arrays as tall as the resource table, and fill in what nodes have of resources new in it."""
-        if self._filled == len(self._resources):
+        if self._filled == len(self._resources.names):
             return
         missing = self._resources.capacity - self.used.shape[0]
         if missing > 0:
@@ -243,6 +244,14 @@ class NodeColumns:
         have = self.allocatable[column, : len(self.names)]
         served = self._by_devices.get(self._resources.names[column]) if self._by_devices else None
         return have if served is None else np.where(served[: len(self.names)], 0, have)
+
+    def rows_with_image(self, name: str) -> Collection[int]:
+        """Return the rows of the nodes that have an image; not to be kept, as it may follow what happens to them."""
+        return each(self.images.get(name))
+
+    def image_size(self, name: str, row: int) -> int:
+        """Return the bytes of an image that a node has; of several with this name the first counts."""
+        return next(image.size_bytes for image in self._images_on[row] if name in image.names)
 
     @property
     def resources(self) -> list[str]:
@@ -291,16 +300,15 @@ class NodeColumns:
         before = self._images_on.get(row, ())
         if images == before:
             return
-        had, has = _sizes(before), _sizes(images)
-        for name, size in had.items():
-            if has.get(name) != size:
-                there = self.images[name]
-                del there[row]
-                if not there:
-                    del self.images[name]
-        for name, size in has.items():
-            if had.get(name) != size:
-                self.images.setdefault(name, {})[row] = size
+        had, has = _names(before), _names(images)
+        for name in had - has:
+            there = left(self.images[name], row)
+            if there is None:
+                del self.images[name]
+            else:
+                self.images[name] = there
+        for name in has - had:
+            self.images[name] = joined(self.images.get(name), row)
         if images:
             self._images_on[row] = images
         else:
@@ -366,6 +374,5 @@ class NodeColumns:
         return result
 
 
-def _sizes(images: tuple[objects.ContainerImage, ...]) -> dict[str, int]:
-    """Return the bytes of each name; the first that has it counts."""
-    return {name: image.size_bytes for image in reversed(images) for name in image.names}
+def _names(images: tuple[objects.ContainerImage, ...]) -> set[str]:
+    return {name for image in images for name in image.names}

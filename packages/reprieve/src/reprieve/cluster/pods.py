@@ -189,7 +189,7 @@ def record_of(
         annotations=annotations_of(meta),
         scheduler_name=scheduler_name or spec.scheduler_name or "default-scheduler",
         never_preempts=spec.preemption_policy == "Never",
-        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        gates=tuple([gate.name for gate in spec.scheduling_gates]),
         grace=_seconds(spec.termination_grace_period_seconds),
         terminating=meta.deletion_timestamp is not None,
         preempted=was_preempted(pod),
@@ -243,8 +243,10 @@ def moved_condition(moved: Moved) -> Mapping[str, str]:
 
 def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
     """Return the annotations that plugins see: all but the copy of the manifest that `kubectl apply` keeps."""
+    if not meta.annotations:
+        return _EMPTY
     if _APPLIED not in meta.annotations:
-        return meta.annotations or _EMPTY
+        return meta.annotations
     return {key: text for key, text in meta.annotations.items() if key != _APPLIED}
 
 

@@ -24,7 +24,7 @@ from msgspec.structs import force_setattr
 
 from kube_rules import objects
 from kube_rules.node_features import needed_features
-from kube_rules.requests import host_ports, pod_nonzero_requests, pod_requests
+from kube_rules.requests import amounts_of, host_ports
 from reprieve.cluster.extended_resources import ContainerAsk, asks_of
 from reprieve.cluster.resources import (
     LIMIT,
@@ -188,8 +188,7 @@ class SignatureTable:
         Raises `kube_rules.quantity.QuantityError` where a request does not parse.
         """
         spec = pod.spec
-        amounts = pod_requests(pod)
-        nonzero = pod_nonzero_requests(pod)
+        amounts, nonzero = amounts_of(pod)
         ports = host_ports(pod)
         spread = spec.topology_spread_constraints
         features = needed_features(spec)
@@ -214,15 +213,17 @@ class SignatureTable:
         """Forget what no pod has; weak references would need as much memory as what they refer to."""
         tables: tuple[dict[int, Any], ...] = (self._signatures, self._constraints, self._node_constraints)
         for table in tables:  # the former hold the latter
-            for key in [key for key in table if getrefcount(table[key]) == _UNUSED]:
+            counts = map(getrefcount, table.values())
+            for key in [key for key, count in zip(table, counts, strict=True) if count == _UNUSED]:
                 del table[key]
         self._most = max(_FEWEST, len(self._signatures) * 5 // 4)
 
-    def _pair(self, pair: tuple[int, int]) -> tuple[int, int]:
-        """Return the equal pair that came first: many pods ask for the same amount of one resource."""
-        if len(self._pairs) >= _MOST_PAIRS:
-            self._pairs.clear()
-        return self._pairs.setdefault(pair, pair)
+    def _shared(self, pairs: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        """Return the equal pairs that came first: many pods ask for the same amount of one resource."""
+        known = self._pairs
+        if len(known) >= _MOST_PAIRS:
+            known.clear()
+        return tuple([known.setdefault(pair, pair) for pair in pairs])
 
     def fit(self, capacity: int) -> None:
         """Pad every delta to `int64[capacity]` if the columns have grown."""
@@ -271,7 +272,7 @@ class SignatureTable:
             id=identity,
             constraints=constraints,
             resources=self._resources,
-            requests=tuple(self._pair(pair) for pair in sorted(by_column.items())),
+            requests=self._shared(sorted(by_column.items())),
             scoring_cpu=min(nonzero[0], LIMIT),
             scoring_memory=min(nonzero[1], LIMIT),
             image=images[0] if len(images) == 1 else images,
@@ -291,5 +292,5 @@ def _inter_pod_terms(affinity: objects.Affinity | None) -> Iterator[objects.PodA
 
 def _images(spec: objects.PodSpec) -> tuple[str, ...]:
     """As container runtimes report images: a name without a tag means `:latest`."""
-    names = [container.image for container in (*(spec.init_containers or ()), *(spec.containers or ()))]
-    return tuple(name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names)
+    names = [container.image for container in (*spec.init_containers, *spec.containers)]
+    return tuple([name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names])

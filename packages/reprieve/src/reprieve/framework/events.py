@@ -4,8 +4,9 @@ An event says what changed; a hint of the plugin that rejected a pod says whethe
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 from kube_rules.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
@@ -61,8 +62,7 @@ class EventKind(Enum):
     """Waiting too long: everything is tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class ClusterEvent(Struct, frozen=True):
     """One event. `row` is the row of the node that it concerns, else -1.
 
     Of a resource, `item` is what it is now (None: it is gone) and `before` what was known of it (None: it is new).

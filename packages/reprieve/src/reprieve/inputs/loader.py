@@ -37,7 +37,7 @@ from kube_rules.manifests import Loaded, Manifests, PodMaker, Scenario, UnknownO
 from kube_rules.meta import EMPTY_META, KubernetesObject, ObjectMeta
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
 from kube_rules.references import check_groups, check_nodes, refuse_duplicates
-from kube_rules.unknown_fields import MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
+from kube_rules.unknown_fields import JSON_TEXT, MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
 from kube_rules.unknown_fields import Path as FieldPath
 from kube_rules.validation.manifests import remark_on
 from kube_rules.validation.typed import is_validated
@@ -49,6 +49,7 @@ from reprieve.inputs.sources import read_sources
 MAX_INPUT_BYTES: Final = 64 * 1024 * 1024
 FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """Creation time of the first object of an input that has no times."""
+_FIRST_SECONDS: Final = FIRST_CREATION.timestamp()
 
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MOST_MEANINGS: Final = 200
@@ -128,7 +129,7 @@ def created_seconds(meta: ObjectMeta, order: int) -> float:
 
 
 def _in_turn(order: int) -> float:
-    return FIRST_CREATION.timestamp() + order
+    return _FIRST_SECONDS + order
 
 
 def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> None:
@@ -194,7 +195,7 @@ class _Collector(DocumentReader):
         if self._schemas is None:
             return
         found = self._schemas.unknown_fields("v1" if kind == "List" else version, kind, manifest)
-        if not found and isinstance(manifest, Mapping) and not self._schemas.knows(version, kind):
+        if not found and not isinstance(manifest, JSON_TEXT) and not self._schemas.knows(version, kind):
             found = _in_templates(manifest, self._schemas)
         if not found:
             return
@@ -283,22 +284,20 @@ class _Collector(DocumentReader):
         self._order += 1
         meta = found.metadata
         dated = meta.creation_timestamp is not None
-        changes: dict[str, Any] = {}
-        if meta.creation_timestamp is None:
-            changes["creation_timestamp"] = FIRST_CREATION + timedelta(seconds=order)
-        elif meta.creation_timestamp.tzinfo is None:
-            changes["creation_timestamp"] = meta.creation_timestamp.replace(tzinfo=UTC)
-        if not meta.name and meta.generate_name:
-            changes["name"] = f"{meta.generate_name}{order:05d}"
-        if found.NAMESPACED and not meta.namespace:
-            changes["namespace"] = "default"
         if meta is EMPTY_META:
-            found = replace(found, metadata=replace(meta, **changes))
-        else:  # nothing else has seen the new object yet
-            for name, value in changes.items():
-                force_setattr(meta, name, value)
+            meta = ObjectMeta()
+            found = replace(found, metadata=meta)
+        # nothing else has seen the new object yet
+        if meta.creation_timestamp is None:
+            force_setattr(meta, "creation_timestamp", FIRST_CREATION + timedelta(seconds=order))
+        elif meta.creation_timestamp.tzinfo is None:
+            force_setattr(meta, "creation_timestamp", meta.creation_timestamp.replace(tzinfo=UTC))
+        if not meta.name and meta.generate_name:
+            force_setattr(meta, "name", f"{meta.generate_name}{order:05d}")
+        if found.NAMESPACED and not meta.namespace:
+            force_setattr(meta, "namespace", "default")
         found = finish(found, origin, stored_groups=True)
-        created = created_seconds(found.metadata, order)
+        created = created_seconds(found.metadata, order) if dated else _in_turn(order)
         if origin[:-1] != self._place[:-1]:
             self._place = origin._replace(item=None)
         item = order if origin.item == order else origin.item  # one number object where it is the same
@@ -353,8 +352,9 @@ class _Collector(DocumentReader):
             items = _ITEMS.decode(head.items)
         except (msgspec.DecodeError, RecursionError):
             raise InputError(origin, "Invalid value: must be a list", path="items") from None
+        file, document, line, _ = origin
         for index, item in enumerate(items or ()):
-            self._json(item, origin._replace(item=index), head, (*at, "items", index))
+            self._json(item, Origin(file, document, line, index), head, (*at, "items", index))
 
 
 def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[MisnamedField]:

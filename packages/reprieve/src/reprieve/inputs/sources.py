@@ -56,16 +56,20 @@ def _files(path: Path) -> list[Path]:
 def _read_file(path: Path, max_bytes: int) -> bytes:
     with path.open("rb") as file:
         status = path.stat()
-        if stat.S_ISREG(status.st_mode) and status.st_size > max_bytes:
+        expected = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        if expected > max_bytes:
             raise too_large(str(path), max_bytes)
-        return _read(file, str(path), max_bytes)
+        return _read(file, str(path), max_bytes, expected)
 
 
-def _read(stream: BinaryIO, name: str, max_bytes: int) -> bytes:
-    """Return the stream's bytes, never more than `max_bytes` (and a block) of them in memory."""
+def _read(stream: BinaryIO, name: str, max_bytes: int, expected: int = 0) -> bytes:
+    """Return the stream's bytes, never more than `max_bytes` (and a block) of them in memory.
+
+    `expected` is how many there probably are, no more than `max_bytes`: they are read at once.
+    """
     blocks: list[bytes] = []
     size = 0
-    while block := stream.read(1 << 20):
+    while block := stream.read(max(expected - size, 1 << 20)):
         size += len(block)
         if size > max_bytes:
             raise too_large(name, max_bytes)

@@ -8,6 +8,7 @@ An image that nodes report in different sizes counts as large as on the first of
 it saw first.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -29,22 +30,22 @@ class ImageLocality(ScorePlugin):
 
     def pre_score(self, state: CycleState) -> bool:
         """Skipped while no node reports one of the images: all would score 0."""
-        known = state.cluster.nodes.images
-        return bool(known) and any(image in known for image in state.signature.images)
+        nodes = state.cluster.nodes
+        return any(nodes.rows_with_image(image) for image in state.signature.images)
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
         nodes, images = state.cluster.nodes, state.signature.images
         total = np.zeros(len(nodes), dtype=np.int64)
         for image in images:
-            there = nodes.images.get(image)
+            there = list(nodes.rows_with_image(image))
             if there:
-                total[list(there)] += _scaled(nodes, there)
+                total[there] += _scaled(nodes, image, there)
         most = _MOST * len(images)
         scores: Scores = MAX_NODE_SCORE * (np.clip(total, _LEAST, most) - _LEAST) // (most - _LEAST)
         return scores[rows]
 
 
-def _scaled(nodes: NodeColumns, there: dict[int, int]) -> int:
+def _scaled(nodes: NodeColumns, image: str, there: Sequence[int]) -> int:
     """Bytes times the share of nodes that have the image, in floating point and truncated as upstream."""
-    size = there[min(there, key=nodes.names.__getitem__)]
+    size = nodes.image_size(image, min(there, key=nodes.names.__getitem__))
     return int(float(size) * (float(len(there)) / float(nodes.count)))

@@ -37,7 +37,7 @@ from reprieve.questions.order_search import least_harm, width_for
 from reprieve.questions.reinstatement import Rounds
 from reprieve.simulation.controllers.disruption import allowances, allowed_now, covers, followed, is_healthy
 from reprieve.simulation.plan import PlanOptions
-from reprieve.simulation.plan_inputs import refuse_unsized, refuse_unsupported
+from reprieve.simulation.plan_inputs import refuse_unplannable
 from reprieve.simulation.report import BrokenGang, ChangeMade, DisplacedPod, EvictedPod
 from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.rows import Rows
@@ -193,8 +193,7 @@ def drain_plan(
     )  # no pod goes where the next is
     there = expand(closed.manifests, rows=rows, run=run).manifests
     for loaded in there.all():
-        refuse_unsupported(loaded.object, loaded.origin, options.gates)
-        refuse_unsized(loaded.object, loaded.origin, options.sources)
+        refuse_unplannable(loaded.object, loaded, options.gates, options.sources)
     options = replace(options, first_decision=False, rows=rows)
     order = _best_order(there, names, options)
     result: list[DrainedNode] = []

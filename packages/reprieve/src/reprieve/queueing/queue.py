@@ -343,9 +343,9 @@ class SchedulingQueue:
 
     def _handle(self, event: ClusterEvent, now: float, but: str) -> None:
         self._cause = event.kind
-        tree = tree_of(self._cluster, event)
         if not self._entities:
             return
+        tree = tree_of(self._cluster, event)
         cache: dict[Hashable, bool] = {}
         if tree is not None:
             self._reach.forget(tree)

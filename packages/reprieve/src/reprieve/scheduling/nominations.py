@@ -136,8 +136,11 @@ class Nominations:
         `outside`: another scheduler placed it, which respects no nomination, so any priority counts (preemption.md
         2.7).
         """
+        there = self._cluster.nodes.nominated.get(row)
+        if there is None:
+            return
         own = self._cluster.entity_ref(placed)
-        for other in list(self._cluster.nodes.nominated.get(row, {}).values()):
+        for other in list(there.values()):
             ref = self._cluster.entity_ref(other)
             if ref != own and (outside or other.priority < placed.priority):
                 self.overtaken.add(ref)

@@ -25,7 +25,7 @@ from reprieve.queueing.timers import Timing
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.simulation.plan_inputs import input_remarks, not_before, refuse_unsized, refuse_unsupported, starts_at
+from reprieve.simulation.plan_inputs import input_remarks, not_before, refuse_unplannable, starts_at
 from reprieve.simulation.report import Account, Answer, Plan, Stats
 from reprieve.simulation.report_outcomes import (
     gone_by_group,
@@ -134,8 +134,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
     engine = _engine(options)
     everything = manifests.all()
     for loaded in everything:
-        refuse_unsupported(loaded.object, loaded.origin, options.gates)
-        refuse_unsized(loaded.object, loaded.origin, engine.sources)
+        refuse_unplannable(loaded.object, loaded, options.gates, engine.sources)
         if options.on_object is not None:
             options.on_object(loaded.object)
     created: list[objects.KubernetesObject] = [
@@ -146,7 +145,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             options.on_object(item)
     start = starts_at(everything) if options.now is None else not_before(options.now, everything)
     world = VirtualCluster(engine, start)
-    owner_kinds = {type(each.object).KIND for each in everything if isinstance(each.object, GroupOwner)}
+    owner_kinds = {kind.KIND for kind, found in manifests.objects.items() if found and issubclass(kind, GroupOwner)}
     world.keep_effects(engine.watch_owners(owner_kinds, start))
     world.first_preemption = lambda _: options.first_decision
     ledger = PreemptionLedger(world, accounts=options.account)
@@ -205,8 +204,7 @@ def _play(scenario: ScenarioScript, world: VirtualCluster, pending: dict[str, Po
             world.keep_effects(world.engine.set_job(job, world.now))
         world.admission.take_makers(step.makers, world.now)
         for turn, item in enumerate(step.create):
-            refuse_unsupported(item, scenario.origin, world.engine.gates)
-            refuse_unsized(item, scenario.origin, world.engine.sources)
+            refuse_unplannable(item, scenario, world.engine.gates, world.engine.sources)
             if isinstance(item, objects.Pod) and world.runs(item.full_key):
                 path = f"{step.places[turn]}.metadata.name"
                 raise InputError(scenario.origin, f"Pod {item.full_key} already exists at that time", path=path)

@@ -5,6 +5,7 @@ Source of the rules: interfaces.md; sizes of groups: workloads.md 2.4.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from kube_rules import objects
 from kube_rules.decoding import name_of
@@ -86,17 +87,33 @@ def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[st
     ]
 
 
-def refuse_unsized(item: objects.KubernetesObject, origin: Origin, sources: GroupSources) -> None:
-    """Raise InputError for a pod of a new manifest that gives no size, or none that can be read, for its group.
+class Placed(Protocol):
+    """What knows where it was read from."""
 
-    One that a cluster has admitted already (it has a UID) waits instead (workloads.md 2.4).
+    @property
+    def origin(self) -> Origin:
+        """Return the place."""
+
+
+def refuse_unplannable(
+    item: objects.KubernetesObject, place: Placed, gates: FeatureGates, sources: GroupSources
+) -> None:
+    """Raise InputError where a rule is in play that is not built or that the gates turn off: never a wrong answer.
+
+    And for a pod of a new manifest that gives no size, or none that can be read, for its group. One that a cluster has
+    admitted already (it has a UID) waits instead (workloads.md 2.4).
     """
-    if isinstance(item, objects.Pod) and not item.metadata.uid:
-        membership = sources.membership(item)
+    if isinstance(item, objects.Pod):
+        membership = sources.membership(item) if not item.metadata.uid else None
         problem = size_problem(membership.source, item) if membership is not None else ""
         if problem:
             path, _, message = problem.partition(": ")
-            raise InputError(origin, message, path=path, subject=name_of(item))
+            raise InputError(place.origin, message, path=path, subject=name_of(item))
+        return
+    off = gates.generic_workload and not gates.dra_workload_resource_claims
+    if off and isinstance(item, objects.PodGroup) and item.spec.resource_claims:
+        text = _OFF.format(gate="DRAWorkloadResourceClaims")
+        raise InputError(place.origin, text, path="spec.resourceClaims", subject=name_of(item))
 
 
 def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
@@ -106,14 +123,15 @@ def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: G
     sizes: dict[tuple[str, str], set[int]] = {}
     for entry in loaded:
         item = entry.object
+        membership = sources.membership(item) if isinstance(item, objects.Pod) else None
+        if membership is None and not isinstance(item, objects.PodGroup):
+            continue
         result += [f"{item.KIND} {item.key}: {problem}" for problem in group_problems(item, sources)]
         if isinstance(item, objects.PodGroup) and sources.read(item):
             version = item.foreign.api_version if item.foreign is not None else item.API_VERSION
             versions.setdefault(item.key, set()).add(version)
-        elif isinstance(item, objects.Pod):
-            membership = sources.membership(item)
-            if membership is not None and membership.size is not None:
-                sizes.setdefault((item.namespace, membership.name), set()).add(membership.size)
+        elif membership is not None and membership.size is not None:
+            sizes.setdefault((item.namespace, membership.name), set()).add(membership.size)
     for key, several in versions.items():
         strong, *weak = sorted(several, key=(objects.PodGroup.API_VERSION, *FOREIGN_VERSIONS).index)
         result += [f"PodGroup {key} exists as {strong} and as {other}; {strong} is used" for other in weak]
@@ -166,11 +184,12 @@ def input_remarks(
 ) -> list[str]:
     """Return what of an input is left aside, to be reported with every answer. `later`: remarks of a scenario."""
     everything = manifests.all()
+    annotated = [entry for entry in everything if entry.object.metadata.annotations]
     of_workloads = workload_remarks((*manifests.remarks, *later), sources)
     return [
         *left_aside(manifests),
         *first_remarks(of_workloads),
-        *first_remarks([*misread_annotations(everything), *beyond_grants(everything)]),
+        *first_remarks([*misread_annotations(annotated), *beyond_grants(annotated)]),
         *group_remarks(everything, sources),
     ]
 
@@ -179,11 +198,3 @@ def left_aside(manifests: Manifests) -> list[str]:
     """Kinds that do not matter for a plan, and how many objects there are of each."""
     counts = Counter(f"{item.api_version}/{item.kind}" for item in manifests.unknown if not is_unknown_kind(item))
     return [f"{count} × {kind}: not read" for kind, count in sorted(counts.items())]
-
-
-def refuse_unsupported(item: objects.KubernetesObject, origin: Origin, gates: FeatureGates) -> None:
-    """Raise InputError where a rule is in play that is not built or that the gates turn off: never a wrong answer."""
-    off = gates.generic_workload and not gates.dra_workload_resource_claims
-    if off and isinstance(item, objects.PodGroup) and item.spec.resource_claims:
-        text = _OFF.format(gate="DRAWorkloadResourceClaims")
-        raise InputError(origin, text, path="spec.resourceClaims", subject=name_of(item))

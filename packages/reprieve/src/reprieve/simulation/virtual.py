@@ -38,11 +38,11 @@ from reprieve.preemption.deferred_preemption import expected_end
 from reprieve.preemption.outcome import Deferral, Preemption, WaitsFor
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, TreeLevel
-from reprieve.scheduling.effects import DirectEviction, Effects
+from reprieve.scheduling.effects import NO_EFFECTS, DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_health import Satisfaction
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
-from reprieve.simulation.controllers.admission import Admission
+from reprieve.simulation.controllers.admission import LIMITS, Admission
 from reprieve.simulation.controllers.claims import Claims
 from reprieve.simulation.controllers.disruption import with_statuses
 from reprieve.simulation.controllers.moved_pods import MovedPods
@@ -187,7 +187,7 @@ class VirtualCluster:
         items = in_order(items)[::-1]
         while items:
             item, created = items.pop()  # what is loaded is not kept twice
-            if not isinstance(item, objects.ResourceQuota | objects.LimitRange):
+            if not isinstance(item, LIMITS):
                 self.add(item, created)
 
     def add(self, item: objects.KubernetesObject, created: float) -> PodRecord | None:
@@ -199,9 +199,10 @@ class VirtualCluster:
         now = self.now
         item = self._resolved.get(id(item), item)
         if isinstance(item, objects.Pod):
-            admitted = self.admission.take(item, now, self._uid_of(item))
-            return self._admit(admitted, created) if admitted is not None else None
-        if isinstance(item, objects.ResourceQuota | objects.LimitRange):
+            uid = self._uid_of(item)
+            admitted = self.admission.take(item, now, uid)
+            return self._admit(admitted, created, uid) if admitted is not None else None
+        if isinstance(item, LIMITS):
             self.admission.set(item, now)
         elif isinstance(item, objects.RuntimeClass):
             self.admission.set_class(item)
@@ -225,14 +226,13 @@ class VirtualCluster:
         return None
 
     def _uid_of(self, item: objects.Pod) -> str:
-        uid = item.metadata.uid or item.full_key
-        return f"{uid}#{len(self.engine.cluster.pods) + len(self.departed)}" if uid in self.records else uid
+        uid, pods, departed = item.metadata.uid or item.full_key, self.engine.cluster.pods, self.departed
+        return f"{uid}#{len(pods) + len(departed)}" if uid in pods or uid in departed else uid
 
-    def _admit(self, item: objects.Pod, created: float) -> PodRecord | None:
-        """Create a pod that admission has let in."""
+    def _admit(self, item: objects.Pod, created: float, uid: str) -> PodRecord | None:
+        """Create a pod that admission has let in, with this UID or, if it has none, of this key."""
         engine, now = self.engine, self.now
-        if (uid := item.metadata.uid or item.full_key) in self.records:
-            uid = self._uid_of(item)
+        if uid != (item.metadata.uid or item.full_key):
             item = replace(item, metadata=replace(item.metadata, uid=uid))
         if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
             self._claims.ended(item, now)
@@ -349,6 +349,8 @@ class VirtualCluster:
 
     def keep_effects(self, effects: Effects) -> None:
         """Keep what a call of the engine asks for: writes until the next decision is acted on, the rest for reports."""
+        if effects is NO_EFFECTS:
+            return
         if self.watcher is None:
             self.released += effects.released
         self.writes += effects.writes
@@ -552,7 +554,7 @@ class VirtualCluster:
     def _make_refused(self) -> None:
         """Let controllers of refused pods try again, as quota was released."""
         for item in self.admission.retry(self.now):
-            record = self._admit(item, self.now)
+            record = self._admit(item, self.now, self._uid_of(item))
             if record is not None:
                 self.made_later.append(record)
 

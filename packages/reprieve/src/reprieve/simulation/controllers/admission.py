@@ -40,7 +40,9 @@ Owner = tuple[str, str, str, str]
 
 _CONTAINERS: Final = tuple[objects.Container, ...]
 _TOLERATIONS: Final = tuple[objects.Toleration, ...]
-REFUSING: Final = (objects.ResourceQuota, objects.LimitRange, objects.RuntimeClass)
+LIMITS: Final = (objects.ResourceQuota, objects.LimitRange)
+"""Kinds that admission alone reads."""
+REFUSING: Final = (*LIMITS, objects.RuntimeClass)
 """By these alone objects are refused or changed."""
 _NOT_COUNTED: Final = ("services.", "configmaps", "secrets", "resourcequotas", "replicationcontrollers")
 """What a quota counts of kinds of which an input need not have all objects: its status says what is used."""
@@ -157,7 +159,7 @@ class Admission:
         be refused, nothing is counted.
         """
         items = list(items)
-        self._counts = later is None or any(isinstance(item, REFUSING) for item in (*items, *later))
+        self._counts = later is None or any(issubclass(kind, REFUSING) for kind in set(map(type, (*items, *later))))
         if not self._counts:
             return
         for item in items:
@@ -165,10 +167,10 @@ class Admission:
                 self.set_class(item)
         namespaced = [item for item in items if item.NAMESPACED]
         for item in namespaced:
-            if isinstance(item, objects.ResourceQuota | objects.LimitRange):
+            if isinstance(item, LIMITS):
                 self.set(item, now)
         for item in namespaced:
-            if exists(item) and not isinstance(item, objects.ResourceQuota | objects.LimitRange):
+            if exists(item) and not isinstance(item, LIMITS):
                 self.count(item, now)
         self.take_makers(makers, now)
 
