@@ -297,6 +297,8 @@ class Bound:
     uid: str
     token: str = ""
     """What a Secret has to contain, in the place of the uid."""
+    node: tuple[str, str] | None = None
+    """Name and uid of the node of a pod, which a token states."""
 
 
 @dataclass(frozen=True)
@@ -364,6 +366,8 @@ class Tokens:
         }
         if bound is not None:
             private[_CLAIM_OF[bound.resource]] = {"name": bound.name, "uid": bound.uid}
+            if bound.node is not None:
+                private["node"] = {"name": bound.node[0], **({"uid": bound.node[1]} if bound.node[1] else {})}
         claims = {
             "aud": list(audiences),
             "exp": ends,
@@ -413,10 +417,12 @@ class Tokens:
         for resource, claim in _CLAIM_OF.items():
             if claim not in private:
                 continue
-            name, uid = private[claim]["name"], private[claim]["uid"]
-            bound.append(Bound(resource, "" if resource == "nodes" else namespace, name, uid))
+            name, uid = private[claim]["name"], private[claim].get("uid", "")
+            if claim != "node" or "pod" not in private:  # the node of a pod is only stated
+                bound.append(Bound(resource, "" if resource == "nodes" else namespace, name, uid))
             if claim != "secret":
                 extra.append((f"authentication.kubernetes.io/{claim}-name", (name,)))
+            if claim != "secret" and uid:
                 extra.append((f"authentication.kubernetes.io/{claim}-uid", (uid,)))
         if not all(map(self.present, bound)):
             raise TokenError("service account token has been invalidated")

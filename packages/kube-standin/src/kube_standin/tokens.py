@@ -97,4 +97,9 @@ def _bound(registry: ObjectRegistry, account: Bound, reference: Json) -> Bound:
             "might have been deleted and then recreated"
         )
         raise errors.conflict(kind, "", name, why)
-    return Bound(resource, namespace, name, uid)
+    node = (obj.get("spec") or {}).get("nodeName") if resource == "pods" else None
+    if not node:
+        return Bound(resource, namespace, name, uid)
+    found = registry.store.head("nodes", "", node)
+    node_uid = "" if found is None else found.decode()["metadata"]["uid"]
+    return Bound(resource, namespace, name, uid, node=(node, node_uid))

@@ -55,6 +55,26 @@ def test_token_dies_with_its_account(plane: Live) -> None:
     assert works(plane, token_of(plane, "short"))
 
 
+@pytest.mark.parametrize("node", [None, "here", "gone"])
+def test_token_of_a_pod_states_its_node(plane: Live, node: str | None) -> None:
+    """interfaces.md 5.4; per_node_update.go: policies read it as `request.userInfo.extra`."""
+    uid = None
+    if node == "here":
+        uid = plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "here"}})[1]["metadata"]["uid"]
+    name = f"on-{node}"
+    running = pod(name.lower())
+    running["spec"] |= {"serviceAccountName": "default", **({"nodeName": node} if node else {})}
+    plane.request("POST", ACCOUNTS, {"metadata": {"name": "default"}})
+    assert plane.request("POST", f"{SPACE}/pods", running)[0] == 201
+    token = token_of(plane, "default", boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": name.lower()})
+    extra = plane.request("POST", WHOAMI, {}, token=token)[1]["status"]["userInfo"]["extra"]
+    expected = {"node-name": [node] if node else None, "node-uid": [uid] if uid else None}
+    assert {key: extra.get(f"authentication.kubernetes.io/{key}") for key in expected} == expected
+    if node == "here":
+        assert plane.request("DELETE", "/api/v1/nodes/here")[0] == 200
+        assert works(plane, token), "the token is bound to the pod"
+
+
 def test_token_in_a_secret_names_its_account(plane: Live) -> None:
     """interfaces.md 5.16"""
     account(plane, "lasting")
