@@ -133,6 +133,11 @@ NOT_SERVED: Final = (
     UnservedApi("`pods/proxy`", "404"),
     UnservedApi("`componentstatuses`", "404"),
     UnservedApi(
+        "LeaseCandidate, EvictionRequest, StorageVersion; StorageVersionMigration, ClusterTrustBundle and "
+        "PodCertificateRequest",
+        "404: kube-apiserver does not serve the first three by default, and the others since 1.37 only",
+    ),
+    UnservedApi(
         "401 for a client certificate of an unknown authority, or one that has expired",
         "the TLS handshake ends with an alert: Python's `ssl` cannot go on without a verified certificate",
     ),

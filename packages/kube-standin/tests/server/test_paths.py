@@ -77,8 +77,9 @@ def test_group_that_is_not_served_is_plainly_not_found(plane: Plane) -> None:
 
 
 _HOOKS = """start-apiserver-admission-initializer generic-apiserver-start-informers
-    priority-and-fairness-config-producer start-apiextensions-informers start-apiextensions-controllers
-    crd-informer-synced start-system-namespaces-controller start-service-ip-repair-controllers rbac/bootstrap-roles
+    priority-and-fairness-config-consumer priority-and-fairness-config-producer priority-and-fairness-filter
+    start-apiextensions-informers start-apiextensions-controllers crd-informer-synced start-system-namespaces-controller
+    start-cluster-authentication-info-controller start-service-ip-repair-controllers rbac/bootstrap-roles
     scheduling/bootstrap-system-priority-classes bootstrap-controller start-kubernetes-service-cidr-controller
     start-kube-aggregator-informers apiservice-registration-controller apiservice-status-local-available-controller
     apiservice-status-remote-available-controller kube-apiserver-autoregistration"""
@@ -89,6 +90,21 @@ CHECKS = (
     *(f"poststarthook/apiservice-openapi{version}-controller" for version in ("", "v3")),
     "shutdown",
 )
+
+
+HOOKS = """start-apiserver-admission-initializer generic-apiserver-start-informers start-apiextensions-informers
+    start-apiextensions-controllers crd-informer-synced bootstrap-controller start-system-namespaces-controller
+    scheduling/bootstrap-system-priority-classes start-cluster-authentication-info-controller
+    start-kube-aggregator-informers apiservice-registration-controller apiservice-status-local-available-controller
+    apiservice-status-remote-available-controller kube-apiserver-autoregistration apiservice-openapi-controller"""
+
+
+@pytest.mark.parametrize("name", ["healthz", "livez", "readyz"])
+def test_health_has_the_checks_that_a_spec_reads(plane: Plane, name: str) -> None:
+    """health_handlers.go, "should contain necessary checks", with the names of 1.36."""
+    checks = ["ping", "log", "etcd", "autoregister-completion", *(f"poststarthook/{hook}" for hook in HOOKS.split())]
+    lines = plane.ask(f"GET /{name}?verbose=1").body.decode().splitlines()
+    assert {f"[+]{check} ok" for check in checks} <= set(lines)
 
 
 @pytest.mark.parametrize("name", ["healthz", "livez", "readyz"])
