@@ -15,7 +15,7 @@ LONGEST = 512
 ResultT = TypeVar("ResultT")
 
 
-class _Results(dict[AnyStr, ResultT]):
+class Results(dict[AnyStr, ResultT]):
     """Text -> result. A full cache is emptied; to look a text up takes a fraction of the time of `lru_cache`."""
 
     def __init__(self, function: Callable[[AnyStr], ResultT], maxsize: int, longest: int) -> None:
@@ -37,6 +37,6 @@ def remembered(
     """Return a decorator for a pure function of one text that keeps `maxsize` results, none of a longer text."""
 
     def decorate(function: Callable[[AnyStr], ResultT]) -> Callable[[AnyStr], ResultT]:
-        return _Results(function, maxsize, longest).__getitem__
+        return Results(function, maxsize, longest).__getitem__
 
     return decorate

@@ -97,7 +97,8 @@ class DocumentReader:
     def _read_json(self, name: str, data: bytes) -> None:
         """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
         refuse_dense(data, Origin(name))
-        decoded(data, Origin(name), "utf-8")
+        if not data.isascii():
+            decoded(data, Origin(name), "utf-8")
         rest = memoryview(data.removeprefix(b"\xef\xbb\xbf"))
         number = 0
         while True:

@@ -106,6 +106,8 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
     def revision(self) -> int:
         """`resource_version` as a number: the later write has the larger one; 0 for any other text."""
         found = self.resource_version
+        if not found:
+            return 0
         return int(found) if len(found) <= _LONGEST_REVISION and found.isascii() and found.isdigit() else 0
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
-from kube_rules.caching import remembered
+from kube_rules.caching import Results
 from kube_rules.meta import (
     EMPTY_MAP,
     LabelSelector,
@@ -38,8 +38,18 @@ _LONGEST: Final = 256
 _parts: dict[Any, Any] = {}
 _selecting: dict[tuple[type[Any], bytes], Any] = {}
 """Terms, constraints and selectors by their JSON: the maps in them cannot be looked up."""
+_texts: Final = Results[str, str](lambda text: text, 65_536, _LONGEST)
+_first: Final = _texts.__getitem__
+"""Returns the equal text that came first, as long as it is kept."""
 _encode: Final = msgspec.json.Encoder().encode
 SelectingT = TypeVar("SelectingT", PodAffinityTerm, TopologySpreadConstraint, LabelSelector)
+
+
+def forget_shared() -> None:
+    """Forget what came first: all objects of an input are read, and what they share is theirs."""
+    _parts.clear()
+    _selecting.clear()
+    _texts.clear()
 
 
 def share(pod: Pod) -> None:
@@ -150,12 +160,6 @@ def _is_short(item: OwnerReference | Toleration) -> bool:
     if isinstance(item, Toleration):
         return len(item.key) + len(item.operator) + len(item.value) + len(item.effect) <= _LONGEST
     return len(item.api_version) + len(item.kind) + len(item.name) + len(item.uid) <= _LONGEST
-
-
-@remembered(65_536, _LONGEST)
-def _first(text: str) -> str:
-    """Return the equal text that came first, as long as it is kept."""
-    return text
 
 
 def _text(holder: Any, name: str, text: str) -> None:

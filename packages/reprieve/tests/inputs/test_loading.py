@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kube_rules import shared_parts
 from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
 from kube_rules.objects import ObjectMeta, Pod, PriorityClass
@@ -214,3 +215,16 @@ def test_creation_that_a_manifest_does_not_state_is_not_taken_for_stated() -> No
     """interfaces.md 1.11: the time that stands for it orders objects; `queue` shows none."""
     stated = (POD % ("b", "")).replace("{name: b}", "{name: b, creationTimestamp: '2026-05-04T03:02:01Z'}")
     assert [loaded.dated for loaded in read(POD % ("a", ""), stated).pods] == [False, True]
+
+
+def test_tables_of_shared_parts_are_empty_after_loading() -> None:
+    """What an input shares is kept by its objects; a plan needs the memory of the tables for itself."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "team"}}
+    spec = {"containers": [{"name": "main"}], "tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeName": "n"}
+    pods = [{**pod, "metadata": {"name": name, "namespace": "team"}, "spec": spec} for name in "ab"]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+    first, second = (loaded.object for loaded in load([("pods.json", text)], complete=False).pods)
+    assert first.spec.tolerations is second.spec.tolerations
+    assert not shared_parts._parts
+    assert not shared_parts._selecting
+    assert not shared_parts._texts

@@ -48,6 +48,12 @@ def may_be_served(name: str) -> bool:
 
 def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
     """Return the containers that ask for what device classes can serve; () for most pods."""
+    if (
+        len(spec.containers) == 1
+        and not spec.init_containers
+        and "/" not in "".join(spec.containers[0].resources.requests)
+    ):
+        return ()
     result = []
     first = len(spec.init_containers)
     for index, container in enumerate((*spec.init_containers, *spec.containers)):

@@ -21,6 +21,7 @@ from msgspec.structs import force_setattr, replace
 
 from kube_rules.admission import PriorityAdmission
 from kube_rules.decoding import (
+    KINDS,
     NO_ITEMS,
     TypeMeta,
     finish,
@@ -37,11 +38,12 @@ from kube_rules.manifests import Loaded, Manifests, PodMaker, Scenario, UnknownO
 from kube_rules.meta import EMPTY_META, KubernetesObject, ObjectMeta
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
 from kube_rules.references import check_groups, check_nodes, refuse_duplicates
+from kube_rules.shared_parts import forget_shared
 from kube_rules.unknown_fields import JSON_TEXT, MOST_FINDINGS, Manifest, MisnamedField, Schemas, UnknownField, located
 from kube_rules.unknown_fields import Path as FieldPath
 from kube_rules.validation.manifests import remark_on
 from kube_rules.validation.typed import is_validated
-from kube_rules.versions import DOCUMENT_VERSION
+from kube_rules.versions import DOCUMENT_VERSION, READABLE_VERSIONS
 from kube_rules.workloads import created_by, makes_pods, nearest_kind, templates_in
 from kube_rules.yamltext import MAX_DEPTH
 from reprieve.inputs.sources import read_sources
@@ -51,6 +53,13 @@ FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """Creation time of the first object of an input that has no times."""
 _FIRST_SECONDS: Final = FIRST_CREATION.timestamp()
 
+_READ_AS_TEXT: Final = {
+    (kind, version): found
+    for kind, (found, versions) in KINDS.items()
+    for version in (*versions, *READABLE_VERSIONS.get(kind, ()))
+    if not makes_pods(version, kind)
+}
+"""Kind and version -> the type of what is read here and makes no pods; others are read as plain data first."""
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MOST_MEANINGS: Final = 200
 
@@ -112,6 +121,7 @@ def _noting(manifests: Manifests) -> Iterator[None]:
 
 def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityClass]) -> Manifests:
     """Return what needs the whole input: creation times, duplicates, references, priorities."""
+    forget_shared()
     manifests.date_undated()
     refuse_duplicates(manifests.all())
     check_groups(manifests.pod_groups, manifests.pods)
@@ -329,11 +339,8 @@ class _Collector(DocumentReader):
         elif head.kind == "Scenario" and head.api_version == DOCUMENT_VERSION:
             self._scenario(plain_json(text, origin), origin, at)
         else:
-            try:
-                found = kind_of(head.kind, head.api_version)
-            except FieldError:
-                found = None
-            if found is None or makes_pods(head.api_version, head.kind):
+            found = _READ_AS_TEXT.get((head.kind, head.api_version))
+            if found is None:
                 data = {**plain_json(text, origin), "kind": head.kind, "apiVersion": head.api_version}
                 found = self._kind(head.kind, head.api_version, origin, data)
             self._check(head.api_version, head.kind, text, origin, at)
