@@ -21,6 +21,8 @@ _LEVELS: Final = f"{_GROUP}/prioritylevelconfigurations"
 _LASTING: Final = frozenset(("attach", "exec", "log", "portforward", "proxy"))
 """Subresources of requests that are not classified, since they may last."""
 _MOST_REMEMBERED: Final = 4096
+_LONGEST_REMEMBERED: Final = 1024
+"""Characters of a user and a request that are remembered: clients choose paths and names."""
 _SEATS: Final = 600
 """Requests that a kube-apiserver answers at a time by default (`--max-requests-inflight` and the mutating ones)."""
 _KINDS: Final = frozenset((f"flowschemas.{_GROUP}", f"prioritylevelconfigurations.{_GROUP}"))
@@ -85,7 +87,8 @@ class FlowClassifier(Step):
             found = next((flow.headers for flow in self._sorted() if _matches(flow.rules, user, attributes)), ())
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
-            self._remembered[key] = found
+            if sum(map(len, (*user.groups, user.name, one.verb, *key[3:]))) <= _LONGEST_REMEMBERED:
+                self._remembered[key] = found
         return found
 
     def _forget(self) -> None:

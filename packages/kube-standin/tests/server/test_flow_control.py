@@ -120,6 +120,20 @@ def test_subjects_and_namespaces(
         assert (named(plane, [value.decode() for _, value in found]) == "f") is (matches and scope), path
 
 
+def test_what_is_remembered_is_bounded(plane: Plane) -> None:
+    """interfaces.md 5.3: clients choose paths, and those who impersonate choose users."""
+    flows = plane.app.flows
+    for number in range(2):
+        before = len(flows._remembered)
+        for long in (User("u" * 2000, USERS), User("u", ("g" * 2000, *USERS))):
+            assert flows.headers(long, read_target("GET", f"/{number}", b"").attributes)
+        assert flows.headers(User("u", USERS), read_target("GET", "/a" * 1000, b"").attributes)
+        assert len(flows._remembered) == before
+    for number in range(5000):
+        flows.headers(User("u", USERS), read_target("GET", f"/{number}", b"").attributes)
+    assert len(flows._remembered) <= 4096
+
+
 def test_unknown_users_are_not_classified(plane: Plane) -> None:
     assert schema_of(plane, plane.ask(f"GET {PODS}", token=None)) is None
     assert schema_of(plane, plane.ask(f"GET {PODS}/none")) == "exempt", "a missing object"
