@@ -86,3 +86,30 @@ def test_rarest_requirement_is_looked_up() -> None:
     assert list(index.may_match(selector, ["two"])) == []
     later = Selector((Requirement("team", EXISTS), Requirement("app", IN, ("7",))))
     assert list(index.may_match(later, ["one"])) == list(index.may_match(later, None)) == [7]
+
+
+class CountedName(str):
+    """A namespace that counts how often it is looked up."""
+
+    __slots__ = ()
+    asked = 0
+
+    def __hash__(self) -> int:
+        CountedName.asked += 1
+        return super().__hash__()
+
+
+def test_selector_of_many_requirements_in_many_namespaces_is_filed_in_bounded_time() -> None:
+    """preemption.md 9.6: a term of a pod may have thousands of both."""
+    places = [CountedName(f"n{number}") for number in range(1000)]
+    labels = {f"a{number}": "" for number in range(100)}
+    selector = Selector(tuple(Requirement(key, EXISTS) for key in labels))
+    by_selector: SelectorIndex[int] = SelectorIndex()
+    by_labels: LabelIndex[int] = LabelIndex()
+    for place in places:
+        by_labels.add(1, place, labels)
+    CountedName.asked = 0
+    by_selector.add(1, selector, places)
+    assert list(by_selector.may_match("n7", labels)) == [1]
+    assert set(by_labels.may_match(selector, places)) == {1}
+    assert CountedName.asked <= 50 * len(places)

@@ -12,7 +12,17 @@ import pytest
 
 from kube_rules import objects
 from reprieve.cluster.nodes import ABSENT, NodeColumns
-from reprieve.cluster.resources import CPU, LIMIT, MEMORY, PODS, SCORING_CPU, SCORING_MEMORY, SERVED, ResourceTable
+from reprieve.cluster.resources import (
+    CPU,
+    LIMIT,
+    MEMORY,
+    MOST_UNOFFERED,
+    PODS,
+    SCORING_CPU,
+    SCORING_MEMORY,
+    SERVED,
+    ResourceTable,
+)
 from reprieve.cluster.state import ClusterState
 from tests.building import World, node, pod
 
@@ -296,3 +306,32 @@ def test_columns_grow_with_the_nodes() -> None:
     assert nodes.unschedulable[:200].tolist() == [number % 2 == 1 for number in range(200)]
     assert nodes.by_devices("example.com/d").tolist() == [True] * 200
     assert nodes.rank.tolist() == list(range(200))
+
+
+def test_labels_that_no_node_has_take_no_memory() -> None:
+    """scheduling.md 5.6: pods may ask for any number of them; a node that comes with one is seen."""
+    world = World(*[node(f"n{number}", labels={"zone": f"z{number}"}) for number in range(3)])
+    nodes, index = world.engine.cluster.nodes, world.engine.cluster.pod_affinity
+    assert np.shares_memory(nodes.label_column("a")[0], nodes.label_column("b")[0])
+    assert np.shares_memory(index.domains("a")[0], index.domains("b")[0])
+    assert nodes.label_column("a")[0].tolist() == [ABSENT] * 3
+    assert index.domains("a")[0].tolist() == [0] * 3
+    world.add(node("n3", labels={"a": "x"}))
+    column, numbers = nodes.label_column("a")
+    assert column.tolist() == [ABSENT] * 3 + [numbers["x"]]
+    assert index.domains("a")[0].tolist() == [0, 0, 0, 1]
+    assert len(nodes.label_column("b")[0]) == 4
+
+
+def test_resources_that_no_node_has_take_bounded_memory() -> None:
+    """scheduling.md 5.6: the first are kept apart, the others count as one; what nodes offer is never among these."""
+    world = World(node("n0", cpu=4, more={"example.com/late": 2}))
+    table = world.engine.cluster.resources
+    before = len(table)
+    world.add(*[pod(f"p{number}", cpu=1, more={f"example.com/r{number}": 1}) for number in range(MOST_UNOFFERED + 50)])
+    world.add(pod("late", cpu=1, more={"example.com/late": 1}))
+    assert len(table) == before + MOST_UNOFFERED + 2
+    world.drain()
+    assert world.where == {"late": "n0"}
+    assert "1 Insufficient example.com/r0." in world.message("p0")
+    assert "1 Insufficient resources that no node has." in world.message(f"p{MOST_UNOFFERED + 49}")

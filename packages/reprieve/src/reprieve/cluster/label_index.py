@@ -8,6 +8,7 @@ Invariant: what was removed is found no more and leaves nothing behind, so an in
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Generic, TypeAlias, TypeVar
 
 from kube_rules.selectors import EXISTS, IN, Selector
@@ -15,6 +16,9 @@ from reprieve.cluster.small_sets import Few, count, each, joined, left
 
 T = TypeVar("T", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
+
+_MOST_TRIES = 10_000
+"""So many (namespace, requirement) pairs are looked at to find the requirement that fewest are filed under."""
 
 ANY_VALUE = (None,)
 _ALWAYS = (None, ANY_VALUE)
@@ -41,7 +45,7 @@ class SelectorIndex(Generic[T]):
         if selector.nothing:
             return
         places: Sequence[str | None] = (None,) if namespaces is None else namespaces
-        choices = list(_filings(selector)) or [_ALWAYS]
+        choices = list(islice(_filings(selector), _tries(places))) or [_ALWAYS]
         key, values = choices[0] if len(choices) == 1 else min(choices, key=lambda one: self._crowd(places, *one))
         for place in places:
             for value in values:
@@ -110,9 +114,11 @@ class LabelIndex(Generic[T]):
         if selector.nothing:
             return
         here = self._in_namespace
-        fewest = self._number if namespaces is None else sum(len(here[place]) for place in namespaces if place in here)
+        if namespaces is not None:
+            namespaces = [place for place in namespaces if place in here]
+        fewest = self._number if namespaces is None else sum(len(here[place]) for place in namespaces)
         found: list[Collection[T]] | None = None
-        for key, values in _filings(selector):
+        for key, values in islice(_filings(selector), _tries(namespaces or ())):
             at_key = self._at_key(key, namespaces)
             if values is ANY_VALUE:
                 if sum(map(len, at_key)) >= fewest:  # each value has one item at least
@@ -124,7 +130,7 @@ class LabelIndex(Generic[T]):
             if number < fewest:
                 fewest, found = number, [each(few) for few in some]
         if found is None:
-            found = [here[place] for place in (here if namespaces is None else namespaces) if place in here]
+            found = [here[place] for place in (here if namespaces is None else namespaces)]
         for items in found:
             yield from items
 
@@ -144,6 +150,11 @@ class LabelIndex(Generic[T]):
                 for value, few in there.items():
                     for item in each(few):
                         _file(self._everywhere, None, key, value, item)
+
+
+def _tries(places: Sequence[str | None]) -> int:
+    """Return how many requirements of a selector are compared: a pod's term may have many of both."""
+    return max(_MOST_TRIES // max(len(places), 1), 1)
 
 
 def _filings(selector: Selector) -> Iterator[tuple[str | None, Sequence[str | None]]]:

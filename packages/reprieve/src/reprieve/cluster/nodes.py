@@ -60,6 +60,7 @@ class NodeColumns:
         self._unasked_on: dict[int, tuple[str, ...]] = {}
         self._by_devices: dict[str, npt.NDArray[np.bool_]] = {}
         """Resource that device classes serve -> `bool[rows]`: where they do, as the node has none of its own."""
+        resources.offered = lambda name: name in self._unasked or name in self._by_devices
         self._filled = len(resources)
         """Columns that hold what the nodes have; those of later resources are filled by `fit_columns`."""
         self._free: list[int] = []
@@ -71,6 +72,9 @@ class NodeColumns:
         self.used: npt.NDArray[np.int64] = np.zeros((resources.capacity, _STEP), dtype=np.int64)
         self._rank: npt.NDArray[np.int64] | None = None
         self._label_columns: dict[str, tuple[npt.NDArray[np.int32], dict[str, int]]] = {}
+        self._label_keys: set[str] = set()
+        """Label keys that a node has or had: pods may ask for any others, and these get no column of their own."""
+        self._unlabelled: npt.NDArray[np.int32] = np.full(_STEP, ABSENT, dtype=np.int32)
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
         self.feature_set: npt.NDArray[np.int32] = np.zeros(_STEP, dtype=np.int32)
@@ -110,6 +114,8 @@ class NodeColumns:
         """`int32[rows]` of value numbers for a label key (ABSENT where missing), and value -> number."""
         found = self._label_columns.get(key)
         if found is None:
+            if key not in self._label_keys:
+                return self._unlabelled[: len(self.names)], {}
             column = np.full(len(self.alive), ABSENT, dtype=np.int32)
             numbers: dict[str, int] = {}
             for row, labels in enumerate(self.labels):
@@ -155,6 +161,7 @@ class NodeColumns:
         labels = node.metadata.labels or {}
         if labels != self.labels[row]:
             self.labels[row] = labels
+            self._label_keys.update(labels)
             for key, (column, numbers) in self._label_columns.items():
                 value = labels.get(key)
                 column[row] = ABSENT if value is None else numbers.setdefault(value, len(numbers))
@@ -357,6 +364,7 @@ class NodeColumns:
         block = np.zeros((self.used.shape[0], more), dtype=np.int64)
         self.used = np.hstack([self.used, block])
         self.allocatable = np.hstack([self.allocatable, block])
+        self._unlabelled = np.full(len(self.alive), ABSENT, dtype=np.int32)
         for key, (column, numbers) in list(self._label_columns.items()):
             absent = np.full(more, ABSENT, dtype=np.int32)
             self._label_columns[key] = (np.concatenate([column, absent]), numbers)

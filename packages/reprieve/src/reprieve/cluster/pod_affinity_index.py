@@ -126,8 +126,12 @@ class PodAffinityIndex:
                     if self._accepts((matcher,), label_class):
                         times[label_class] += spec.weight or 1
             known = self._matched_classes[key] = (self._classes_version, matched)
-        result = {}
+        result: dict[str, Counts] = {}
+        nowhere = np.zeros(len(self._nodes), dtype=np.int64)
         for topology, classes in known[1].items():
+            if not self.domains(topology)[1]:  # a pod may name thousands of these
+                result[topology] = nowhere
+                continue
             counts = result[topology] = np.zeros(len(self._nodes), dtype=np.int64)
             for label_class, number in classes.items():
                 for row, pods in label_class.rows.items():
@@ -165,7 +169,10 @@ class PodAffinityIndex:
             self._domains_version = version
         result = self._domains.get(key)
         if result is None:
-            result = self._domains[key] = _domains(nodes, key)
+            result = _domains(nodes, key)
+            if not result[1]:  # pods may name any number of labels that no node has
+                key = ""
+            result = self._domains.setdefault(key, result)
         return result
 
     def by_domain(self, key: str, by_row: Counts) -> Counts:

@@ -6,10 +6,11 @@ counts for cpu and memory, where a container without a request counts 100m / 200
 beside the others makes placing a pod one vector addition.
 
 Invariant: a name keeps its column forever; new extended resources get new columns at the end, so a vector made
-earlier stays valid when padded with zeros.  No amount is above `LIMIT`, so that sums over a node do not wrap.
+earlier stays valid when padded with zeros.  No amount is above `LIMIT`, so that sums over a node do not wrap.  A column
+takes memory for every node: of the resources that pods request and no node has, the first `MOST_UNOFFERED` get one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,11 @@ LIMIT = 1 << 56
 127 pods of that size on one node, and an amount times 100 in a score, stay within int64.
 """
 
+MOST_UNOFFERED = 200
+"""So many resources get a column although no node offered them when the first pod asked."""
+UNOFFERED = "resources that no node has"
+"""Stands for all further ones: it has a column and no node has any of it."""
+
 _FIXED = ("scoring/cpu", "scoring/memory", "cpu", "memory", "ephemeral-storage", "pods")
 _STEP = 16
 
@@ -48,6 +54,9 @@ class ResourceTable:
         self.names: list[str] = list(_FIXED)
         self._column = {name: column for column, name in enumerate(_FIXED)}
         self.capacity = _STEP
+        self.offered: Callable[[str], bool] = lambda _: False
+        """Whether a node, or a device class, has a resource without a column; set by the columns of nodes."""
+        self._unoffered = 0
 
     def __len__(self) -> int:
         return len(self.names)
@@ -65,6 +74,14 @@ class ResourceTable:
             if result >= self.capacity:
                 self.capacity += _STEP
         return result
+
+    def asked_column(self, name: str) -> int:
+        """Return the column of a resource that a pod requests, which may have any name."""
+        if name not in self._column and not self.offered(name):
+            if self._unoffered >= MOST_UNOFFERED:
+                return self.column(UNOFFERED)
+            self._unoffered += 1
+        return self.column(name)
 
     def register(self, names: Iterable[str]) -> None:
         """Give every name a column."""

@@ -266,7 +266,8 @@ class SignatureTable:
         images: tuple[str, ...],
         extended: tuple[ContainerAsk, ...],
     ) -> PodSpecSignature:
-        by_column = {self._resources.column(name): min(amount, LIMIT) for name, amount in amounts.items() if amount > 0}
+        column = self._resources.asked_column
+        by_column = {column(name): min(amount, LIMIT) for name, amount in amounts.items() if amount > 0}
         by_column[PODS] = 1
         return PodSpecSignature(
             id=identity,
