@@ -121,7 +121,7 @@ def test_subjects_and_namespaces(
 
 
 def test_what_is_remembered_is_bounded(plane: Plane) -> None:
-    """interfaces.md 5.3: clients choose paths, and those who impersonate choose users."""
+    """interfaces.md 5.3: clients choose paths, and with the right to impersonate also users."""
     flows = plane.app.flows
     for number in range(2):
         before = len(flows._remembered)
