@@ -52,6 +52,7 @@ from reprieve.simulation.bench.scenarios import SCENARIOS  # noqa: E402
 from reprieve.simulation.virtual import VirtualCluster  # noqa: E402
 from tests.building import Item, World, group, pdb, pod, profile_with  # noqa: E402
 from tests.preemption.exact import (  # noqa: E402
+    PODS_AT,
     SUMS,
     Kind,
     NoSolutionError,
@@ -108,7 +109,7 @@ class Tally:
         self.optimal += price == best
         self.higher += price[1] > best[1]
         self.dearer += price > compatible
-        self.excess.append(price[-2] / best[-2] if best[-2] else 1.0 + price[-2])
+        self.excess.append(price[PODS_AT] / best[PODS_AT] if best[PODS_AT] else 1.0 + price[PODS_AT])
 
 
 def random_clusters(seeds: range, nodes: tuple[int, int]) -> None:

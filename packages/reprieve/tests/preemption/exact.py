@@ -20,8 +20,10 @@ import numpy as np
 OFFSET = 1 << 31
 """What preemption.md 3 adds to every priority before summing."""
 Price = tuple[float, ...]
-"""Violations, highest priority, gangs that break (if they count), sum of priorities, pods, and the earliest start among
-the highest, negated."""
+"""Violations, highest priority, gangs that break (if they count), sum of priorities, pods, those that cannot restart
+elsewhere at once (if gangs count), and the earliest start among the highest, negated."""
+PODS_AT = -3
+"""Where the pods are in a price, if gangs count."""
 NO_VICTIMS: Price = (0, -OFFSET, 0, 0, -np.inf)
 """The price of no eviction: less than anything else."""
 
@@ -41,6 +43,8 @@ class Unit:
     """Gangs that fall below their minimum with it."""
     lost: float = 0.0
     """GPU-seconds that are lost with it."""
+    stuck: int = 0
+    """Its pods that cannot restart elsewhere at once."""
 
     @property
     def namespace(self) -> str:
@@ -87,7 +91,7 @@ class Problem:
     @property
     def no_victims(self) -> Price:
         """What it costs to evict no pod."""
-        return (*NO_VICTIMS[:2], 0, *NO_VICTIMS[2:]) if self.gangs else NO_VICTIMS
+        return (*NO_VICTIMS[:2], 0, *NO_VICTIMS[2:4], 0, NO_VICTIMS[-1]) if self.gangs else NO_VICTIMS
 
     def price(self, victims: Iterable[str]) -> Price:
         """What it costs to evict the units of these names."""
@@ -108,6 +112,7 @@ class Problem:
             *((sum(unit.breaks for unit in evicted),) if self.gangs else ()),
             sum((unit.priority + OFFSET) * unit.pods for unit in evicted),
             sum(unit.pods for unit in evicted),
+            *((sum(unit.stuck for unit in evicted),) if self.gangs else ()),
             -min(unit.start for unit in evicted if unit.priority == highest),
         )
 
@@ -136,6 +141,7 @@ SUMS: dict[str, Callable[[Unit], float]] = {
     "pods": lambda unit: unit.pods,
     "units": lambda _: 1,
     "lostWork": lambda unit: unit.lost,
+    "restartElsewhere": lambda unit: unit.stuck,
 }
 """Criteria of which the whole is the sum of its parts."""
 
@@ -335,6 +341,10 @@ def cheapest(problem: Problem, *, seconds: float | None = None) -> Optimum:
         if len({unit.priority for unit in units}) > 1:
             values, _ = program.solve(sums)
             program.add(sums, -np.inf, sum(v for turn, v in sums.items() if values[turn] > 0.5))
+        stuck = {turn: float(unit.stuck) for turn, unit in enumerate(units) if unit.stuck}
+        if problem.gangs and stuck:
+            values, _ = program.solve(stuck)
+            program.add(stuck, -np.inf, sum(number for turn, number in stuck.items() if values[turn] > 0.5))
         late = sorted({unit.start for unit, level in zip(units, levels, strict=True) if level == highest}, reverse=True)
         if len(late) > 1:
             ages = [late.index(u.start) + 1 if level == highest else 0 for u, level in zip(units, levels, strict=True)]

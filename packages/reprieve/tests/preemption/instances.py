@@ -48,10 +48,14 @@ class Instance:
     def problem(self) -> Problem:
         """The same in plain numbers."""
         everywhere = frozenset(range(len(self.machines)))
+        left = [list(has) for has in self.machines]
+        for unit in self.units:
+            for at, amounts in unit.pods:
+                left[at] = [have - amount for have, amount in zip(left[at], amounts, strict=True)]
         kinds = {amounts: self.members.count(amounts) for amounts in self.members}
         return Problem(
             tuple(self.machines),
-            tuple(unit.plain() for unit in self.units),
+            tuple(unit.plain(left) for unit in self.units),
             tuple(Kind(amounts, count, everywhere) for amounts, count in kinds.items()),
             dict(self.budgets),
             gangs=True,
@@ -89,7 +93,8 @@ class _Running:
             )
         return found
 
-    def plain(self) -> Unit:
+    def plain(self, left: Sequence[Sequence[int]]) -> Unit:
+        """The same in plain numbers; `left`: what is free on each node."""
         takes: dict[int, Amounts] = {}
         for at, (cpu, gpu) in self.pods:
             before = takes.get(at, (0, 0))
@@ -97,7 +102,16 @@ class _Running:
         charged = {self.budget: len(self.pods)} if self.budget is not None else {}
         name, size = f"default/{self.name}", len(self.pods)
         lost = sum(max(0.0, -self.start) * (gpu or cpu) for _, (cpu, gpu) in self.pods)
-        return Unit(name, self.priority, size, self.start, self.whole, dict(takes), charged, int(self.whole), lost)
+        stuck = sum(
+            not any(
+                node != at and all(have >= amount for have, amount in zip(free, amounts, strict=True))
+                for node, free in enumerate(left)
+            )
+            for at, amounts in self.pods
+        )
+        return Unit(
+            name, self.priority, size, self.start, self.whole, dict(takes), charged, int(self.whole), lost, stuck
+        )
 
 
 def instance(seed: int, *, nodes: tuple[int, int] = (4, 20)) -> Instance:

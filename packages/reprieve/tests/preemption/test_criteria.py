@@ -107,7 +107,9 @@ TABLE: list[tuple[str, list[Any], str]] = [
         "restartElsewhere",
         [
             pod("a", gpu=2, node="n1", selector={"kubernetes.io/hostname": "n1"}),
-            pod("b", gpu=2, node="n2", priority=1),
+            pod("b1", gpu=1, node="n2", priority=1),
+            pod("b2", gpu=1, node="n2", priority=1),
+            node("n3", cpu=64, gpu=1),
         ],
         "n2",
     ),
@@ -312,7 +314,7 @@ def test_criterion_depends_on_hashable_values() -> None:
 
 
 def test_default_list_of_criteria() -> None:
-    """cost.md 1.1: kube-scheduler's, with gangs that break before the sum of priorities, and confined pods."""
+    """cost.md 1.1: kube-scheduler's, with gangs that break before the sum of priorities, and restarts."""
     assert (UPSTREAM.upstream, UPSTREAM.native, UPSTREAM.names) == (True, True, UPSTREAM_ORDER)
     assert (DEFAULT.upstream, DEFAULT.native, DEFAULT.names) == (False, True, STANDARD)
     assert [name for name in STANDARD if name not in ("gangsBroken", "restartElsewhere")] == list(UPSTREAM_ORDER)

@@ -95,7 +95,10 @@ def test_no_eviction_in_a_domain_costs_less_than_its_bound(seed: int) -> None:
 
 
 def test_bounds_of_racks_by_hand() -> None:
-    """The lowest priority with which there is room, the sums and the pods of the cheapest places, the latest start."""
+    """The lowest priority with which there is room, the sums and the pods of the cheapest places, the latest start.
+
+    None of the pods fits on another node: so many cannot restart at once (cost.md 1.9).
+    """
     items = [
         *_rack("a", 2, 2),
         *[pod(f"a{i}", cpu=1, node=f"a{i // 2}", priority=i, start=float(i)) for i in range(4)],
@@ -110,9 +113,9 @@ def test_bounds_of_racks_by_hand() -> None:
     _, bounds, found = _bounded(*items)
     said = _by_rack(bounds)
     assert said == {
-        "a": (True, (0, 1, 0, 2 * OFFSET, 2, 0, -1_600_000_001.0)),
-        "b": (True, (0, 1, 0, 2 * (1 + OFFSET), 2, 0, -1_600_000_011.0)),
-        "c": (True, (0, 5, 0, 5 + OFFSET, 1, 0, float("-inf"))),
+        "a": (True, (0, 1, 0, 2 * OFFSET, 2, 2, -1_600_000_001.0)),
+        "b": (True, (0, 1, 0, 2 * (1 + OFFSET), 2, 2, -1_600_000_011.0)),
+        "c": (True, (0, 5, 0, 5 + OFFSET, 1, 1, float("-inf"))),
     }, "in the last no two find room"
     assert bounds is not None
     assert [bounds.domains[index].name for _, index in bounds.cheapest_first] == ["a", "b", "c"]

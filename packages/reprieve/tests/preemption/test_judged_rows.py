@@ -15,7 +15,7 @@ from reprieve.cluster.changes import ChangeReader
 from reprieve.preemption.candidate_cache import Candidate, Misfit, RowAnswers, _below, _kinds
 from reprieve.preemption.cheapest_victims import Cheapest
 from reprieve.preemption.outcome import NO_VICTIMS_POD
-from reprieve.preemption.unit_costs import CONFINED, HIGHEST, LATEST, PODS, WEIGHT, JudgedUnits
+from reprieve.preemption.unit_costs import HIGHEST, LATEST, PODS, RESTARTLESS, WEIGHT, JudgedUnits
 from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitColumns, UnitMatrices
 from reprieve.preemption.victim_columns import JudgedRows, _Segments
 from tests.preemption.seeds import each_seed
@@ -34,7 +34,7 @@ class _One:
     amounts: tuple[int, int]
     violates: bool = False
     spans: bool = False
-    confined: int = 0
+    restartless: int = 0
 
 
 def _rows(chance: random.Random, count: int, most: int) -> list[list[_One]]:
@@ -66,16 +66,24 @@ def _flat(rows: Sequence[Sequence[_One]]) -> tuple[np.ndarray, dict[str, np.ndar
         "begun": np.array([one.start for one in units], dtype=np.float64),
         "violates": np.array([one.violates for one in units], dtype=np.bool_),
         "spans": np.array([one.spans for one in units], dtype=np.bool_),
-        "confined": np.array([one.confined for one in units], dtype=np.int64),
-        "standing": np.concatenate([_standing(row) for row in rows]),
+        "kind": np.full(len(units), -1, dtype=np.int64),
+        "several": np.array([one.restartless for one in units], dtype=np.int64),
+        "like": np.array([turn for row in rows for turn in _likenesses(row)], dtype=np.int64),
         "amounts": np.array([one.amounts for one in units], dtype=np.int64).reshape(len(units), 2).T,
     }
     return np.array([len(row) for row in rows], dtype=np.int64), columns
 
 
+def _likenesses(row: Sequence[_One]) -> list[int]:
+    """By unit: the first one of its priority and size."""
+    return [next(i for i, o in enumerate(row) if (o.priority, o.size) == (one.priority, one.size)) for one in row]
+
+
 def _standing(row: Sequence[_One]) -> np.ndarray:
-    """The turn of each unit in a reprieve: of one priority and size the confined ones first."""
-    order = sorted(range(len(row)), key=lambda turn: (-row[turn].priority, -row[turn].size, -row[turn].confined, turn))
+    """The turn of each unit in a reprieve: of one priority and size those that cannot restart elsewhere first."""
+    order = sorted(
+        range(len(row)), key=lambda turn: (-row[turn].priority, -row[turn].size, -row[turn].restartless, turn)
+    )
     return np.argsort(np.array(order, dtype=np.int64))
 
 
@@ -100,7 +108,7 @@ def _column(matrices: UnitMatrices, row: int) -> list[_One]:
             (int(entries["amounts"][0, turn, slot]), int(entries["amounts"][1, turn, slot])),
             bool(entries["violates"][turn, slot]),
             bool(entries["spans"][turn, slot]),
-            int(entries["confined"][turn, slot]),
+            int(entries["several"][turn, slot]),
         )
         for turn in range(count)
     ]
@@ -155,7 +163,10 @@ def _judged(rows: Sequence[Sequence[_One]], left: Sequence[tuple[int, int]], pri
         *_flat([list(row) + [_One(ABOVE_ALL // 2, 0, float("inf"), (0, 0))] * (depth - len(row)) for row in rows])
     )
     block = matrices.blocks[depth]
-    return JudgedUnits(UnitColumns(block, slice(0, len(rows)), [0, 1], priority), np.array(left, dtype=np.int64).T)
+    codes = np.zeros(0, dtype=np.int64)
+    return JudgedUnits(
+        UnitColumns(block, slice(0, len(rows)), [0, 1], priority, codes), np.array(left, dtype=np.int64).T
+    )
 
 
 def _reprieved(there: Sequence[_One], left: tuple[int, int]) -> list[_One] | None:
@@ -184,7 +195,7 @@ def _cost(gone: Sequence[_One]) -> tuple[float, ...]:
         0,
         sum((one.priority + OFFSET) * one.size for one in gone),
         sum(one.size for one in gone),
-        sum(one.confined for one in gone),
+        sum(one.restartless for one in gone),
         -min(one.start for one in gone if one.priority == highest),
     )
 
@@ -256,8 +267,8 @@ def test_row_costs_at_least(units: list[tuple[int, float, int]], lack: int, leas
     row = [_One(priority, 1, start, (held, 0)) for priority, start, held in units]
     judged = _judged([row], [(-lack, 0)], 9)
     assert tuple(judged.least(float("inf"), float("inf"))[1:, 0].tolist()) == least
-    confined = _judged([[replace(one, confined=1) for one in row]], [(-lack, 0)], 9)
-    assert confined.least(float("inf"), float("inf"))[CONFINED, 0] == least[3]
+    stuck = _judged([[replace(one, restartless=1) for one in row]], [(-lack, 0)], 9)
+    assert stuck.least(float("inf"), float("inf"))[RESTARTLESS, 0] == least[3]
 
 
 def test_pods_without_a_start_have_no_earliest_start() -> None:

@@ -12,7 +12,7 @@ from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import LimitKind, Preemption, SearchLimit
 from reprieve.preemption.pinned_choices import MOST_NODES_SEARCHED
 from tests.building import World, profile_with
-from tests.preemption.exact import cheapest
+from tests.preemption.exact import PODS_AT, cheapest
 from tests.preemption.ruled_instances import FAMILIES, MIXED, Ruled
 
 pytest.importorskip("scipy", reason="the exact solver is scipy's")
@@ -79,7 +79,7 @@ def test_members_of_a_spread_gang_go_where_victims_are_cheapest(seed: int) -> No
         assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
 
 
-@pytest.mark.parametrize("seed", [126, 185, 201, 316, 339, 376])
+@pytest.mark.parametrize("seed", [126, 185, 201, 316, 339])
 def test_members_are_exchanged_between_zones_in_clusters_too_large_to_search_by_node(seed: int) -> None:
     """cost.md 4.13: without exchanges, each of these evictions costs more. Clusters of up to 40 nodes use 4.14."""
     made = FAMILIES["gang with topology spread"](seed, nodes=(41, 43))
@@ -143,4 +143,4 @@ def test_like_members_with_rules_are_added_up_node_by_node() -> None:
 
 def test_the_solver_places_no_more_members_than_there_are() -> None:
     """A member more than the gang has could balance a spread: seed 7010 then seemed to need 8 pods instead of 11."""
-    assert cheapest(FAMILIES["spread, apart from others, rack"](7010, nodes=(12, 18)).problem).price[-2] == 11
+    assert cheapest(FAMILIES["spread, apart from others, rack"](7010, nodes=(12, 18)).problem).price[PODS_AT] == 11

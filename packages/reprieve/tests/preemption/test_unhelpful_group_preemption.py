@@ -157,7 +157,7 @@ def test_decision_reports_all_of_it(gone: list[str], options: dict[str, Any]) ->
     ]
     assert len(found.victims) == 1
     victim = found.victims[0]
-    assert found.cost == (0, victim.unit.priority, 0, victim.unit.priority + (1 << 31), 1, 0, -1_600_000_000.0)
+    assert found.cost == (0, victim.unit.priority, 0, victim.unit.priority + (1 << 31), 1, 1, -1_600_000_000.0)
     assert victim.reason is not None
     assert (victim.reason.pod.name, victim.reason.plugin, victim.reason.text) == (
         "crew-0",

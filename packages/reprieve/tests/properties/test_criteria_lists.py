@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,10 @@ class _Pod:
     budget: str
     grouped: bool
     size: int
-    confined: bool
+    node: int
+    cpu: int
+    selects: bool
+    stuck: bool = False
 
 
 @dataclass
@@ -93,7 +96,7 @@ _BY_NAME: dict[str, Callable[[_Case, Sequence[_Pod]], float]] = {
     "gangsBroken": _gangs,
     "prioritySum": lambda _, gone: sum(each.priority + OFFSET for each in gone),
     "pods": lambda _, gone: len(gone),
-    "restartElsewhere": lambda _, gone: sum(each.confined for each in gone),
+    "restartElsewhere": lambda _, gone: sum(each.stuck for each in gone),
     "startTime": _start,
     "units": lambda case, gone: len(case.units(gone)),
     "tenantSpread": lambda _, gone: max(Counter(each.namespace for each in gone).values()),
@@ -107,7 +110,7 @@ def _case(seed: int, *, lone: bool) -> _Case:
     nodes = chance.randint(1, 5)
     left = [chance.choice([2, 3, 4]) for _ in range(nodes)]
     case.items += [node(f"n{i}", cpu=cpu, labels={"host": f"n{i}"}) for i, cpu in enumerate(left)]
-    some_confined = chance.random() < 0.5
+    some_select = chance.random() < 0.5
     case.items += [pdb(name, {"budget": name}, allowed=count) for name, count in case.budgets.items()]
     made = 0
     priorities = chance.choice([(1,), (1, 2), (1, 2, 3)])
@@ -133,7 +136,7 @@ def _case(seed: int, *, lone: bool) -> _Case:
         for turn, where in enumerate(at):
             budget = chance.choice(["", *case.budgets])
             mine = f"{name}-{turn}"
-            selects = some_confined and chance.random() < 0.5
+            selects = some_select and chance.random() < 0.5
             labels = {"budget": budget} if budget else {}
             case.items.append(
                 pod(
@@ -158,8 +161,13 @@ def _case(seed: int, *, lone: bool) -> _Case:
                 budget,
                 grouped,
                 len(at) if grouped and whole else 1,
-                selects or nodes == 1,
+                where,
+                cpu,
+                selects,
             )
+    for name, one in case.pods.items():
+        fits = [i for i, cores in enumerate(left) if i != one.node and cores >= one.cpu]
+        case.pods[name] = replace(one, stuck=one.selects or not fits)
     wants = chance.choice([1, 2])
     if lone:
         case.items.append(pod("crew", cpu=wants, priority=PREEMPTOR))

@@ -19,7 +19,7 @@ from reprieve.preemption.cheapest_victims import cheapest_on_row
 from reprieve.preemption.cost import DEFAULT
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.pod_preemption import PodPreemption
-from reprieve.preemption.unit_costs import CONFINED, GANGS, PODS
+from reprieve.preemption.unit_costs import GANGS, PODS, RESTARTLESS
 from reprieve.preemption.victim_columns import VictimColumns
 from tests.building import World, group, node, pdb, pod
 from tests.drawing import examples
@@ -136,7 +136,7 @@ def _singly(preemption: PodPreemption, state: CycleState, rows: list[int]) -> Ro
         if isinstance(answer, Candidate):
             met("several", answer.cost[PODS] > 1)
             met("breaking", answer.cost[GANGS] > 0)
-            met("confined", answer.cost[CONFINED] > 0)
+            met("restartless", answer.cost[RESTARTLESS] > 0)
             met("violating", answer.cost[0] > 0)
             met("spanning", spans)
     return answers
@@ -149,7 +149,7 @@ def _singly(preemption: PodPreemption, state: CycleState, rows: list[int]) -> Ro
         "violating": 200,
         "spanning": 200,
         "breaking": 200,
-        "confined": 100,
+        "restartless": 100,
         "cheaper": 40,
     }
 )
@@ -163,7 +163,7 @@ def test_rows_together_are_judged_as_one_by_one(seed: int) -> None:
     case = _Changing(seed)
     cluster, chance, preemption = case.world.engine.cluster, case.chance, case.preemption
     evaluator = case.world.engine.running["default-scheduler"].evaluator
-    kept = VictimColumns(cluster, evaluator.confined, by_gang=True)
+    kept = VictimColumns(cluster, evaluator.restarts, by_gang=True)
     for _ in range(8):
         for _ in range(chance.randint(0, 3)):
             case.happen()

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.confined_pods import ConfinedPods
 from reprieve.framework.diagnoser import Diagnoser, nominated_assumed, nominated_pods, nominated_rows
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
 from reprieve.framework.profile import Profile, Weighted
+from reprieve.framework.restart_places import RestartPlaces
 from reprieve.framework.status import Code, Status, call_plugin
 
 RANKS = 1 << 22
@@ -120,7 +120,7 @@ class Evaluator:
         self._signers = profile.at(SignPlugin)
         self._by_pod = [plugin for plugin in profile.static_filters if not plugin.by_node_constraints]
         self._diagnoser = Diagnoser(cluster, profile, share=share)
-        self.confined = ConfinedPods(cluster, self.allowed_nodes)
+        self.restarts = RestartPlaces(cluster, self.allowed_nodes)
         self.passes = 0
         """How often all rows were evaluated; the bench reports it."""
 

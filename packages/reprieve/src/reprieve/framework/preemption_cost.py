@@ -4,7 +4,7 @@ Candidates to make room are compared by a list of criteria, `cost` in the args o
 differs decides.  A criterion says what evicting each of some units costs; it is asked for all units at once.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Protocol
@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.confined_pods import ConfinedPods
 from reprieve.framework.plugin import CycleState, Plugin
 
 Costs = npt.NDArray[np.float64]
@@ -22,9 +21,6 @@ Costs = npt.NDArray[np.float64]
 
 class UsableNodes(Protocol):
     """Knows which nodes a pod may use at all: the evaluator of a profile."""
-
-    confined: ConfinedPods
-    """Knows which pods may use no other node than theirs."""
 
     def usable_nodes(self, state: CycleState) -> npt.NDArray[np.bool_]:
         """`bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; not to be changed."""
@@ -55,6 +51,8 @@ class EvictionUnits:
     """Members of each gang that run before evictions, by `namespace/name`; groups with no unit here may lack."""
     slack: Mapping[str, int] = field(default_factory=dict)
     """Of those that have their minCount, how many members they can lose and still have it."""
+    stuck: Collection[str] = frozenset()
+    """UIDs of the pods that could not restart on another node at once, before any eviction (cost.md 1.9)."""
 
     def __len__(self) -> int:
         return len(self.pods)

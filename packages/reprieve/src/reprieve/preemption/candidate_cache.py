@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from reprieve.cluster.changes import ChangeReader, GangReader
 from reprieve.framework.plugin import Mask
+from reprieve.framework.restart_places import RestartReader
 from reprieve.preemption.cheapest_victims import Cheapest
 from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
 from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
-from reprieve.preemption.unit_costs import CONFINED, GANGS, PODS
+from reprieve.preemption.unit_costs import GANGS, PODS, RESTARTLESS
 from reprieve.preemption.victim_columns import JudgedRows
 
 Rows = npt.NDArray[np.int64]
@@ -63,13 +64,21 @@ class RowAnswers:
         "gangs",
         "good",
         "known",
+        "restarts",
         "searched",
     )
 
     def __init__(
-        self, changes: ChangeReader, rows: int, criteria: Criteria = UPSTREAM, gangs: GangReader | None = None
+        self,
+        changes: ChangeReader,
+        rows: int,
+        criteria: Criteria = UPSTREAM,
+        gangs: GangReader | None = None,
+        restarts: RestartReader | None = None,
     ) -> None:
         self._changes = changes
+        self.restarts = restarts
+        """Source of the rows on which pods can restart elsewhere now, or no longer, if that counts."""
         self.gangs = gangs
         """Source of the groups that have grown or shrunk, if that counts."""
         self._criteria = criteria
@@ -109,7 +118,8 @@ class RowAnswers:
     def for_priority(self, priority: int) -> "RowAnswers":
         """Return a copy with the answers that are the same for another priority."""
         gangs = self.gangs.copy() if self.gangs is not None else None
-        copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs)
+        restarts = self.restarts.copy() if self.restarts is not None else None
+        copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs, restarts)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
         for name in ("good", "_cost", "_low", "_high", "_why", "_misfits", "_least", "_open"):
             setattr(copy, name, getattr(self, name).copy())
@@ -159,7 +169,7 @@ class RowAnswers:
         self.good[of] = judged.units & ~short & (judged.cost[PODS] > 0)
         cost, least = judged.cost, judged.least
         if not self._criteria.counts_gangs:
-            cost, least = (np.delete(part, (GANGS, CONFINED), axis=0) for part in (cost, least))
+            cost, least = (np.delete(part, (GANGS, RESTARTLESS), axis=0) for part in (cost, least))
         self._cost[:, of], self._least[:, of] = cost, least
         self._open[of] = _below(least, cost)
         if self.searched:

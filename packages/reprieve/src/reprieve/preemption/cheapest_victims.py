@@ -24,8 +24,8 @@ from reprieve.preemption.victim_search.problem import (
     Kind,
     Numbers,
     budgets_that_matter,
-    confined_of,
     gangs_of,
+    restartless_of,
     shares_of,
 )
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
@@ -72,7 +72,8 @@ def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord,
         exact=True,
         pricing=pricing_of(criteria, ranking.ordered, ranking.violations, ranking.costing),
         gangs=gangs_of(ranking),
-        confined=confined_of(ranking),
+        restartless=restartless_of(ranking),
+        all_restartless=ranking.costing is not None and ranking.costing.all_stuck,
     )
     found = cheapest_for_one(Eviction(numbers))
     if found is None or not found[0]:

@@ -29,6 +29,7 @@ from reprieve.preemption.criteria import (
     LostWorkCost,
     PdbViolations,
     PrioritySum,
+    RestartElsewhere,
     StartTime,
     TenantSpread,
 )
@@ -82,6 +83,11 @@ class Criteria:
         return GangsBroken.name in self.names
 
     @cached_property
+    def counts_restarts(self) -> bool:
+        """Whether pods that cannot restart elsewhere at once count."""
+        return RestartElsewhere.name in self.names
+
+    @cached_property
     def never_less(self) -> int:
         """Number of leading criteria by which a set of units never costs less than a part of it."""
         for turn, cost in enumerate(self.costs):
@@ -122,7 +128,9 @@ class Criteria:
         self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]
     ) -> "Costing | None":
         """Return the data that criteria need before any pods are displaced; upstream's comparison needs none."""
-        return None if self.upstream else Costing(cluster, evaluator, units)
+        if self.upstream:
+            return None
+        return Costing(cluster, evaluator, units, restarts=self.counts_restarts)
 
     def cost_of(self, verdicts: Sequence[Verdict], costing: "Costing | None" = None) -> Cost | None:
         """Return a sortable cost, cheapest first: a number by each criterion, in order. None if no pods are evicted.
@@ -138,7 +146,7 @@ class Criteria:
         if self.native:
             units = [v.unit for v in evicted]
             gangs = len(broken((pod for unit in units for pod in unit.pods), costing.slack))
-            return _native_cost(evicted, gangs, sum(costing.confined(units) or ()))
+            return _native_cost(evicted, gangs, sum(costing.restartless(units)))
         victims = costing.columns([v.unit for v in evicted], [v.violates_pdb for v in evicted])
         return tuple(cost.total(victims) for cost in self.costs)
 
@@ -148,15 +156,15 @@ class Criteria:
         """Return indices of units, given by importance, in the order of trials in a reprieve (preemption.md 3.4).
 
         By a native comparison, first those that violate a budget, each class by importance; if gangs count, units of
-        one priority that a gang needs for its minimum come first, and of one size those that may use no other node. By
-        any other comparison the cost of each unit alone decides, criterion by criterion, the most expensive first; ties
-        by importance.
+        one priority that a gang needs for its minimum come first, and of one size those that cannot restart elsewhere
+        at once. By any other comparison the cost of each unit alone decides, criterion by criterion, the most expensive
+        first; ties by importance.
         """
         if self.upstream or not units:
             return sorted(range(len(units)), key=lambda i: not violates[i])
         assert costing is not None
         if self.native:
-            turns = in_turn(units, costing.confined(units), costing.slack)
+            turns = in_turn(units, costing.unlike(units), costing.slack)
             return sorted(turns, key=lambda i: not violates[i])
         gangs = costing.standing(units) if self.counts_gangs else None
         columns = costing.columns(units, violates)
@@ -170,26 +178,28 @@ class Criteria:
         return order
 
 
-def in_turn(units: Sequence[PreemptionUnit], confined: Sequence[int] | None, slack: Mapping[str, int]) -> Sequence[int]:
+def in_turn(
+    units: Sequence[PreemptionUnit], restartless: Sequence[int] | None, slack: Mapping[str, int]
+) -> Sequence[int]:
     """Return indices of units, given by importance, as a reprieve by the default list tries them; budgets aside.
 
-    `confined` and `slack`: see `Costing`.
+    `restartless` (`Costing.unlike`) and `slack`: see `Costing`.
     """
     turns: Sequence[int] = range(len(units))
-    if confined is not None:
-        turns = sorted(turns, key=lambda i: (*units[i].importance[:3], -confined[i], i))
+    if restartless is not None:
+        turns = sorted(turns, key=lambda i: (*units[i].standing, -restartless[i], i))
     if slack:
         places = dict(zip(turns, standing([losses(units[i].pods, slack) for i in turns], slack), strict=True))
         turns = sorted(turns, key=lambda i: (-units[i].priority, *places[i]))
     return turns
 
 
-def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None, confined: int = 0) -> Cost:
+def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None, restartless: int = 0) -> Cost:
     """Return the numbers of a native list, in order.
 
     These are: units that violate a budget; the highest victim priority; gangs that break, if they count; the sum of the
-    victims' priorities; the number of victim pods; those of them that may use no other node, if gangs count; and the
-    earliest start among the highest-priority victims, later being cheaper.
+    victims' priorities; the number of victim pods; those of them that cannot restart elsewhere at once, if gangs count;
+    and the earliest start among the highest-priority victims, later being cheaper.
     """
     highest = max(v.unit.priority for v in evicted)
     earliest = min(v.unit.start for v in evicted if v.unit.priority == highest)
@@ -199,7 +209,7 @@ def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None, confined:
         *(() if gangs is None else (gangs,)),
         sum((v.unit.priority + PRIORITY_OFFSET) * len(v.unit.pods) for v in evicted),
         sum(len(v.unit.pods) for v in evicted),
-        *(() if gangs is None else (confined,)),
+        *(() if gangs is None else (restartless,)),
         -earliest,
     )
 
@@ -207,10 +217,18 @@ def _native_cost(evicted: Sequence[Verdict], gangs: int | None = None, confined:
 class Costing:
     """The data of criteria beside the units: the cluster cache, and the running pods of each gang before any eviction.
 
-    It must be made before any pods are displaced for a trial.
+    It must be made before any pods are displaced for a trial. `restarts`: pods that cannot restart elsewhere at once
+    count.
     """
 
-    def __init__(self, cluster: ClusterState, evaluator: Evaluator | None, units: Sequence[PreemptionUnit]) -> None:
+    def __init__(
+        self,
+        cluster: ClusterState,
+        evaluator: Evaluator | None,
+        units: Sequence[PreemptionUnit],
+        *,
+        restarts: bool = True,
+    ) -> None:
         self.cluster, self.evaluator = cluster, evaluator
         self.slack: Mapping[str, int] = slack_of(cluster, units)
         """The slack of each gang with a pod among the units that has its minCount (`reprieve.preemption.gangs`)."""
@@ -219,6 +237,15 @@ class Costing:
             for key in {pod.group for unit in units for pod in unit.pods if pod.group is not None}
             if key in cluster.groups
         }
+        self.stuck: frozenset[str] = frozenset()
+        """UIDs of the units' pods that cannot restart elsewhere at once (cost.md 1.9)."""
+        self.all_stuck = False
+        """Whether these are all pods of the units."""
+        if evaluator is not None and restarts:
+            pods = [pod for unit in units for pod in unit.pods]
+            stuck = evaluator.restarts.stuck(pods, [row for unit in units for row in unit.rows])
+            self.stuck = frozenset([pod.uid for pod, out in zip(pods, stuck, strict=True) if out])
+            self.all_stuck = len(self.stuck) == len(pods)
 
     def losses(self, units: Sequence[PreemptionUnit]) -> list[dict[str, int]]:
         """By unit: how many pods each gang with slack loses with it."""
@@ -229,12 +256,16 @@ class Costing:
         """Return the order of units in gangs (`reprieve.preemption.gangs.standing`); None if no gang can break."""
         return standing(self.losses(units), self.slack) if self.slack else None
 
-    def confined(self, units: Sequence[PreemptionUnit]) -> list[int] | None:
-        """Return how many pods of each unit may use no other node than theirs; None: none of any."""
-        if self.evaluator is None:
-            return None
-        counts = self.evaluator.confined.count([unit.pods for unit in units], [unit.rows for unit in units])
-        return counts if any(counts) else None
+    def restartless(self, units: Sequence[PreemptionUnit]) -> list[int]:
+        """Return how many pods of each unit cannot restart elsewhere at once; the units are some of the first."""
+        stuck = self.stuck
+        if self.all_stuck or not stuck:
+            return [len(unit.pods) if stuck else 0 for unit in units]
+        return [sum([pod.uid in stuck for pod in unit.pods]) for unit in units]
+
+    def unlike(self, units: Sequence[PreemptionUnit]) -> list[int] | None:
+        """Return `restartless`; None: it is no pod of any unit, or every pod of all."""
+        return self.restartless(units) if self.stuck and not self.all_stuck else None
 
     def columns(self, units: Sequence[PreemptionUnit], violates: Sequence[bool]) -> EvictionUnits:
         """Return units, in order of importance, for criteria; `violates`: which of them violate a budget."""
@@ -249,6 +280,7 @@ class Costing:
             violates=np.array(violates, dtype=np.bool_),
             scheduled=self.scheduled,
             slack=self.slack,
+            stuck=self.stuck,
         )
 
 
@@ -432,4 +464,5 @@ def _some(columns: EvictionUnits, chosen: Sequence[int], violations: Sequence[bo
         violates=np.array(violations, dtype=np.bool_),
         scheduled=columns.scheduled,
         slack=columns.slack,
+        stuck=columns.stuck,
     )

@@ -169,16 +169,14 @@ class MinimumRuntime(PreemptionCost):
 
 
 class RestartElsewhere(_ByFacts):
-    """Pods that, once evicted, may run on no other node than theirs, by selector, affinity and taints (cost.md 1.9)."""
+    """Pods that, once evicted, could not restart on another node at once (cost.md 1.9)."""
 
     name = "restartElsewhere"
-    text: ClassVar[str] = "fewest pods that fit on no other node"
+    text: ClassVar[str] = "fewest pods that cannot restart elsewhere at once"
     measure: ClassVar[str] = "pods"
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        if units.evaluator is None:
-            return np.zeros(len(units))
-        return np.array(units.evaluator.confined.count(units.pods, units.rows), dtype=np.float64)
+        return units.per_unit([pod.uid in units.stuck for pod in units.every_pod])
 
 
 class TenantSpread(_ByFacts):

@@ -10,7 +10,7 @@ the bound of a domain is never above the price of a candidate in it. Property te
 all domains.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -85,6 +85,8 @@ class _Victims:
     """Start of the unit, in seconds; infinite without one."""
     breaks: Counts | None
     """Number of gangs that break with the unit alone; None: they do not count."""
+    restarting: npt.NDArray[np.bool_]
+    """Whether the pod can restart elsewhere at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ def bounds_of(
     placed = np.full(len(domains), fewest, dtype=np.int64)
     if exact:
         placed = np.minimum(np.add.reduceat(holds, starts), len(pods))
-    victims = _victims(units, _breaks(ranking), rows, columns)
+    stuck = ranking.costing.stuck if ranking.costing is not None else frozenset()
+    victims = _victims(units, _breaks(ranking), stuck, rows, columns)
     prices = _prices(_DomainFreeResources(asked, left, holds, starts, domain_of, placed), victims)
     alike = exact and _are_alike(units) and all(weighted.plugin.by_count for weighted in profile.placement_scores)
     result: dict[int, list[PodRecord]] = {}
@@ -197,9 +200,13 @@ def _breaks(ranking: Ranking) -> list[int] | None:
 
 
 def _victims(
-    units: Sequence[PreemptionUnit], breaks: Sequence[int] | None, rows: Counts, columns: Sequence[int]
+    units: Sequence[PreemptionUnit],
+    breaks: Sequence[int] | None,
+    stuck: Collection[str],
+    rows: Counts,
+    columns: Sequence[int],
 ) -> _Victims:
-    """Return the pods of the units that run on the rows."""
+    """Return the pods of the units that run on the rows; `stuck`: see `Costing`."""
     at = {row: index for index, row in enumerate(rows.tolist())}
     kinds: dict[int, int] = {}
     deltas: list[Counts] = []
@@ -208,6 +215,7 @@ def _victims(
     priorities: list[int] = []
     begun: list[float] = []
     breaking: list[int] = []
+    restarting: list[bool] = []
     for turn, unit in enumerate(units):
         priority, start = unit.priority, unit.start
         for pod, row in zip(unit.pods, unit.rows, strict=True):
@@ -222,6 +230,7 @@ def _victims(
             result.append(index)
             priorities.append(priority)
             begun.append(start)
+            restarting.append(pod.uid not in stuck)
             if breaks is not None:
                 breaking.append(breaks[turn])
     amounts = np.array(deltas, dtype=np.int64).reshape(len(deltas), len(columns))[which]
@@ -231,6 +240,7 @@ def _victims(
         np.ascontiguousarray(amounts.T),
         np.array(begun, dtype=np.float64),
         np.array(breaking, dtype=np.int64) if breaks is not None else None,
+        np.array(restarting, dtype=np.bool_),
     )
 
 
@@ -259,10 +269,11 @@ def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
         among = max(1, number[domain] - int((priorities < top).sum()))
         # Of so many victims of the highest priority the first to start did so no later than this.
         latest = float(same[-min(among, len(same))]) if len(same) else _NOT_STARTED
-        # Every victim breaks its gang: so at least one does.  Perhaps none is confined to its node.
+        # Every victim breaks its gang: so at least one does.  Of the victims as many as possible can restart elsewhere.
         gangs = () if victims.breaks is None else (int(victims.breaks[there].min(initial=_IMPOSSIBLE)),)
-        confined = () if victims.breaks is None else (0,)
-        result.append((True, (0, top, *gangs, total[domain], number[domain], *confined, -latest)))
+        stuck = max(0, number[domain] - int(victims.restarting[there].sum()))
+        restartless = () if victims.breaks is None else (stuck,)
+        result.append((True, (0, top, *gangs, total[domain], number[domain], *restartless, -latest)))
     return result
 
 

@@ -19,6 +19,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.diagnosis import Diagnosis, fit_error
 from reprieve.framework.plugin import CycleState, Mask, PostFilterResult
+from reprieve.framework.restart_places import RestartReader
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.candidate_cache import Candidate, Choice, Misfit, RowAnswers
@@ -81,7 +82,7 @@ class PodPreemption:
         self._beyond: Hashable = ()
         """Data of the criteria beyond the nodes for which the answers were stored."""
         self._beyond_version = 0
-        self._columns = VictimColumns(running.cluster, running.evaluator.confined, by_gang=criteria.counts_gangs)
+        self._columns = VictimColumns(running.cluster, running.evaluator.restarts, by_gang=criteria.counts_gangs)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """Answers by the identity of preemptors, the least recently used first."""
         self._latest: dict[tuple[object, ...], tuple[object, ...]] = {}
@@ -407,12 +408,19 @@ class PodPreemption:
     def _no_answers(self) -> RowAnswers:
         cluster = self._cluster
         gangs = cluster.gang_changes(lasting=True) if self._criteria.by_gang else None
-        return RowAnswers(cluster.changes(lasting=True), len(cluster.nodes), self._criteria, gangs)
+        restarts = RestartReader(self._evaluator.restarts) if self._criteria.counts_restarts else None
+        return RowAnswers(cluster.changes(lasting=True), len(cluster.nodes), self._criteria, gangs, restarts)
 
     def _catch_up(self, answers: RowAnswers, *versions: int) -> None:
         """Drop invalid answers; `versions`: see `RowAnswers.catch_up`."""
         cluster = self._cluster
         answers.catch_up(len(cluster.nodes), *versions)
+        if answers.restarts is not None:
+            restarted = answers.restarts.take()
+            if restarted is None:
+                answers.forget(range(len(cluster.nodes)))
+            elif restarted:
+                answers.forget(list(set(restarted)))
         if answers.gangs is None:
             return
         resized = answers.gangs.take()

@@ -16,7 +16,7 @@ from reprieve.preemption.unit_matrices import ABOVE_ALL, Counts, UnitColumns
 
 Costs = npt.NDArray[np.float64]
 """float64[PARTS, rows]: the parts of a `Cost`, in the default order."""
-VIOLATIONS, HIGHEST, GANGS, WEIGHT, PODS, CONFINED, LATEST = range(7)
+VIOLATIONS, HIGHEST, GANGS, WEIGHT, PODS, RESTARTLESS, LATEST = range(7)
 PARTS: Final = 7
 
 
@@ -82,8 +82,8 @@ class JudgedUnits:
         if units.gang is not None and units.slack is not None and units.breaks is not None:
             cost[GANGS] = _broken(units.gang, units.slack, gone & units.below)
             cost[GANGS] += np.where(units.gang < 0, units.breaks * gone, 0).sum(axis=0)
-        if units.confined is not None:
-            cost[CONFINED] = (units.confined * gone).sum(axis=0)
+        if units.restartless is not None:
+            cost[RESTARTLESS] = (units.restartless * gone).sum(axis=0)
         if self._begun:
             first = np.where(gone & (units.priority == highest), units.begun, np.inf).min(axis=0)
             cost[LATEST] = np.where(some, -first, 0)
@@ -119,8 +119,8 @@ class JudgedUnits:
         least[HIGHEST], least[WEIGHT], least[PODS] = highest, weight, needed
         if units.breaks is not None:
             least[GANGS] = np.where(units.below, units.breaks, ABOVE_ALL).min(axis=0)
-        if units.confined is not None:
-            least[CONFINED] = needed * np.where(units.below, units.confined, ABOVE_ALL).min(axis=0)
+        if units.restartless is not None:
+            least[RESTARTLESS] = needed * np.where(units.below, units.restartless, ABOVE_ALL).min(axis=0)
         least[LATEST] = -self._latest_start(highest, needed)
         return least
 

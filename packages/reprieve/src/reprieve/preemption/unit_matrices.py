@@ -14,13 +14,23 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.framework.plugin import Mask
+from reprieve.framework.restart_places import NOWHERE, SEVERAL
 
 Counts = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
 ABOVE_ALL: Final = 1 << 40
 """Beyond every priority; its negative is below every one."""
 _LEAST: Final = 4
-_IDLE: Final = {"priority": ABOVE_ALL, "begun": np.inf, "standing": ABOVE_ALL, "gang": -1}
+_MOST_PODS: Final = 1 << 20
+"""More than the pods of a unit."""
+_IDLE: Final = {
+    "priority": ABOVE_ALL,
+    "begun": np.inf,
+    "standing": ABOVE_ALL,
+    "like": ABOVE_ALL,
+    "gang": -1,
+    "kind": -1,
+}
 """Values that fill the rest of a column; 0 by default."""
 
 
@@ -160,7 +170,8 @@ class UnitColumns:
 
     `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.
     `standing` is None where units are tried back in their order; `gang`, `slack` and `breaks` where no gang of a unit
-    can break; `confined` where no pod of a unit is.
+    can break; `restartless` where all pods can restart elsewhere at once.  `codes`: int64[kinds], where pods of a kind
+    can (`RestartPlaces.codes`).
     """
 
     __slots__ = (
@@ -168,9 +179,9 @@ class UnitColumns:
         "begun",
         "below",
         "breaks",
-        "confined",
         "gang",
         "priority",
+        "restartless",
         "size",
         "slack",
         "spans",
@@ -179,7 +190,9 @@ class UnitColumns:
         "weight",
     )
 
-    def __init__(self, block: UnitBlock, slots: "Counts | slice", asked: Sequence[int], priority: int) -> None:
+    def __init__(
+        self, block: UnitBlock, slots: "Counts | slice", asked: Sequence[int], priority: int, codes: Counts
+    ) -> None:
         entries = block.entries
         self.priority: Counts = entries["priority"][:, slots]
         self.below: Mask = self.priority < priority
@@ -193,15 +206,32 @@ class UnitColumns:
         self.gang: Counts | None = None
         self.slack: Counts | None = None
         self.breaks: Counts | None = None
-        self.confined: Counts | None = None
-        if "confined" in entries and entries["confined"].any():
-            self.standing, self.confined = entries["standing"][:, slots], entries["confined"][:, slots]
+        self.restartless: Counts | None = None
+        if "kind" in entries:
+            self._with_restarts(entries, slots, block.rows[slots], codes)
         if "gang" in entries and ((entries["gang"] >= 0).any() or entries["breaks"].any()):
-            self.standing, self.gang = entries["standing"][:, slots], entries["gang"][:, slots]
+            self.gang = entries["gang"][:, slots]
             self.slack, self.breaks = entries["slack"][:, slots], entries["breaks"][:, slots]
+            mixed = entries["mixed"][:, slots]
+            own = entries["like"][:, slots] if self.standing is None else self.standing
+            self.standing = np.where(mixed, entries["standing"][:, slots], own)
         if not (self.priority[0] < priority).all():
             self.size = self.size * self.below
             self.weight = self.weight * self.below
             self.amounts = self.amounts * self.below
             self.spans = self.spans & self.below
             self.begun = np.where(self.below, self.begun, np.inf)
+
+    def _with_restarts(self, entries: Columns, slots: "Counts | slice", rows: Counts, codes: Counts) -> None:
+        """Set `restartless`, and `standing` where units of one importance but for the start differ in it."""
+        kinds, several = entries["kind"][:, slots], entries["several"][:, slots]
+        if len(codes) and (codes == NOWHERE).all():
+            count = several + (kinds >= 0)
+        else:
+            code = np.append(codes, SEVERAL)[kinds]
+            count = several + ((code == NOWHERE) | (code == rows))
+        if not count.any():
+            return
+        self.restartless = count
+        if (count < self.size).any():
+            self.standing = entries["like"][:, slots] * _MOST_PODS - count

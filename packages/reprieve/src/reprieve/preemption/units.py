@@ -41,10 +41,15 @@ class PreemptionUnit:
         return min(_NOT_STARTED if pod.start is None else pod.start for pod in self.pods)
 
     @property
+    def standing(self) -> tuple[int, int, int]:
+        """Return the first parts of `importance`: equal for units that differ in the start alone."""
+        kind = 3 if isinstance(self.group, CompositeState) else 2 if self.in_group else 1
+        return (-self.priority, -kind, -len(self.pods))
+
+    @property
     def importance(self) -> tuple[int, int, int, float, str]:
         """Sort key, most important first (preemption.md 5, composite.md 4.5)."""
-        kind = 3 if isinstance(self.group, CompositeState) else 2 if self.in_group else 1
-        return (-self.priority, -kind, -len(self.pods), self.start, self.pods[0].uid)
+        return (*self.standing, self.start, self.pods[0].uid)
 
     @property
     def groups(self) -> list[Group]:

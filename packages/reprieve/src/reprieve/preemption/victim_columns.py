@@ -19,9 +19,9 @@ from reprieve.cluster.changes import GangReader
 from reprieve.cluster.groups import disrupted_with, running_below
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.confined_pods import ConfinedPods
 from reprieve.framework.diagnoser import nominated_rows
 from reprieve.framework.plugin import Mask
+from reprieve.framework.restart_places import NOWHERE, RestartPlaces, RestartReader
 from reprieve.preemption.cost import in_turn
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.gangs import losses, slack_of
@@ -50,6 +50,7 @@ class JudgedRows:
     high: Counts
 
 
+_NO_KINDS: Counts = np.zeros(0, dtype=np.int64)
 _SLACK = 4096
 """Number of unused entries after which the stretches are laid out again."""
 
@@ -121,15 +122,21 @@ class VictimColumns:
     `_units` has of every unit `priority`, `size` (its pods), `weight` (their priorities as `Cost` sums them), `begun`
     (when the first started, in seconds; infinite if none has), `spans`, `amounts` (int64[columns, ...]: what it holds
     on the row) and `violates` (a budget, for preemptors as `_violating_for` says); and where gangs count `standing`
-    (its turn in a reprieve), `gang` (the turn of the first unit on the row that is a pod of its gang, -1: it is no pod
-    of one that can break), `slack` (of that gang), `breaks` (how many gangs break with it alone) and `confined` (how
-    many of its pods may use no other node).  `_charges` has an entry for each budget that counts any of a unit's pods:
-    the unit's `turn` on its row and `priority`, the `budget` and how many `pods`; on a row by budget and then by turn.
+    (its turn in a reprieve, on rows that are `mixed`: with a gang that can break), `like` (the turn of the first unit
+    that differs in the start alone), `gang` (the turn of the first unit on the row that is a pod of its gang, -1: it is
+    no pod of one that can break), `slack` (of that gang), `breaks` (how many gangs break with it alone), `kind` (of its
+    one pod, `RestartPlaces`; -1: it has several) and `several` (how many of several cannot restart elsewhere at once).
+    `_charges` has an entry for each budget that counts any of a unit's pods: the unit's `turn` on its row and
+    `priority`, the `budget` and how many `pods`; on a row by budget and then by turn.
     """
 
-    def __init__(self, cluster: ClusterState, confined: ConfinedPods | None = None, *, by_gang: bool = False) -> None:
+    def __init__(self, cluster: ClusterState, restarts: RestartPlaces | None = None, *, by_gang: bool = False) -> None:
         self._cluster = cluster
-        self._confined, self._confined_version = confined, -1
+        self._restarts = restarts if by_gang else None
+        self._restarted: RestartReader | None = None
+        """Source of the rows on which pods can restart elsewhere now, or no longer."""
+        self._firmly_read: set[int] = set()
+        """Rows of which the columns depend on that."""
         self._resized = cluster.gang_changes() if by_gang else None
         """Source of the groups that have grown or shrunk, if gangs that break count."""
         self._changes = cluster.changes(of_nodes=False)
@@ -169,6 +176,7 @@ class VictimColumns:
             low=np.full(n, -ABOVE_ALL, dtype=np.int64),
             high=np.full(n, ABOVE_ALL, dtype=np.int64),
         )
+        codes = self._restarts.codes if self._restarts is not None else _NO_KINDS
         blocks: list[tuple[Counts | slice, JudgedUnits]] = []
         for block in self._units.blocks.values():
             at = place[block.rows[: block.used]]
@@ -182,7 +190,7 @@ class VictimColumns:
             of: Counts | slice = at
             if len(at) == n and bool((at == place[rows]).all()):
                 of = slice(0, n)  # nothing to be put in order: several times as fast
-            found = JudgedUnits(UnitColumns(block, slots, asked, pod.priority), left[:, of])
+            found = JudgedUnits(UnitColumns(block, slots, asked, pod.priority, codes), left[:, of])
             blocks.append((of, found))
             judged.units[of], judged.short[:, of], judged.cost[:, of] = found.there, found.short, found.cost
             judged.spans[of] = found.spans
@@ -260,13 +268,14 @@ class VictimColumns:
         touched = self._changes.take()
         if self._resized is not None:
             touched = self._with_resized(self._resized, touched)
-        confined = 0 if self._confined is None else self._confined.version()
+        touched = self._with_restarted(touched)
         counting = cluster.budget_index.counting
         width = len(cluster.nodes.used)
-        known = self._counting, self._width, self._confined_version
-        self._counting, self._width, self._confined_version = counting, width, confined
-        if touched is None or known != (counting, width, confined):
+        known = self._counting, self._width
+        self._counting, self._width = counting, width
+        if touched is None or known != (counting, width):
             self._whole_on, self._rows_of = {}, {}
+            self._firmly_read = set()
             self._violating_for = None
             self._read(range(len(cluster.nodes)), everything=True)
             return
@@ -283,6 +292,21 @@ class VictimColumns:
             return None
         result = {pod.row for key in keys if key in groups for pod in groups[key].members.values() if pod.row >= 0}
         return [*touched, *result.difference(touched)] if result else touched
+
+    def _with_restarted(self, touched: list[int] | None) -> list[int] | None:
+        """Return the rows, and those where the turns, or units of several pods, depend on what has changed elsewhere;
+        None: possibly all.
+        """
+        if self._restarts is None:
+            return touched
+        if self._restarted is None:
+            self._restarted = RestartReader(self._restarts)
+            return None
+        rows = self._restarted.take()
+        if rows is None or touched is None:
+            return None
+        result = self._firmly_read.intersection(rows) if self._firmly_read else set()
+        return [*touched, *result] if result else touched
 
     def _concerned(self, touched: set[int]) -> set[int]:
         """Return the rows, and those of every group that is, or was, on one of them and is disrupted as a whole."""
@@ -302,7 +326,7 @@ class VictimColumns:
     def _read(self, rows: Collection[int], *, everything: bool) -> None:
         units: list[PreemptionUnit] = []
         counts, spans = [], []
-        gangs: list[tuple[int, ...]] = []
+        on_row: list[list[PreemptionUnit]] = []
         deltas: list[Counts] = []
         there = self._cluster.nodes.pods
         for row in rows:
@@ -324,8 +348,7 @@ class VictimColumns:
                 self._whole_on.pop(row, None)
             units += found
             counts.append(len(found))
-            if self._resized is not None:
-                gangs += self._gangs(found)
+            on_row.append(found)
         number = np.array(counts, dtype=np.int64)
         width = len(self._cluster.nodes.used)
         priority = np.array([unit.priority for unit in units], dtype=np.int64)
@@ -340,9 +363,7 @@ class VictimColumns:
             "amounts": np.ascontiguousarray(np.array(deltas, dtype=np.int64).reshape(len(units), width).T),
         }
         if self._resized is not None:
-            names = ("confined", "standing", "gang", "slack", "breaks")
-            of_gangs = np.array(gangs, dtype=np.int64).reshape(len(units), len(names)).T
-            columns |= {name: np.ascontiguousarray(values) for name, values in zip(names, of_gangs, strict=True)}
+            columns |= self._beside_amounts(list(rows), on_row)
         charges, charged = self._read_charges(units, number)
         if everything:
             self._units.lay_out(number, columns)
@@ -352,24 +373,35 @@ class VictimColumns:
             self._charges.replace(list(rows), charged, charges)
             self._unsure.update(rows)
 
-    def _gangs(self, units: Sequence[PreemptionUnit]) -> list[tuple[int, ...]]:
-        """`confined`, `standing`, `gang`, `slack` and `breaks` of the units of a row, given by importance."""
-        confined = [0] * len(units)
-        if self._confined is not None:
-            confined = self._confined.count([unit.pods for unit in units], [unit.rows for unit in units])
-        slack = slack_of(self._cluster, units) if any(unit.in_group for unit in units) else {}
-        if not slack and not any(confined):
-            return [(0, turn, -1, 0, 0) for turn in range(len(units))]
-        turns = dict(zip(in_turn(units, confined, slack), range(len(units)), strict=True))
-        first: dict[str, int] = {}
-        result: list[tuple[int, ...]] = []
-        for turn, unit in enumerate(units):
-            each = losses(unit.pods, slack)
-            breaks = sum(count > slack[key] for key, count in each.items())
-            key = next(iter(each), None) if unit.group is None else None
-            gang = -1 if key is None else first.setdefault(key, turn)
-            result.append((confined[turn], turns[turn], gang, slack[key] if key is not None else 0, breaks))
-        return result
+    def _beside_amounts(self, rows: Sequence[int], on_row: Sequence[Sequence[PreemptionUnit]]) -> dict[str, Counts]:
+        """Return the columns about gangs and restarts for the units of each row, given by importance."""
+        pods = [pod for units in on_row for unit in units for pod in unit.pods]
+        kinds = [-1] * len(pods)
+        stuck = [False] * len(pods)
+        if self._restarts is not None:
+            there = [at for units in on_row for unit in units for at in unit.rows]
+            kinds = self._restarts.kinds_of(pods, there)
+            codes = self._restarts.codes[kinds].tolist()
+            stuck = [code in (NOWHERE, row) for code, row in zip(codes, there, strict=True)]
+        entries: list[tuple[int, ...]] = []
+        start = 0
+        for row, units in zip(rows, on_row, strict=True):
+            counts, own = [], []
+            for unit in units:
+                until = start + len(unit.pods)
+                counts.append(sum(stuck[start:until]))
+                own.append((kinds[start], 0) if until == start + 1 else (-1, counts[-1]))
+                start = until
+            slack = slack_of(self._cluster, units) if any(unit.in_group for unit in units) else {}
+            if slack or any(len(unit.pods) > 1 for unit in units):
+                self._firmly_read.add(row)
+            else:
+                self._firmly_read.discard(row)
+            gangs = _gangs(units, counts, slack)
+            entries += [(*one, *like, *gang) for one, like, gang in zip(own, _likenesses(units), gangs, strict=True)]
+        names = ("kind", "several", "like", "standing", "gang", "slack", "breaks", "mixed")
+        table = np.array(entries, dtype=np.int64).reshape(len(entries), len(names)).T
+        return {name: np.ascontiguousarray(values) for name, values in zip(names, table, strict=True)}
 
     def _read_charges(
         self, units: Sequence[PreemptionUnit], counts: Counts
@@ -391,3 +423,34 @@ class VictimColumns:
 
 def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:
     return unit.importance
+
+
+def _likenesses(units: Sequence[PreemptionUnit]) -> list[tuple[int]]:
+    """Return `like` of the units of a row, given by importance."""
+    result: list[tuple[int]] = []
+    before: tuple[int, int, int] | None = None
+    first = 0
+    for turn, unit in enumerate(units):
+        standing = unit.standing
+        if standing != before:
+            before, first = standing, turn
+        result.append((first,))
+    return result
+
+
+def _gangs(
+    units: Sequence[PreemptionUnit], restartless: Sequence[int], slack: Mapping[str, int]
+) -> list[tuple[int, ...]]:
+    """`standing`, `gang`, `slack`, `breaks` and `mixed` of the units of a row, given by importance."""
+    if not slack:
+        return [(0, -1, 0, 0, 0)] * len(units)
+    turns = dict(zip(in_turn(units, restartless, slack), range(len(units)), strict=True))
+    first: dict[str, int] = {}
+    result: list[tuple[int, ...]] = []
+    for turn, unit in enumerate(units):
+        each = losses(unit.pods, slack)
+        breaks = sum(count > slack[key] for key, count in each.items())
+        key = next(iter(each), None) if unit.group is None else None
+        gang = -1 if key is None else first.setdefault(key, turn)
+        result.append((turns[turn], gang, slack[key] if key is not None else 0, breaks, 1))
+    return result

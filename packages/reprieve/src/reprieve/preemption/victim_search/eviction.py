@@ -22,7 +22,7 @@ Price = tuple[int, int, Cost]
 """Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
 NO_EVICTION: Price = (0, -(1 << 62), ())
 _LITTLE = 1 / 64
-"""What the start counts beside pods that may use no other node, in what guides the search."""
+"""What the start counts beside pods that cannot restart elsewhere at once, in what guides the search."""
 Mark = tuple[int, int]
 """A point for a rollback: positions in the logs of units and of places."""
 
@@ -32,8 +32,8 @@ class UnitWeights:
     """Weights of single units, `[units]` each.
 
     `weight`: guides what is tried; `start`: seconds since the epoch; `age`: from 0 for those that started last to less
-    than a quarter, where pods that may use no other node count half; `size`: the share of all there is, summed over
-    resources.
+    than a quarter, where pods that cannot restart elsewhere at once count half; `size`: the share of all there
+    is, summed over resources.
     """
 
     weight: Sequence[float]
@@ -48,8 +48,8 @@ class UnitWeights:
         start = [unit.start for unit in units]
         turns = {latest: turn for turn, latest in enumerate(sorted(set(start), reverse=True))}
         age = [turns[item] / (4.0 * len(turns)) for item in start]
-        if numbers.confined:
-            age = [count / 2 + early * _LITTLE for count, early in zip(numbers.confined, age, strict=True)]
+        if numbers.restartless:
+            age = [count / 2 + early * _LITTLE for count, early in zip(numbers.restartless, age, strict=True)]
         whole = [max(1, sum(max(0, amounts[r]) for amounts in numbers.free)) for r in range(len(numbers.free[0]))]
         return cls(
             pricing.weights.units
@@ -205,8 +205,10 @@ class Eviction:
         pods = sum(map(self._pods.__getitem__, order))
         if self.numbers.gangs is None:
             return violations, highest, (total, pods, -earliest)
-        confined = sum(map(self.numbers.confined.__getitem__, order)) if self.numbers.confined else 0
-        return violations, highest, (self.gangs.broken(order), total, pods, confined, -earliest)
+        restartless = pods if self.numbers.all_restartless else 0
+        if self.numbers.restartless:
+            restartless = sum(map(self.numbers.restartless.__getitem__, order))
+        return violations, highest, (self.gangs.broken(order), total, pods, restartless, -earliest)
 
     @property
     def lowest(self) -> int:

@@ -49,13 +49,13 @@ class _FewUnits:
     def _kind(self, unit: int) -> tuple[object, ...]:
         numbers, pricing = self._state.numbers, self._state.numbers.pricing
         gangs = numbers.gangs.lost[unit] if numbers.gangs is not None else ()
-        confined = numbers.confined[unit] if numbers.confined else 0
+        restartless = numbers.restartless[unit] if numbers.restartless else 0
         made = numbers.units[unit]
         own: tuple[object, ...] = ()
         if pricing is not None:
             alone = tuple(None if vector is None else vector[unit] for vector in pricing.vectors)
             own = (alone, tuple(sorted(pod.namespace for pod in made.pods)), pricing.criteria.in_tree or unit)
-        like = (numbers.takes[unit], numbers.charged[unit], gangs, confined)
+        like = (numbers.takes[unit], numbers.charged[unit], gangs, restartless)
         return (*like, made.priority, len(made.pods), made.start, own)
 
     def _without(self, left: Sequence[Amounts], unit: int) -> list[Amounts]:

@@ -65,7 +65,7 @@ def pinned(numbers: Numbers, parts: Iterable[tuple[Sequence[PodRecord], frozense
         ),
         on=tuple([tuple([turn[unit] for unit in numbers.on[node]]) for node in kept]),
         charged=tuple([numbers.charged[unit] for unit in units]),
-        confined=tuple([numbers.confined[unit] for unit in units if numbers.confined]),
+        restartless=tuple([numbers.restartless[unit] for unit in units if numbers.restartless]),
         gangs=Gangs(tuple([gangs.lost[unit] for unit in units]), gangs.slack) if gangs is not None else None,
     )
     return PinnedNumbers(made, units)

@@ -105,8 +105,11 @@ class Numbers:
     """The criteria by which evictions are compared; None: a native list (`reprieve.preemption.cost`)."""
     gangs: Gangs | None = None
     """Set if gangs that fall below their minimum count."""
-    confined: tuple[int, ...] = ()
-    """Number of pods of each unit that may use no other node, if that counts and there are any."""
+    restartless: tuple[int, ...] = ()
+    """Number of pods of each unit that cannot restart elsewhere at once, if that counts; none: it is none of any unit,
+    or all of them.
+    """
+    all_restartless: bool = False
     tenants: TenantLimits | None = None
     """Set in a search that keeps to a limit of pods for each namespace."""
 
@@ -136,8 +139,7 @@ def numbers_of(
     if within is not None:
         order = order[np.isin(order, within.rows)]
     rules = rule_columns(cluster, pods) if not exact else []
-    narrowed = running if not exact else None
-    kinds = _kinds(evaluator, states, columns, order, rules, narrowed)
+    kinds = _kinds(evaluator, states, columns, order, rules, running if not exact else None)
     if kinds is None:
         return None
     anywhere = np.any([kind.usable for kind in kinds], axis=0)
@@ -169,7 +171,8 @@ def numbers_of(
         exact=exact,
         pricing=pricing_of(ranking.criteria, ranking.ordered, ranking.violations, ranking.costing),
         gangs=gangs_of(ranking),
-        confined=confined_of(ranking),
+        restartless=restartless_of(ranking),
+        all_restartless=ranking.costing is not None and ranking.costing.all_stuck,
     )
 
 
@@ -315,11 +318,11 @@ def gangs_of(ranking: Ranking) -> Gangs | None:
     )
 
 
-def confined_of(ranking: Ranking) -> tuple[int, ...]:
-    """Return `Numbers.confined`."""
+def restartless_of(ranking: Ranking) -> tuple[int, ...]:
+    """Return `Numbers.restartless`."""
     if ranking.criteria.upstream or ranking.costing is None:
         return ()
-    return tuple(ranking.costing.confined(ranking.ordered) or ())
+    return tuple(ranking.costing.unlike(ranking.ordered) or ())
 
 
 def hardest_first(kinds: Iterable[Kind], free: np.ndarray) -> tuple[Kind, ...]:

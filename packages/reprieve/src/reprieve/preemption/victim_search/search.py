@@ -432,7 +432,7 @@ class VictimSearch:
                 -state.violates(unit),
                 small_first and weights.size[unit],
                 -weights.weight[unit],
-                -weights.age[unit] if self.numbers.confined else 0,
+                -weights.age[unit] if self.numbers.restartless else 0,
                 unit,
             ),
         )
@@ -550,7 +550,7 @@ def _first_like(numbers: Numbers) -> Sequence[int]:
                 numbers.takes[unit],
                 numbers.charged[unit],
                 gangs and gangs.lost[unit],
-                numbers.confined and numbers.confined[unit],
+                numbers.restartless and numbers.restartless[unit],
                 made.priority,
                 len(made.pods),
             ),

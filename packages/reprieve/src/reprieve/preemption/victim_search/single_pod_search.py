@@ -48,7 +48,7 @@ class _Node:
         useful = [unit for unit, amounts in share.items() if any(amounts[r] > 0 for r, _ in self._lack)]
         native = numbers.pricing is None
         lost = numbers.gangs.lost if numbers.gangs is not None else ((),) * len(numbers.units)
-        confined = numbers.confined or (0,) * len(numbers.units)
+        restartless = numbers.restartless or (0,) * len(numbers.units)
         # Units with a low weight beside the gangs that break with them come first.
         useful.sort(
             key=lambda u: (
@@ -58,14 +58,15 @@ class _Node:
                 state.weights.weight[u],
                 share[u],
                 numbers.charged[u],
-                confined[u],
+                restartless[u],
                 0 if native else -numbers.units[u].start,
                 -u,
             )
         )
         weight = state.weights.weight
         kinds = [
-            (numbers.units[u].priority, weight[u], share[u], numbers.charged[u], lost[u], confined[u]) for u in useful
+            (numbers.units[u].priority, weight[u], share[u], numbers.charged[u], lost[u], restartless[u])
+            for u in useful
         ]
         self._units = [
             _Unit(u, weight[u], share[u], native and turn > 0 and kinds[turn - 1] == kinds[turn])

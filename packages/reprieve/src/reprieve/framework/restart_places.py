@@ -1,0 +1,445 @@
+"""Running pods that could not restart on another node at once (cost.md 1.9).
+
+A pod *can restart at once* if a node other than its own, which its node constraints allow, has what the pod requests
+free: amounts that neither pods nor nominations use, whatever their priority.  Pods with the same node constraints and
+the same requests are of one *kind*.  Of each kind two nodes are known that have enough free, if there are two: with two
+the pod can restart wherever it runs, with one it can unless it runs there.  After a change only the kinds are looked at
+again that knew a changed node, or that may fit there now.
+
+Invariant: `_first` and `_second` are NO_ROW only where no (other) row has enough free; `codes` follows from them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from reprieve.cluster.node_affinity_masks import named_nodes, required_mask
+from reprieve.cluster.pods import NO_ROW, PodRecord
+from reprieve.cluster.resources import CPU, MEMORY
+from reprieve.cluster.state import ClusterState
+from reprieve.framework.diagnoser import nominated_rows
+from reprieve.framework.plugin import Mask
+
+Counts = npt.NDArray[np.int64]
+
+NOWHERE: Final = -1
+SEVERAL: Final = -2
+"""Values of `RestartPlaces.codes`: no row has enough free, or two have; otherwise the only row that has."""
+_ANY_PRIORITY: Final = -(1 << 40)
+_ANY_NODE: Final = -1
+_NO_LIMIT: Final = 1 << 62
+_FEW_KINDS, _FEW_ROWS = 8, 64
+"""Up to this many kinds are compared with all rows, and up to this many changed rows with all kinds."""
+_FEW_PAIRS = 4096
+"""Up to this many kinds and changed rows are compared at once."""
+_MOST_LARGEST = 128
+"""The rows that are searched for many kinds are narrowed by at most so many of the largest rows."""
+_BLOCK = 64
+"""So many rows are compared with many kinds at a time."""
+_FOR_EACH_POD, _MORE = 4, 4096
+"""So many kinds and places are remembered for each pod of the cluster, and beside that."""
+_MOST_CHANGES = 1 << 18
+
+
+class RestartPlaces:
+    """See the module docstring. `allowed`: bool[rows], the nodes that a pod may use by its node constraints."""
+
+    def __init__(self, cluster: ClusterState, allowed: Callable[[PodRecord], Mask]) -> None:
+        self._cluster, self._allowed = cluster, allowed
+        self._changes = cluster.changes(of_nodes=False, lasting=True)
+        self._stamp: tuple[int, ...] = ()
+        self._static = -1
+        """The version of what nodes are."""
+        self._columns = 0
+        """Resources that have a column."""
+        self._free: Counts = np.zeros((0, 0), dtype=np.int64)
+        self.epoch = 0
+        """Grows when all kinds are forgotten."""
+        self.changed_rows: list[int] = []
+        """Rows of counted pods for which the answer has changed, in order, with repeats."""
+        self.cut = 0
+        """How many of these are no longer kept."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self.epoch += 1
+        self._by_signature: dict[int, int] = {}
+        self._by_what: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
+        self._pods: list[PodRecord] = []
+        """By kind: a pod of it."""
+        self._rows: list[set[int]] = []
+        """By kind: the rows for which pods were counted."""
+        self._places = 0
+        self._homes: dict[str, int] = {}
+        self._numbers: dict[int, int] = {}
+        """Node constraints -> their number in `_constraints`."""
+        self._home: Counts = np.full(_BLOCK, _ANY_NODE, dtype=np.int64)
+        """By kind: the number of the one node that its constraints name."""
+        self._constraints: Counts = np.zeros(_BLOCK, dtype=np.int64)
+        self._asks: Counts = np.zeros((len(self._free), _BLOCK), dtype=np.int64)
+        self._first: Counts = np.full(_BLOCK, NO_ROW, dtype=np.int64)
+        self._second: Counts = np.full(_BLOCK, NO_ROW, dtype=np.int64)
+        self._codes: Counts = np.full(_BLOCK, SEVERAL, dtype=np.int64)
+        self._code: list[int] = []
+        """`codes` once more: single ones are read several times as fast."""
+        self._least: Counts = np.full((len(self._free), 1), _NO_LIMIT, dtype=np.int64)
+        """int64[columns, 1]: what each kind at least asks for."""
+        self._used_rows: set[int] = set()
+        """The rows that kinds know, and some that they no longer do."""
+        self._most_used = _BLOCK
+
+    @property
+    def codes(self) -> Counts:
+        """Return `int64[kinds]`, see NOWHERE; they are valid as of the last `kinds_of` or `catch_up`."""
+        return self._codes[: len(self._pods)]
+
+    def stuck(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> list[bool]:
+        """Return whether each pod cannot restart at once on another row than the one it runs on."""
+        self.bound()
+        kinds, codes = self.kinds_of(pods, rows), self._code
+        return [codes[kind] in (NOWHERE, row) for kind, row in zip(kinds, rows, strict=True)]
+
+    def kinds_of(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> list[int]:
+        """Return the kind of each pod; changes of the answer are reported for the row it runs on.
+
+        A kind is valid in the present `epoch`.
+        """
+        self.catch_up()
+        known, noted = self._by_signature, self._rows
+        result = [known.get(pod.signature.id, -1) for pod in pods]
+        if -1 in result:
+            result = self._with_new(pods)
+        for kind, row in zip(result, rows, strict=True):
+            there = noted[kind]
+            if row not in there:
+                there.add(row)
+                self._places += 1
+        return result
+
+    def _with_new(self, pods: Sequence[PodRecord]) -> list[int]:
+        """Return the kind of each pod; some are new."""
+        before = len(self._pods)
+        result = [self._new(pod) for pod in pods]
+        if len(self._pods) > before:
+            new = np.arange(before, len(self._pods))
+            self._fill_in(before)
+            self._least = np.minimum(self._least, self._asks[:, new].min(axis=1, keepdims=True))
+            self._look(new)
+        return result
+
+    def bound(self) -> None:
+        """Forget everything if it has become too much."""
+        most = _FOR_EACH_POD * len(self._cluster.pods) + _MORE
+        if self._places > most or len(self._by_signature) > most:
+            self._forget()
+
+    def catch_up(self) -> None:
+        """Take in what has changed in the cluster's present view."""
+        cluster, nodes = self._cluster, self._cluster.nodes
+        # What a trial does and undoes is logged, too.
+        stamp = cluster.touched.total, nodes.static_version, len(nodes), len(cluster.resources.names)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        touched = self._changes.take()
+        static = nodes.changed_since(self._static) if nodes.static_version != self._static else []
+        self._static = nodes.static_version
+        columns, self._columns = self._columns, len(cluster.resources.names)
+        if touched is None or columns != self._columns or len(self._free) != len(nodes.used):
+            self._free = self._free_on(np.arange(len(nodes)))
+            if len(self._asks) != len(self._free):
+                more = np.zeros((len(self._free) - len(self._asks), self._asks.shape[1]), dtype=np.int64)
+                self._asks = np.concatenate((self._asks, more))
+                self._least = self._asks[:, : len(self._pods)].min(axis=1, initial=_NO_LIMIT, keepdims=True)
+            self._used_rows.clear()
+            self._look(np.arange(len(self._pods)))
+        elif touched or static:
+            new = len(nodes) - self._free.shape[1]
+            if new:
+                self._free = np.concatenate((self._free, np.zeros((len(self._free), new), dtype=np.int64)), axis=1)
+            self._compare({*touched, *static}, static)
+
+    def _compare(self, touched: set[int], static: Sequence[int]) -> None:
+        """Take in what has changed on rows; `static`: on these not only amounts."""
+        rows = np.array(sorted(touched), dtype=np.int64)
+        free = self._free_on(rows)
+        if not static and self._used_rows.isdisjoint(touched) and (free < self._least).any(axis=0).all():
+            self._free[:, rows] = free  # of no use to any kind, before and after
+            return
+        before = self._free[:, rows]
+        otherwise = np.isin(rows, static) if static else np.zeros(len(rows), dtype=np.bool_)
+        which = np.flatnonzero((free != before).any(axis=0) | otherwise)
+        if len(which):
+            rows, free, before, otherwise = rows[which], free[:, which], before[:, which], otherwise[which]
+            self._free[:, rows] = free
+            self._take_in(rows, free, (free > before).any(axis=0) | otherwise, otherwise)
+
+    def _free_on(self, rows: Counts) -> Counts:
+        """Return int64[columns, rows]: what neither pods nor nominations use; nothing on rows without a node."""
+        nodes = self._cluster.nodes
+        free = nodes.allocatable[:, rows] - nodes.used[:, rows]
+        if nodes.nominated and len(rows) <= _FEW_ROWS:
+            for at, row in enumerate(rows.tolist()):
+                for pod in nodes.nominated[row].values() if row in nodes.nominated else ():
+                    if pod.row < 0:
+                        free[:, at] -= pod.signature.delta
+        elif nodes.nominated:
+            held = nominated_rows(self._cluster, _ANY_PRIORITY, rows)
+            free[:, np.searchsorted(rows, held.rows)] -= held.amounts
+        free[:, ~nodes.alive[rows]] = 0
+        result: Counts = np.maximum(free, 0)
+        return result
+
+    def _take_in(self, rows: Counts, free: Counts, more: Mask, otherwise: Mask) -> None:
+        """Look again at the kinds for which changed rows matter.
+
+        `more`: bool[rows], pods may fit that did not; `otherwise`: bool[rows], not only amounts have changed.
+        """
+        number = len(self._pods)
+        if not number:
+            return
+        if len(rows) > _FEW_ROWS:
+            self._look(np.arange(number))
+            return
+        first, second = self._first[:number], self._second[:number]
+        lost: list[int] = []
+        gained: list[tuple[int, int]] = []
+        if number * len(rows) <= _FEW_PAIRS:
+            fits = (self._asks[CPU : self._columns, :number, None] <= free[CPU : self._columns, None]).all(axis=0)
+            knew = (first[:, None] == rows) | (second[:, None] == rows)
+            gone = knew & (otherwise | ~fits)
+            new = fits & more & (gone | ~knew) & (second == NO_ROW)[:, None]
+            if gone.any():
+                lost = np.flatnonzero(gone.any(axis=1)).tolist()
+            if new.any():
+                gained = [(kind, int(rows[at])) for kind, at in np.argwhere(new).tolist()]
+        else:
+            changes = zip(rows.tolist(), free.T, more.tolist(), otherwise.tolist(), strict=True)
+            for row, have, grown, doubtful in changes:
+                known = np.flatnonzero((first == row) | (second == row))
+                if len(known):
+                    lost += known[doubtful | (self._asks[:, known] > have[:, None]).any(axis=0)].tolist()
+                if grown:
+                    gained += [(kind, row) for kind in self._may_fit(row, have)]
+        if lost or gained:
+            self._exchange(lost, gained)
+
+    def _exchange(self, lost: Sequence[int], gained: Sequence[tuple[int, int]]) -> None:
+        """Kinds have lost a row that they knew; others may use one more, if their node constraints allow it."""
+        first, second = self._first, self._second
+        alone = {kind for kind in lost if second[kind] == NO_ROW}
+        again = set(lost) - alone
+        for kind in alone:  # no other row had enough free before
+            first[kind] = NO_ROW
+        found = set(alone)
+        masks: dict[int, Mask] = {}
+        for kind, row in gained:
+            if kind not in again and row != first[kind] and second[kind] == NO_ROW and self._may_use(kind, row, masks):
+                (first if first[kind] == NO_ROW else second)[kind] = row
+                found.add(kind)
+        self._set(np.array(sorted(found), dtype=np.int64))
+        self._look(np.array(sorted(again), dtype=np.int64))
+
+    def _may_fit(self, row: int, have: Counts) -> list[int]:
+        """Return the kinds without two rows for which these amounts are enough, other nodes' own ones aside."""
+        number = len(self._pods)
+        home = self._home[:number]
+        kinds = np.flatnonzero((self._second[:number] == NO_ROW) & (self._asks[CPU, :number] <= have[CPU]))
+        own = self._homes.get(self._cluster.nodes.names[row], _ANY_NODE)
+        kinds = kinds[(home[kinds] == _ANY_NODE) | (home[kinds] == own)]
+        for column in range(MEMORY, self._columns):
+            if len(kinds):
+                kinds = kinds[self._asks[column, kinds] <= have[column]]
+        result: list[int] = kinds.tolist()
+        return result
+
+    def _may_use(self, kind: int, row: int, masks: dict[int, Mask]) -> bool:
+        """Return whether the node constraints of a kind allow a row; `masks`: what is known, by constraints."""
+        key = int(self._constraints[kind])
+        if key not in masks:
+            masks[key] = self._rows_for(self._pods[kind])
+        return bool(masks[key][row])
+
+    def _rows_for(self, pod: PodRecord) -> Mask:
+        """Return bool[rows]: those that the pod may use, its own among others."""
+        mask = required_mask(self._cluster.nodes, pod.signature)
+        return mask & self._allowed(pod) if mask.any() else mask
+
+    def _new(self, pod: PodRecord) -> int:
+        """Return the kind of a pod, which is known from now on."""
+        signature = pod.signature
+        known = self._by_signature.get(signature.id)
+        if known is not None:
+            return known
+        what = signature.constraints.nodes.id, signature.requests
+        kind = self._by_what.get(what)
+        if kind is None:
+            kind = self._by_what[what] = len(self._pods)
+            self._pods.append(pod)
+            self._rows.append(set())
+            self._code.append(SEVERAL)
+        self._by_signature[signature.id] = kind
+        return kind
+
+    def _fill_in(self, start: int) -> None:
+        """Fill the columns of the kinds from `start` on."""
+        new = self._pods[start:]
+        if len(self._pods) > len(self._first):
+            self._widen(max(len(self._pods), 2 * len(self._first)))
+        numbers = [self._numbers.setdefault(pod.signature.constraints.nodes.id, len(self._numbers)) for pod in new]
+        self._constraints[start : start + len(new)] = numbers
+        asks = [
+            (column, amount, kind) for kind, pod in enumerate(new, start) for column, amount in pod.signature.requests
+        ]
+        columns, amounts, kinds = np.array(asks, dtype=np.int64).T
+        self._asks[columns, kinds] = amounts
+        for kind, pod in enumerate(new, start):
+            names = named_nodes(pod.signature) if pod.signature.affinity is not None else None
+            if names is not None and len(names) == 1:
+                self._home[kind] = self._homes.setdefault(next(iter(names)), len(self._homes))
+
+    def _widen(self, capacity: int) -> None:
+        grown = capacity - len(self._first)
+        self._constraints = np.concatenate((self._constraints, np.zeros(grown, dtype=np.int64)))
+        self._home = np.concatenate((self._home, np.full(grown, _ANY_NODE, dtype=np.int64)))
+        self._asks = np.concatenate((self._asks, np.zeros((len(self._asks), grown), dtype=np.int64)), axis=1)
+        unknown = np.full(grown, NO_ROW, dtype=np.int64)
+        self._first, self._second = np.concatenate((self._first, unknown)), np.concatenate((self._second, unknown))
+        self._codes = np.concatenate((self._codes, np.full(grown, SEVERAL, dtype=np.int64)))
+
+    # -- searching all rows ------------------------------------------------------------------------
+
+    def _look(self, kinds: Counts) -> None:
+        """Search all rows for these kinds."""
+        if not len(kinds):
+            return
+        self._first[kinds] = self._second[kinds] = NO_ROW
+        order = kinds[np.argsort(self._constraints[kinds], kind="stable")]
+        edges = np.flatnonzero(np.diff(self._constraints[order])) + 1
+        for alike in np.split(order, edges):
+            pod = self._pods[alike[0]]
+            # Each pod of a DaemonSet has its own node, which is full or not: mostly nothing else has to be looked up.
+            own = np.flatnonzero(required_mask(self._cluster.nodes, pod.signature))
+            if len(own) == 1 and (self._asks[:, alike] > self._free[:, own]).any(axis=0).all():
+                continue
+            rows = own[self._allowed(pod)[own]] if len(own) else own
+            if len(rows):
+                self._look_among(alike, rows)
+        self._set(kinds)
+
+    def _look_among(self, kinds: Counts, rows: Counts) -> None:
+        """Search these rows, all of which the kinds may use."""
+        asked = np.flatnonzero(self._asks[:, kinds].any(axis=1))
+        free, asks = self._free[np.ix_(asked, rows)], self._asks[np.ix_(asked, kinds)]
+        possible = (asks <= free.max(axis=1)[:, None]).all(axis=0)
+        kinds, asks = kinds[possible], asks[:, possible]
+        if len(kinds) > _FEW_KINDS and len(rows) > _BLOCK:
+            order = _largest(free)
+            rows, free = rows[order], free[:, order]
+        first, second = self._first, self._second
+        for start in range(0, len(rows), _BLOCK if len(kinds) > _FEW_KINDS else len(rows)):
+            if not len(kinds):
+                return
+            until = start + _BLOCK if len(kinds) > _FEW_KINDS else len(rows)
+            fits = np.ones((len(kinds), min(until, len(rows)) - start), dtype=np.bool_)
+            for ask, have in zip(asks, free[:, start:until], strict=True):
+                fits &= ask[:, None] <= have
+            some = np.flatnonzero(fits.any(axis=1))
+            for again in range(2):
+                at = fits[some].argmax(axis=1)
+                those, there = kinds[some], rows[start + at]
+                open_ = first[those] == NO_ROW
+                second[those[~open_]] = there[~open_]
+                first[those[open_]] = there[open_]
+                fits[some, at] = False
+                some = some[fits[some].any(axis=1) & (second[those] == NO_ROW)]
+                if again or not len(some):
+                    break
+            left = second[kinds] == NO_ROW
+            kinds, asks = kinds[left], asks[:, left]
+            if until >= len(rows):
+                return
+
+    def _set(self, kinds: Counts) -> None:
+        """Update `codes`, and report the rows of pods for which the answer has changed."""
+        if not len(kinds):
+            return
+        first, second = self._first[kinds], self._second[kinds]
+        codes = np.where(second != NO_ROW, SEVERAL, first)
+        before = self._codes[kinds]
+        self._codes[kinds] = codes
+        self._used_rows.update(first[first != NO_ROW].tolist())
+        self._used_rows.update(second[second != NO_ROW].tolist())
+        if len(self._used_rows) > self._most_used:
+            number = len(self._pods)
+            self._used_rows = {*self._first[:number].tolist(), *self._second[:number].tolist()} - {NO_ROW}
+            self._most_used = 2 * len(self._used_rows) + _BLOCK
+        other = np.flatnonzero(codes != before)
+        for kind, old, new in zip(kinds[other].tolist(), before[other].tolist(), codes[other].tolist(), strict=True):
+            self._code[kind] = new
+            rows = self._rows[kind]
+            if old == NOWHERE or new == NOWHERE:
+                # With one row left, pods on that row have the same answer as with none.
+                self.changed_rows += rows
+            else:
+                self.changed_rows += rows.intersection((old, new))
+        if len(self.changed_rows) > _MOST_CHANGES:
+            older = len(self.changed_rows) - _MOST_CHANGES // 2
+            del self.changed_rows[:older]
+            self.cut += older
+
+
+class RestartReader:
+    """One reader's place in the changes of `RestartPlaces`, at their end when made."""
+
+    __slots__ = ("_places", "_stamp")
+
+    def __init__(self, places: RestartPlaces) -> None:
+        self._places = places
+        places.catch_up()
+        self._stamp = self._now()
+
+    def _now(self) -> tuple[int, int]:
+        places = self._places
+        return places.epoch, places.cut + len(places.changed_rows)
+
+    def take(self) -> list[int] | None:
+        """Return the rows of pods for which the answer has changed since the last call; None: it may be any."""
+        places = self._places
+        places.bound()
+        places.catch_up()
+        (epoch, position), self._stamp = self._stamp, self._now()
+        if epoch != places.epoch or position < places.cut:
+            return None
+        return places.changed_rows[position - places.cut :]
+
+    def copy(self) -> "RestartReader":
+        """Return a reader in the same place."""
+        made = RestartReader.__new__(RestartReader)
+        made._places, made._stamp = self._places, self._stamp
+        return made
+
+
+def _largest(free: Counts) -> Counts:
+    """Return places in int64[columns, rows] among which two are enough for any request for which two of all are.
+
+    These are the rows that no other exceeds in every column, and those that then are; the largest come first.
+    """
+    size = (free / np.maximum(free.max(axis=1), 1)[:, None]).sum(axis=0)
+    left = np.argsort(-size, kind="stable")
+    result: list[Counts] = []
+    for _ in range(2):
+        passed, top = left, []
+        for _ in range(_MOST_LARGEST):
+            if not len(passed):
+                break
+            top.append(passed[:1])
+            passed = passed[1:]
+            passed = passed[(free[:, passed] > free[:, top[-1]]).any(axis=0)]
+        top.append(passed)
+        chosen = np.concatenate(top)
+        result.append(chosen)
+        left = left[~np.isin(left, chosen)]
+    return np.concatenate(result)
