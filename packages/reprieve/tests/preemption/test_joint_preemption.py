@@ -251,6 +251,8 @@ def test_never_cheaper_than_possible_and_everything_is_placed(family: str) -> No
         pytest.param("several gangs at once", 95009, id="like pods, a budget violated by the least important"),
         pytest.param("several gangs at once", 3019, id="fewer budgets at a higher priority"),
         pytest.param("several gangs at once", 96099, id="no budget violated"),
+        pytest.param("several gangs at once", 96035, id="first gangs fit, the others then do not"),
+        pytest.param("several lone pods at once", 96077, id="first pod fits, the others then do not"),
     ],
 )
 def test_eviction_for_all_is_the_cheapest(family: str, seed: int) -> None:

@@ -1,6 +1,6 @@
 """DefaultPreemption: the plugin that preempts for single pods and for pod groups."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple
@@ -234,11 +234,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         amounts = np.array([[2 * amount] for _, amount in pod.signature.requests])
         return bool((nodes.allocatable[columns, : len(nodes)] >= amounts).all(axis=0).any())
 
-    def plan_together(self, peers: Sequence[Peer], priority: int) -> JointPlan | None:
+    def plan_together(self, peers: Sequence[Peer], priority: int, last: Collection[str] = ()) -> JointPlan | None:
         """Find one eviction for several preemptors (`reprieve.preemption.joint_preemption`)."""
         attached = self._attached()
         terms = attached.running.cluster.class_terms_of(peers[0].group or peers[0].pods[0])
-        return plan_together(attached.running, peers, priority, terms, attached.options, self._within(peers))
+        return plan_together(attached.running, peers, priority, terms, attached.options, self._within(peers), last)
 
     def _within(self, peers: Sequence[Peer]) -> Placement | None:
         """Return the nodes that are searched for single pods: those with their cheapest evictions; None: all."""

@@ -9,7 +9,7 @@ the parts, if all its pods still pass every filter there.
 Invariant: the parts together evict no unit that the one eviction keeps.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kube_rules.work_annotations import ClassTerms
@@ -140,10 +140,12 @@ def plan_together(
     terms: ClassTerms,
     options: EvictionOptions,
     within: Placement | None = None,
+    last: Collection[str] = (),
 ) -> JointPlan | None:
     """Return one eviction for several preemptors; None if there is none, or the first would be the only one.
 
-    The peers are in the order of the queue.  `within`: the only nodes that they may use.  The cluster is not changed.
+    The peers are in the order of the queue.  `within`: the only nodes that they may use; `last`: refs of preemptors
+    with parts that are carried out after all others.  The cluster is not changed.
     """
     cluster = running.cluster
     rows = range(len(cluster.nodes)) if within is None else within.rows.tolist()
@@ -165,7 +167,8 @@ def plan_together(
     best = min(found.candidates, key=price_of)
     if best.cost is None:
         return None
-    parts = _parts(request, included, best.assignment.placed, best.ranking.only(best.reasons))
+    in_turn = sorted(included, key=lambda peer: peer.ref in last)
+    parts = _parts(request, in_turn, best.assignment.placed, best.ranking.only(best.reasons))
     return JointPlan({ref: replace(part, limits=found.limits) for ref, part in parts.items()}, wanted, best.price)
 
 

@@ -265,7 +265,7 @@ class Engine:
         if entity.resizing:
             return self._try_resize(entity, now)
         decided = self._decide(entity, part)
-        if part is None and decided.preemption is not None and self._together.plan(entity, decided, now):
+        if part is None and self._together.plan(entity, decided, now):
             first, part = self._together.pop(now)
             assert first is not None
             entity, decided = first, self._decide(first, part)

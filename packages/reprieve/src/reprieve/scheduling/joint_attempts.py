@@ -1,6 +1,7 @@
 """Attempts of several preemptors of one priority and profile that are pending at the same time (cost.md 8).
 
-When an entity is about to evict pods, the entities that follow it in the queue are tried with it.  Those that fit
+When an entity is about to evict pods, or fits while those after it then cannot all fit on few nodes, the entities that
+follow it in the queue are tried with it.  Those that fit
 without an eviction are tried first; the others are planned together (`reprieve.preemption.joint_preemption`) and then
 tried one after another, each with its part of the plan. So every attempt is an ordinary one, with its own decision and
 nominations.
@@ -11,6 +12,8 @@ ready.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
@@ -53,15 +56,19 @@ class JointAttempts:
         return self._queue.pop(now), None
 
     def plan(self, entity: Entity, decided: Decision, now: float) -> bool:
-        """Plan an entity that would evict pods together with others; False: there are no others.
+        """Plan an entity together with others, if it would evict pods, or if it fits and others then cannot.
 
-        If there are, it is put back into the queue, and the entities to try first are recorded.
+        False: there are no others, or its own attempt is as good. Otherwise it is put back into the queue, and the
+        entities to try first are recorded.
         """
         wanted = decided.preemption
         plugin = self._plugin(entity)
-        if wanted is None or not wanted.victims or plugin is None or not plugin.may_gain(wanted):
+        if plugin is None or not self._joins(plugin, entity):
             return False
-        if not self._joins(plugin, entity):
+        if wanted is None:
+            if not decided.bindings or not self._is_crowded(entity):
+                return False
+        elif not wanted.victims or not plugin.may_gain(wanted):
             return False
         peers = [entity]
         pods = len(entity.ready)
@@ -79,19 +86,39 @@ class JointAttempts:
             with self._cluster.trial():
                 fitting, failing = self._apart(running, peers)
                 planned = plugin.plan_together(failing, entity.priority) if len(failing) > 1 else None
-            if planned is None:
-                return False
-            cheaper = self._with_fitting(plugin, running, peers, fitting, planned)
+            cheaper = self._with_fitting(plugin, running, peers, fitting, planned) if planned is not None else None
         except PluginError:
             return False  # it fails again in an attempt of its own, and is reported there
+        if wanted is None and cheaper is None:  # it keeps its places, and those after it are not planned again
+            self._turns.extend((ref, None) for ref in fitting if ref != entity.ref)
+            self._turns.extend(planned.parts.items() if planned is not None else ())
+            return False
+        if planned is None:
+            return False
         self._queue.put_back(entity)
         if cheaper is not None:  # capacity that the others need is reserved before those that fit are placed
-            self._turns.extend(item for item in cheaper.parts.items() if item[0] not in fitting)
-            self._turns.extend((ref, cheaper.parts.get(ref)) for ref in fitting)
+            self._turns.extend(cheaper.parts.items())
+            self._turns.extend((ref, None) for ref in fitting if ref not in cheaper.parts)
         else:
             self._turns.extend((ref, None) for ref in fitting)
             self._turns.extend(planned.parts.items())
         return True
+
+    def _is_crowded(self, entity: Entity) -> bool:
+        """Return whether nodes are few, and those that are tried next cannot all fit beside it without evictions."""
+        cluster = self._cluster
+        nodes = cluster.nodes
+        if self._turns or len(nodes) > MOST_NODES or (entity.group is not None and entity.group.scheduled):
+            return False
+        followers = self._queue.followers(entity, MOST_PREEMPTORS - 1)
+        if len(followers) < 2:
+            return False
+        pods = [pod for each in (entity, *followers) for pod in each.ready.values()]
+        wanted = np.sum([pod.signature.delta for pod in pods], axis=0)
+        free = np.maximum(nodes.allocatable[:, : len(nodes)] - nodes.used[:, : len(nodes)], 0).sum(axis=1)
+        if (wanted <= free).all():
+            return False
+        return any(pod.priority < entity.priority for pod in cluster.pods.values() if pod.row >= 0)
 
     def _with_fitting(
         self,
@@ -107,7 +134,7 @@ class JointAttempts:
         if not fitting or len(self._cluster.nodes) > MOST_NODES:
             return None
         peers = [self._tried(running, entity, fitting=True) for entity in entities]
-        every = plugin.plan_together([peer for peer in peers if isinstance(peer, Peer)], entities[0].priority)
+        every = plugin.plan_together([peer for peer in peers if isinstance(peer, Peer)], entities[0].priority, fitting)
         if every is None or every.price >= planned.price:
             return None
         wanted = {**dict.fromkeys(fitting, 1), **planned.wanted}
