@@ -96,10 +96,14 @@ class RestartPlaces:
         return self._codes[: len(self._pods)]
 
     def stuck(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> list[bool]:
-        """Return whether each pod cannot restart at once on another row than the one it runs on."""
+        """Return whether each pod cannot restart at once on another row than the one it runs on.
+
+        Pods that already terminate do not count: the eviction changes nothing for them.
+        """
         self.bound()
         kinds, codes = self.kinds_of(pods, rows), self._code
-        return [codes[kind] in (NOWHERE, row) for kind, row in zip(kinds, rows, strict=True)]
+        every = zip(pods, kinds, rows, strict=True)
+        return [codes[kind] in (NOWHERE, row) and not pod.terminating for pod, kind, row in every]
 
     def kinds_of(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> list[int]:
         """Return the kind of each pod; changes of the answer are reported for the row it runs on.

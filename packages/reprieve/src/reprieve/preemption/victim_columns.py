@@ -381,8 +381,10 @@ class VictimColumns:
         if self._restarts is not None:
             there = [at for units in on_row for unit in units for at in unit.rows]
             kinds = self._restarts.kinds_of(pods, there)
+            kinds = [-1 if pod.terminating else kind for pod, kind in zip(pods, kinds, strict=True)]
             codes = self._restarts.codes[kinds].tolist()
-            stuck = [code in (NOWHERE, row) for code, row in zip(codes, there, strict=True)]
+            every = zip(kinds, codes, there, strict=True)
+            stuck = [kind >= 0 and code in (NOWHERE, row) for kind, code, row in every]
         entries: list[tuple[int, ...]] = []
         start = 0
         for row, units in zip(rows, on_row, strict=True):
