@@ -1,10 +1,9 @@
 """Attempts of several preemptors of one priority and profile that are pending at the same time (cost.md 8).
 
 When an entity is about to evict pods, or fits while those after it then cannot all fit on few nodes, the entities that
-follow it in the queue are tried with it.  Those that fit
-without an eviction are tried first; the others are planned together (`reprieve.preemption.joint_preemption`) and then
-tried one after another, each with its part of the plan. So every attempt is an ordinary one, with its own decision and
-nominations.
+follow it in the queue are tried with it.  Those that fit without an eviction are tried first; the others are planned
+together (`reprieve.preemption.joint_preemption`) and then tried one after another, each with its part of the plan. So
+every attempt is an ordinary one, with its own decision and nominations.
 
 Invariant: no entity leaves the queue before its own attempt; the plan is dropped when an entity of a higher priority is
 ready.
@@ -62,13 +61,12 @@ class JointAttempts:
         entities to try first are recorded.
         """
         wanted = decided.preemption
+        if wanted is None and not (decided.bindings and self._is_crowded(entity)):
+            return False
         plugin = self._plugin(entity)
         if plugin is None or not self._joins(plugin, entity):
             return False
-        if wanted is None:
-            if not decided.bindings or not self._is_crowded(entity):
-                return False
-        elif not wanted.victims or not plugin.may_gain(wanted):
+        if wanted is not None and not (wanted.victims and plugin.may_gain(wanted)):
             return False
         peers = [entity]
         pods = len(entity.ready)
@@ -108,7 +106,7 @@ class JointAttempts:
         """Return whether nodes are few, and those that are tried next cannot all fit beside it without evictions."""
         cluster = self._cluster
         nodes = cluster.nodes
-        if self._turns or len(nodes) > MOST_NODES or (entity.group is not None and entity.group.scheduled):
+        if len(nodes) > MOST_NODES or self._turns or (entity.group is not None and entity.group.scheduled):
             return False
         followers = self._queue.followers(entity, MOST_PREEMPTORS - 1)
         if len(followers) < 2:
