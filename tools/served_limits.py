@@ -131,7 +131,7 @@ NOT_SERVED: Final = (
     UnservedApi("`custom.metrics.k8s.io`, `external.metrics.k8s.io`", "404: the groups are not in discovery"),
     UnservedApi("`pods/exec`, `pods/attach`, `pods/portforward`", "501: no process runs in a pod"),
     UnservedApi("`pods/proxy`", "404"),
-    UnservedApi("`componentstatuses`", "404"),
+    UnservedApi("the schema of ComponentStatus", "none in OpenAPI: `kubectl explain componentstatuses` fails"),
     UnservedApi(
         "LeaseCandidate, EvictionRequest, StorageVersion; StorageVersionMigration, ClusterTrustBundle and "
         "PodCertificateRequest",

@@ -26,6 +26,8 @@ def deprecation_of(kind: ServedKind, kinds: KindTable) -> str | None:
     """Return the warning about the version of ``kind``; None if it is the newest one that is served."""
     if kind.custom:
         return _of_custom(kind, kinds)
+    if kind.kind == "ComponentStatus":
+        return f"{kind.api_version} {kind.kind} is deprecated in v1.19+"  # nothing replaces it
     when = _LIFECYCLE.get((kind.group, kind.version))
     if when is None:
         return None

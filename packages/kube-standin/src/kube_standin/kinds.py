@@ -102,6 +102,11 @@ class ServedKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def computed(self) -> bool:
+        """Whether its objects are made for each request that reads them: metrics, the health of components."""
+        return not self.stored and "list" in self.verbs
+
+    @property
     def resource(self) -> str:
         """Return the plural with its group, as error messages name it: ``podgroups.scheduling.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -192,7 +197,7 @@ _flow_control = partial(
     unconditional_update=False,
     status_metadata="reset",
 )
-_measured = partial(_row, METRICS_GROUP, "v1beta1", verbs=("get", "list"), stored=False)
+_computed = partial(_row, verbs=("get", "list"), stored=False)
 _review = partial(_cluster, verbs=_CREATE, stored=False)
 
 
@@ -359,11 +364,12 @@ _ROWS: tuple[ServedKind, ...] = (
 BUILTIN: tuple[ServedKind, ...] = tuple(_with_older(_ROWS))
 """Kinds in all versions that some release serves; `Features.kinds` chooses those of one."""
 
-MEASURED: tuple[ServedKind, ...] = (
-    replace(_measured("NodeMetrics", namespaced=False), plural="nodes", singular=""),
-    replace(_measured("PodMetrics"), plural="pods", singular=""),
+COMPUTED: tuple[ServedKind, ...] = (
+    _computed("", "v1", "ComponentStatus", "cs", namespaced=False),
+    replace(_computed(METRICS_GROUP, "v1beta1", "NodeMetrics", namespaced=False), plural="nodes", singular=""),
+    replace(_computed(METRICS_GROUP, "v1beta1", "PodMetrics"), plural="pods", singular=""),
 )
-"""What a metrics server adds to an API: kinds without a published schema, never written."""
+"""Kinds that are read and never written: the health of components, and what a metrics server adds to an API."""
 
 _BUILTIN_ROWS = {(row.api_version, row.kind): row for row in BUILTIN}
 

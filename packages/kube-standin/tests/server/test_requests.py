@@ -178,7 +178,6 @@ def test_custom_resources_are_served_at_once_and_go_with_their_definition(plane:
         "/apis/external.metrics.k8s.io/v1beta1",
         "/apis/certificates.k8s.io/v1beta1/clustertrustbundles",
         "/api/v1/namespaces/default/pods/a/proxy",
-        "/api/v1/componentstatuses",
     ],
 )
 def test_paths_documented_as_not_served_are_404(plane: Live, path: str) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from kube_rules.json import Json
-from kube_standin.kinds import METRICS_GROUP, ServedKind
+from kube_standin.kinds import ServedKind
 from kube_standin.openapi import components, operations
 from kube_standin.openapi.components import V2, V3, Dialect
 from kube_standin.openapi.operations import Operation, group_version_path
@@ -60,8 +60,8 @@ def _version(minor: int | None) -> str:
 
 
 def _documented(kinds: Iterable[ServedKind]) -> list[ServedKind]:
-    """Return the kinds that have a schema: all but those of metrics, of which kube-apiserver publishes none either."""
-    return [kind for kind in kinds if kind.group != METRICS_GROUP]
+    """Return the kinds that have a schema: those that are computed have none here."""
+    return [kind for kind in kinds if not kind.computed]
 
 
 def _digest(kinds: list[ServedKind], minor: int | None) -> str:

@@ -97,7 +97,7 @@ _CHECKS = (
 class AppOptions:
     """How requests are treated. ``future_wait``: seconds to wait for a resourceVersion ahead of us.
 
-    ``faults`` are injected for tests of clients.
+    ``faults`` are injected for tests of clients. ``controllers``: some run in this process.
     """
 
     anonymous: bool = False
@@ -105,6 +105,7 @@ class AppOptions:
     server_address: str = ""
     times: WatchTimes = field(default_factory=WatchTimes)
     faults: FaultTable = field(default_factory=FaultTable)
+    controllers: bool = False
     control_endpoints: ControlEndpoints | None = None
     """What answers below /debug/kube-standin; None: nothing does."""
 
@@ -146,7 +147,14 @@ class App:
         self.tokens = tokens
         self.options = options or AppOptions()
         self.renderer = Renderer(registry)
-        self.resources = Resources(registry, self.renderer, authorizer, tokens, future_wait=self.options.future_wait)
+        self.resources = Resources(
+            registry,
+            self.renderer,
+            authorizer,
+            tokens,
+            future_wait=self.options.future_wait,
+            controllers=self.options.controllers,
+        )
         self.discovery = Discovery(registry.kinds, self.options.server_address)
         self.flows = FlowClassifier(registry)
         registry.chain.add(self.flows)

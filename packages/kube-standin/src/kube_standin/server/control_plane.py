@@ -38,7 +38,7 @@ from kube_standin.escalation import EscalationCheck
 from kube_standin.faults import FaultTable, MatchedRequest
 from kube_standin.features import DropDisabled, Features
 from kube_standin.initial_objects import LoadReport, load_objects
-from kube_standin.kinds import MEASURED, KindTable
+from kube_standin.kinds import COMPUTED, KindTable
 from kube_standin.kubelet import KubeletOptions
 from kube_standin.policies import policy_steps
 from kube_standin.registry import ObjectRegistry
@@ -150,7 +150,7 @@ class ControlPlane:
         self.tokens = tokens
         features = features or Features()
         self.registry = ObjectRegistry(
-            store, kinds=KindTable((*features.kinds(), *MEASURED)), chain=Chain(base_steps()), clock=clock
+            store, kinds=KindTable((*features.kinds(), *COMPUTED)), chain=Chain(base_steps()), clock=clock
         )
         self.webhook_caller = WebhookCaller(webhooks, RegistryServicePorts(self.registry))
         self.custom_resources = CustomResources(self.registry, self.webhook_caller)
@@ -181,7 +181,7 @@ class ControlPlane:
         As with a restart all watches end; those of versions that are gone get 404 when they begin again.
         """
         self._drop_disabled.emulate(minor)
-        self.registry.kinds.change_builtin((*self._drop_disabled.features.kinds(), *MEASURED))
+        self.registry.kinds.change_builtin((*self._drop_disabled.features.kinds(), *COMPUTED))
         self.app.minor = minor
         for stream in list(self.app.watches):
             stream.drop()
@@ -505,7 +505,12 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
 def _assembling(options: ServeOptions, keys: Secrets) -> Callable[[Store], ControlPlane]:
     """Return what makes control planes of these options; they share their clock and faults."""
     clock = options.clock if options.clock is not None else ServerClock()
-    app = AppOptions(anonymous=options.anonymous, future_wait=options.future_wait, times=options.times)
+    app = AppOptions(
+        anonymous=options.anonymous,
+        future_wait=options.future_wait,
+        times=options.times,
+        controllers=options.controllers.strip() != "none",
+    )
     return lambda store: ControlPlane(
         store,
         keys.tokens(),

@@ -26,7 +26,7 @@ from kube_standin.deletion import DeleteOptions, options_from, warnings_of
 from kube_standin.deprecations import deprecation_of
 from kube_standin.errors import StatusError
 from kube_standin.eviction import evict_now
-from kube_standin.kinds import CONNECTIONS, METRICS_GROUP, ServedKind, subresource
+from kube_standin.kinds import CONNECTIONS, ServedKind, subresource
 from kube_standin.node_tokens import check_token_request
 from kube_standin.patching.ownership import condense
 from kube_standin.registry import ObjectRegistry, Outcome, WriteOptions
@@ -36,6 +36,7 @@ from kube_standin.security import Tokens
 from kube_standin.selectors import select
 from kube_standin.server.bodies import decode_body, decode_patch, media_type, repeated_in_patch
 from kube_standin.server.body_slots import LargeTurn
+from kube_standin.server.components import Components
 from kube_standin.server.lists import list_page, reach, selected
 from kube_standin.server.negotiation import PLAIN, AnswerForm, negotiate, negotiate_custom, negotiate_review
 from kube_standin.server.pod_streams import connection_options, refuse_connection
@@ -144,6 +145,7 @@ class Resources:
         tokens: Tokens,
         *,
         future_wait: float,
+        controllers: bool = False,
     ) -> None:
         self._registry = registry
         self._renderer = renderer
@@ -151,6 +153,7 @@ class Resources:
         self._tokens = tokens
         self._future_wait = future_wait
         self._usage = Usage(registry)
+        self._components = Components(controllers=controllers)
         self._large = asyncio.Semaphore(1)
 
     async def handle(self, call: ResourceCall) -> Reply:
@@ -176,8 +179,8 @@ class Resources:
     async def _handle(self, call: ResourceCall) -> Reply:
         if call.target.subresource in CONNECTIONS:
             raise await self._refused_connection(call)
-        if call.kind.group == METRICS_GROUP:
-            return await self._metrics(call, negotiate(call.headers.get("accept", "")))
+        if call.kind.computed:
+            return await self._computed(call, negotiate(call.headers.get("accept", "")))
         choose = negotiate_custom if call.kind.custom else negotiate if call.kind.stored else negotiate_review
         answer = choose(call.headers.get("accept", ""))
         if not call.kind.stored and call.kind.kind != "Binding":
@@ -227,12 +230,13 @@ class Resources:
         kind, states = await served(kind, page.states)
         return self._renderer.many(kind, states, metadata, answer, target.query)
 
-    async def _metrics(self, call: ResourceCall, answer: AnswerForm) -> Reply:
-        """Answer what nodes or pods use."""
+    async def _computed(self, call: ResourceCall, answer: AnswerForm) -> Reply:
+        """Answer what nodes or pods use, or how components are."""
         target, kind = call.target, call.kind
+        source: Usage | Components = self._components if kind.kind == "ComponentStatus" else self._usage
         if target.name:
-            return self._renderer.one(kind, await self._usage.one(kind, target), answer, target.query)
-        items = await self._usage.many(kind, target)
+            return self._renderer.one(kind, await source.one(kind, target), answer, target.query)
+        items = await source.many(kind, target)
         if answer.form == "table":
             return self._renderer.document(self._renderer.table(kind, items, {}, target.query), answer, target.query)
         found = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {}, "items": items}

@@ -64,6 +64,11 @@ def _missing_level(status: Any) -> str:
     return "?"
 
 
+def _health(component: Any) -> str:
+    """Return whether a component is healthy, as its one condition has it."""
+    return "Healthy" if component["conditions"][0]["status"] == "True" else "Unhealthy"
+
+
 def _host(service: Any) -> str:
     """Return the Service behind an APIService."""
     return f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
@@ -264,6 +269,14 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
             for name in ("queues", "handSize", "queueLengthLimit")
         ),
         AGE,
+    ),
+    ("", "ComponentStatus"): (
+        NAME,
+        Column("Status", "Status of the component conditions", of(_health)),
+        Column(
+            "Message", "Message of the component conditions", of(lambda obj: obj["conditions"][0].get("message", ""))
+        ),
+        Column("Error", "Error of the component conditions", of(lambda obj: obj["conditions"][0].get("error", ""))),
     ),
     ("metrics.k8s.io", "NodeMetrics"): _measured(lambda obj: [obj.get("usage") or {}]),
     ("metrics.k8s.io", "PodMetrics"): _measured(lambda obj: [one["usage"] for one in obj.get("containers") or ()]),

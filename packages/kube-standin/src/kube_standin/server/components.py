@@ -1,0 +1,58 @@
+"""The health of the components of a control plane (ComponentStatus, deprecated): what `kubectl get cs` shows.
+
+kube-apiserver asks each component. Here the store and the controllers are part of this process; what is not part of
+it is not asked, and its health is unknown. The answers to requests, and how they depend on the health of a component:
+kube-apiserver, `pkg/registry/core/componentstatus`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kube_rules.json import Json
+from kube_standin import errors
+from kube_standin.kinds import ServedKind
+from kube_standin.selectors import select
+from kube_standin.server.lists import selected
+from kube_standin.server.query import list_options
+from kube_standin.server.target import Target
+from kube_standin.storage import Stored
+
+_HEALTHY: Final = {"type": "Healthy", "status": "True", "message": "ok"}
+_NOT_ASKED: Final = {
+    "type": "Healthy",
+    "status": "Unknown",
+    "error": "not part of kube-standin, which does not ask other programs",
+}
+
+
+class Components:
+    """The components there are; ``controllers``: some controllers run in this process."""
+
+    def __init__(self, *, controllers: bool) -> None:
+        self._conditions = {
+            "controller-manager": _HEALTHY if controllers else _NOT_ASKED,
+            "etcd-0": _HEALTHY,
+            "scheduler": _NOT_ASKED,
+        }
+
+    async def one(self, kind: ServedKind, target: Target) -> Json:
+        """Return the status of one component; raises 500, as kube-apiserver does, for one that there is not."""
+        if target.name not in self._conditions:
+            raise errors.internal(f"Component not found: {target.name}")
+        return {"kind": kind.kind, "apiVersion": kind.api_version, **self._status(target.name)}
+
+    async def many(self, kind: ServedKind, target: Target) -> list[Json]:
+        """Return the statuses of the components that selectors choose, which have no labels; raises 400."""
+        names = ("labelSelector", "fieldSelector")
+        options = list_options({name: value for name, value in target.query.items() if name in names})
+        states = [
+            Stored(kind.plural, "", name, 0, msgspec.json.encode(self._status(name))) for name in self._conditions
+        ]
+        chosen = await selected(kind, states, select(kind, options.labels, options.fields))
+        return [state.decode() for state in chosen]
+
+    def _status(self, name: str) -> Json:
+        return {"metadata": {"name": name}, "conditions": [dict(self._conditions[name])]}
