@@ -5,6 +5,7 @@ Invariant: every error names the origin of the object at fault.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from kube_rules.decoding import name_of
@@ -20,13 +21,13 @@ _FINISHED = ("Succeeded", "Failed")
 
 def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
     """Raise `InputError` at the second object of one kind, namespace and name."""
-    seen: dict[tuple[str, str, str, str], Loaded[KubernetesObject]] = {}
+    seen: defaultdict[tuple[str, str, str], dict[str, Loaded[KubernetesObject]]] = defaultdict(dict)
     for loaded in objects:
         found = loaded.object
         foreign = found.foreign if isinstance(found, PodGroup) else None
         version = foreign.api_version if foreign is not None else ""  # other APIs have names of their own
-        key = (found.KIND, version, found.metadata.namespace, found.metadata.name)
-        first = seen.setdefault(key, loaded)
+        meta = found.metadata
+        first = seen[found.KIND, version, meta.namespace].setdefault(meta.name, loaded)
         if first is not loaded:
             raise InputError(
                 loaded.origin,

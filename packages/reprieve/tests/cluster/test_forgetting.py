@@ -6,6 +6,7 @@ import gc
 import random
 
 import msgspec
+import pytest
 
 from kube_rules import objects
 from kube_rules.meta import ObjectMeta, ObjectRef, OwnerReference
@@ -14,6 +15,7 @@ from kube_rules.selectors import NOTHING, compile_label_selector
 from reprieve.cluster.affinity_terms import Matcher
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.cluster.pods import record_of
+from reprieve.cluster.signature import SignatureTable
 from reprieve.cluster.small_sets import count
 from reprieve.cluster.state import ClusterState
 from tests.building import World, annotated, node, pdb, pod, priority_class
@@ -87,6 +89,27 @@ def test_signatures_of_pods_that_are_gone_make_way_for_others() -> None:
         assert len(signatures) <= 1024
     assert all(signatures.intern(_unlike(number)) is known for number, known in enumerate(kept))
     assert signatures.sizes() == {"signatures": 100, "pod_constraints": 100, "node_constraints": 1}
+
+
+def test_signatures_that_are_all_in_use_are_searched_when_they_are_twice_as_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To load a cluster of unlike pods takes no search after each quarter more; once some go, searches are frequent."""
+    searched = []
+
+    def forget(table: SignatureTable) -> None:
+        searched.append(len(table))
+        _forget(table)
+
+    _forget = SignatureTable._forget
+    monkeypatch.setattr(SignatureTable, "_forget", forget)
+    signatures = ClusterState().signatures
+    kept = [signatures.intern(_unlike(number)) for number in range(4100)]
+    assert searched == [1024, 2048, 4096]
+    del kept[:100]
+    for number in range(4100, 20_000):
+        signatures.intern(_unlike(number))
+    assert searched[3:5] == [8192, 5000], "4,000 are in use"
 
 
 def test_amounts_and_images_are_no_part_of_the_constraints() -> None:

@@ -9,8 +9,9 @@ The *thorough* one runs only after that, and names them.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn, cast
 
 import msgspec
 
@@ -34,7 +35,8 @@ class PackedSchemas:
 
     def __init__(self) -> None:
         self._roots: dict[_Place, SchemaNode] = {}
-        self._types: dict[tuple[_Place, bool], Any] = {}
+        self._quick: dict[tuple[_Place, bool], Callable[[Any], object]] = {}
+        """By kind and whether it checks text: raises where it is not sure that there are no unknown fields."""
 
     def knows(self, api_version: str, kind: str) -> bool:
         """See `Schemas`."""
@@ -46,9 +48,22 @@ class PackedSchemas:
 
     def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
         """See `Schemas`."""
-        place = _place(api_version, kind)
+        place, is_text = _place(api_version, kind), isinstance(manifest, JSON_TEXT)
+        quick = self._quick.get((place, is_text))
+        if quick is None:
+            if (root := self._root(place)) is None:
+                return ()
+            quick = self._quick[place, is_text] = _quick_walk(root, is_text)
+        try:
+            quick(manifest)
+        except (msgspec.DecodeError, RecursionError):
+            return self._found(place, manifest)
+        return ()
+
+    def _found(self, place: _Place, manifest: Manifest) -> Sequence[MisnamedField]:
+        """Return what the thorough walk finds."""
         root = self._root(place)
-        if root is None or self._clean(root, place, manifest):
+        if root is None:
             return ()
         if not isinstance(manifest, Mapping):
             try:
@@ -58,25 +73,6 @@ class PackedSchemas:
         result: list[MisnamedField] = []
         _walk(root, manifest, (), result)
         return result
-
-    def _clean(self, root: SchemaNode, place: _Place, manifest: Manifest) -> bool:
-        """Return whether the quick walk is sure that there are no unknown fields."""
-        plain = not isinstance(manifest, JSON_TEXT)
-        key = (place, plain)
-        quick = self._types.get(key)
-        if quick is None:
-            made = _type_of(root, {}, object if plain else msgspec.Raw)
-            quick = self._types[key] = made if plain or made is _RECURSIVE else msgspec.json.Decoder(made)
-        if quick is _RECURSIVE:
-            return False
-        try:
-            if plain:
-                msgspec.convert(manifest, quick)
-            else:
-                quick.decode(cast(Any, manifest))
-        except (msgspec.DecodeError, RecursionError):
-            return False
-        return True
 
     def _root(self, place: _Place) -> SchemaNode | None:
         result = self._roots.get(place)
@@ -139,6 +135,18 @@ PodGroups of other schedulers are as their custom resource definitions have them
 
 _RECURSIVE: Final = object()
 """Instead of a type: the schema contains itself (JSONSchemaProps)."""
+
+
+def _quick_walk(root: SchemaNode, of_text: bool) -> Callable[[Any], object]:
+    """Return a function that raises a DecodeError unless it is sure that an object has no unknown fields."""
+    made = _type_of(root, {}, msgspec.Raw if of_text else object)
+    if made is _RECURSIVE:
+        return _unsure
+    return msgspec.json.Decoder(made).decode if of_text else partial(msgspec.convert, type=made)
+
+
+def _unsure(_: object) -> NoReturn:
+    raise msgspec.DecodeError
 
 
 def _type_of(node: SchemaNode, made: dict[int, Any], leaf: Any) -> Any:

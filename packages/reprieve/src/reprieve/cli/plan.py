@@ -181,11 +181,15 @@ def page_for(
 
 def answer_for(source: "InputSource", options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":
     """Read the cluster and plan it. With `records`, changes that could help are tried (`answered`)."""
+    from dataclasses import replace
+
+    from reprieve.cluster.garbage_collection import collecting_once_loaded
     from reprieve.python.answers import answered
 
-    prepared = _prepared(source, options)
-    with working("planning"):
-        return answered(prepared, options, records)
+    with collecting_once_loaded() as loaded:
+        prepared = _prepared(source, options)
+        with working("planning"):
+            return answered(prepared, replace(options, on_loaded=loaded), records)
 
 
 def _prepared(source: "InputSource", options: "PlanOptions", warnings: "list[str] | None" = None) -> "PreparedInput":

@@ -9,7 +9,8 @@ same for far more pods: selectors, tolerations, affinity, ports, spread constrai
 alone its *node constraints*, shared by pods that say different things of other pods.
 
 Invariants: both are interned, so equality is identity; an `id` is a digest of what is read, so none stands for two.
-What no pod has is forgotten before the tables have grown by a quarter.
+What no pod has is forgotten before the tables have grown by a quarter, or to twice their size after a search that found
+nothing of the kind.
 """
 
 import hashlib
@@ -211,12 +212,14 @@ class SignatureTable:
 
     def _forget(self) -> None:
         """Forget what no pod has; weak references would need as much memory as what they refer to."""
+        before = len(self._signatures)
         tables: tuple[dict[int, Any], ...] = (self._signatures, self._constraints, self._node_constraints)
         for table in tables:  # the former hold the latter
             counts = map(getrefcount, table.values())
             for key in [key for key, count in zip(table, counts, strict=True) if count == _UNUSED]:
                 del table[key]
-        self._most = max(_FEWEST, len(self._signatures) * 5 // 4)
+        now = len(self._signatures)
+        self._most = max(_FEWEST, now * 5 // 4 if now < before else now * 2)
 
     def _shared(self, pairs: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         """Return the equal pairs that came first: many pods ask for the same amount of one resource."""

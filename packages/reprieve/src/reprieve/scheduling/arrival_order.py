@@ -1,5 +1,6 @@
 """The order in which a starting scheduler loads existing objects."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -16,12 +17,18 @@ def in_order(items: Iterable[tuple[objects.KubernetesObject, float]]) -> list[tu
     then by the resource version, then as given.  Pending pods with the same creation time are set microseconds apart,
     because the API has only seconds. The order affects decisions only by the first-come order of pending pods.
     """
-    result = sorted(items, key=lambda entry: (_turn(entry[0]), entry[1], entry[0].metadata.revision))
+    by_turn: defaultdict[int, list[tuple[objects.KubernetesObject, float]]] = defaultdict(list)
+    for entry in items:
+        by_turn[_turn(entry[0])].append(entry)
+    result: list[tuple[objects.KubernetesObject, float]] = []
+    pending = len(by_turn[_PENDING])  # the last
+    for turn in sorted(by_turn):
+        result += sorted(by_turn.pop(turn), key=lambda entry: (entry[1], entry[0].metadata.revision))
     latest = float("-inf")
-    for place, (item, created) in enumerate(result):
-        if _turn(item) == _PENDING:
-            latest = max(created, latest + _APART)
-            result[place] = (item, latest)
+    for place in range(len(result) - pending, len(result)):
+        item, created = result[place]
+        latest = max(created, latest + _APART)
+        result[place] = (item, latest)
     return result
 
 

@@ -187,7 +187,7 @@ class VirtualCluster:
         items = in_order(items)[::-1]
         while items:
             item, created = items.pop()  # what is loaded is not kept twice
-            if not isinstance(item, LIMITS):
+            if type(item) not in LIMITS:
                 self.add(item, created)
 
     def add(self, item: objects.KubernetesObject, created: float) -> PodRecord | None:
