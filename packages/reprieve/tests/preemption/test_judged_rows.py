@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from reprieve.cluster.changes import ChangeReader
+from reprieve.framework.restart_places import SEVERAL, RestartCodes
 from reprieve.preemption.candidate_cache import Candidate, Misfit, RowAnswers, _below, _kinds
 from reprieve.preemption.cheapest_victims import Cheapest
 from reprieve.preemption.outcome import NO_VICTIMS_POD
@@ -163,9 +164,9 @@ def _judged(rows: Sequence[Sequence[_One]], left: Sequence[tuple[int, int]], pri
         *_flat([list(row) + [_One(ABOVE_ALL // 2, 0, float("inf"), (0, 0))] * (depth - len(row)) for row in rows])
     )
     block = matrices.blocks[depth]
-    codes = np.zeros(0, dtype=np.int64)
+    known = RestartCodes(np.zeros(0, dtype=np.int64), SEVERAL, np.zeros(len(rows), dtype=np.bool_))
     return JudgedUnits(
-        UnitColumns(block, slice(0, len(rows)), [0, 1], priority, codes), np.array(left, dtype=np.int64).T
+        UnitColumns(block, slice(0, len(rows)), [0, 1], priority, known), np.array(left, dtype=np.int64).T
     )
 
 

@@ -10,7 +10,7 @@ Invariant: `_first` and `_second` are NO_ROW only where no (other) row has enoug
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,16 @@ _FOR_EACH_POD, _MORE = 4, 4096
 _MOST_CHANGES = 1 << 18
 
 
+class RestartCodes(NamedTuple):
+    """`codes`: see `RestartPlaces.codes`; `common`: NOWHERE or SEVERAL, the one of all kinds that were counted on rows
+    but those where `other`, bool[rows], is set.
+    """
+
+    codes: Counts
+    common: int
+    other: Mask
+
+
 class RestartPlaces:
     """See the module docstring. `allowed`: bool[rows], the nodes that a pod may use by its node constraints."""
 
@@ -55,6 +65,8 @@ class RestartPlaces:
         self._columns = 0
         """Resources that have a column."""
         self._free: Counts = np.zeros((0, 0), dtype=np.int64)
+        self._unread: set[int] = set()
+        """Rows that are taken for full there, as they have too little for every kind."""
         self.epoch = 0
         """Grows when all kinds are forgotten."""
         self.changed_rows: list[int] = []
@@ -95,6 +107,16 @@ class RestartPlaces:
         """Return `int64[kinds]`, see NOWHERE; they are valid as of the last `kinds_of` or `catch_up`."""
         return self._codes[: len(self._pods)]
 
+    def for_rows(self) -> RestartCodes:
+        """Return `codes`, and on which rows they have to be looked up."""
+        codes, rows = self.codes, len(self._cluster.nodes)
+        common = NOWHERE if 2 * np.count_nonzero(codes == NOWHERE) > len(codes) else SEVERAL
+        other = np.flatnonzero(codes != common)
+        result = np.full(rows, len(other) > _FEW_ROWS, dtype=np.bool_)
+        if 0 < len(other) <= _FEW_ROWS:
+            result[[row for kind in other.tolist() for row in self._rows[kind]]] = True
+        return RestartCodes(codes, common, result)
+
     def stuck(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> list[bool]:
         """Return whether each pod cannot restart at once on another row than the one it runs on.
 
@@ -125,10 +147,24 @@ class RestartPlaces:
     def _with_new(self, pods: Sequence[PodRecord]) -> list[int]:
         """Return the kind of each pod; some are new."""
         before = len(self._pods)
-        result = [self._new(pod) for pod in pods]
-        if len(self._pods) > before:
-            new = np.arange(before, len(self._pods))
+        signatures, whats, every = self._by_signature, self._by_what, self._pods
+        result = []
+        for pod in pods:
+            signature = pod.signature
+            kind = signatures.get(signature.id)
+            if kind is None:
+                what = signature.constraints.nodes.id, signature.requests
+                kind = signatures[signature.id] = whats.setdefault(what, len(every))
+                if kind == len(every):
+                    every.append(pod)
+            result.append(kind)
+        if len(every) > before:
             self._fill_in(before)
+            if self._unread:
+                unread = np.array(sorted(self._unread), dtype=np.int64)
+                self._free[:, unread] = self._free_on(unread)
+                self._unread.clear()
+            new = np.arange(before, len(every))
             self._least = np.minimum(self._least, self._asks[:, new].min(axis=1, keepdims=True))
             self._look(new)
         return result
@@ -158,6 +194,7 @@ class RestartPlaces:
                 self._asks = np.concatenate((self._asks, more))
                 self._least = self._asks[:, : len(self._pods)].min(axis=1, initial=_NO_LIMIT, keepdims=True)
             self._used_rows.clear()
+            self._unread.clear()
             self._look(np.arange(len(self._pods)))
         elif touched or static:
             new = len(nodes) - self._free.shape[1]
@@ -167,8 +204,11 @@ class RestartPlaces:
 
     def _compare(self, touched: set[int], static: Sequence[int]) -> None:
         """Take in what has changed on rows; `static`: on these not only amounts."""
+        if not static and len(touched) <= _FEW_ROWS and self._used_rows.isdisjoint(touched) and self._useless(touched):
+            return
         rows = np.array(sorted(touched), dtype=np.int64)
         free = self._free_on(rows)
+        self._unread.difference_update(touched)
         if not static and self._used_rows.isdisjoint(touched) and (free < self._least).any(axis=0).all():
             self._free[:, rows] = free  # of no use to any kind, before and after
             return
@@ -179,6 +219,21 @@ class RestartPlaces:
             rows, free, before, otherwise = rows[which], free[:, which], before[:, which], otherwise[which]
             self._free[:, rows] = free
             self._take_in(rows, free, (free > before).any(axis=0) | otherwise, otherwise)
+
+    def _useless(self, touched: set[int]) -> bool:
+        """Return whether rows, which no kind knows, have too little for every kind; then they are taken for full."""
+        nodes, least = self._cluster.nodes, self._least[:, 0]
+        for row in touched:
+            free = nodes.allocatable[:, row] - nodes.used[:, row]
+            for pod in nodes.nominated[row].values() if row in nodes.nominated else ():
+                if pod.row < 0:
+                    free -= pod.signature.delta
+            if not (free < least).any():
+                return False
+        for row in touched:
+            self._free[:, row] = 0
+        self._unread |= touched
+        return True
 
     def _free_on(self, rows: Counts) -> Counts:
         """Return int64[columns, rows]: what neither pods nor nominations use; nothing on rows without a node."""
@@ -271,38 +326,24 @@ class RestartPlaces:
         mask = required_mask(self._cluster.nodes, pod.signature)
         return mask & self._allowed(pod) if mask.any() else mask
 
-    def _new(self, pod: PodRecord) -> int:
-        """Return the kind of a pod, which is known from now on."""
-        signature = pod.signature
-        known = self._by_signature.get(signature.id)
-        if known is not None:
-            return known
-        what = signature.constraints.nodes.id, signature.requests
-        kind = self._by_what.get(what)
-        if kind is None:
-            kind = self._by_what[what] = len(self._pods)
-            self._pods.append(pod)
-            self._rows.append(set())
-            self._code.append(SEVERAL)
-        self._by_signature[signature.id] = kind
-        return kind
-
     def _fill_in(self, start: int) -> None:
         """Fill the columns of the kinds from `start` on."""
         new = self._pods[start:]
         if len(self._pods) > len(self._first):
             self._widen(max(len(self._pods), 2 * len(self._first)))
-        numbers = [self._numbers.setdefault(pod.signature.constraints.nodes.id, len(self._numbers)) for pod in new]
-        self._constraints[start : start + len(new)] = numbers
-        asks = [
-            (column, amount, kind) for kind, pod in enumerate(new, start) for column, amount in pod.signature.requests
+        self._rows += [set() for _ in new]
+        self._code += [SEVERAL] * len(new)
+        numbers = self._numbers
+        self._constraints[start : start + len(new)] = [
+            numbers.setdefault(pod.signature.constraints.nodes.id, len(numbers)) for pod in new
         ]
-        columns, amounts, kinds = np.array(asks, dtype=np.int64).T
-        self._asks[columns, kinds] = amounts
+        asks = np.array([pod.signature.delta for pod in new], dtype=np.int64).T
+        self._asks[CPU:, start : start + len(new)] = asks[CPU : len(self._asks)]
         for kind, pod in enumerate(new, start):
-            names = named_nodes(pod.signature) if pod.signature.affinity is not None else None
-            if names is not None and len(names) == 1:
-                self._home[kind] = self._homes.setdefault(next(iter(names)), len(self._homes))
+            if pod.signature.affinity is not None:
+                names = named_nodes(pod.signature)
+                if names is not None and len(names) == 1:
+                    self._home[kind] = self._homes.setdefault(next(iter(names)), len(self._homes))
 
     def _widen(self, capacity: int) -> None:
         grown = capacity - len(self._first)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reprieve.framework.plugin import Mask
-from reprieve.framework.restart_places import NOWHERE, SEVERAL
+from reprieve.framework.restart_places import NOWHERE, SEVERAL, RestartCodes
 
 Counts = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -170,8 +170,7 @@ class UnitColumns:
 
     `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.
     `standing` is None where units are tried back in their order; `gang`, `slack` and `breaks` where no gang of a unit
-    can break; `restartless` where all pods can restart elsewhere at once.  `codes`: int64[kinds], where pods of a kind
-    can (`RestartPlaces.codes`).
+    can break; `restartless` where all pods can restart elsewhere at once.
     """
 
     __slots__ = (
@@ -191,7 +190,12 @@ class UnitColumns:
     )
 
     def __init__(
-        self, block: UnitBlock, slots: "Counts | slice", asked: Sequence[int], priority: int, codes: Counts
+        self,
+        block: UnitBlock,
+        slots: "Counts | slice",
+        asked: Sequence[int],
+        priority: int,
+        restarts: RestartCodes | None = None,
     ) -> None:
         entries = block.entries
         self.priority: Counts = entries["priority"][:, slots]
@@ -207,8 +211,8 @@ class UnitColumns:
         self.slack: Counts | None = None
         self.breaks: Counts | None = None
         self.restartless: Counts | None = None
-        if "kind" in entries:
-            self._with_restarts(entries, slots, block.rows[slots], codes)
+        if restarts is not None:
+            self._with_restarts(entries, slots, block.rows[slots], restarts)
         if "gang" in entries and ((entries["gang"] >= 0).any() or entries["breaks"].any()):
             self.gang = entries["gang"][:, slots]
             self.slack, self.breaks = entries["slack"][:, slots], entries["breaks"][:, slots]
@@ -222,14 +226,16 @@ class UnitColumns:
             self.spans = self.spans & self.below
             self.begun = np.where(self.below, self.begun, np.inf)
 
-    def _with_restarts(self, entries: Columns, slots: "Counts | slice", rows: Counts, codes: Counts) -> None:
+    def _with_restarts(self, entries: Columns, slots: "Counts | slice", rows: Counts, restarts: RestartCodes) -> None:
         """Set `restartless`, and `standing` where units of one importance but for the start differ in it."""
         kinds, several = entries["kind"][:, slots], entries["several"][:, slots]
-        if len(codes) and (codes == NOWHERE).all():
-            count = several + (kinds >= 0)
-        else:
-            code = np.append(codes, SEVERAL)[kinds]
-            count = several + ((code == NOWHERE) | (code == rows))
+        count = several + (kinds >= 0) if restarts.common == NOWHERE else several
+        at = np.flatnonzero(restarts.other[rows])
+        if len(at):
+            those = kinds[:, at]
+            code = np.where(those >= 0, restarts.codes[those], SEVERAL)
+            count = count.copy()
+            count[:, at] = several[:, at] + ((code == NOWHERE) | (code == rows[at]))
         if not count.any():
             return
         self.restartless = count

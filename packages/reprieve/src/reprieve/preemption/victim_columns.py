@@ -8,9 +8,9 @@ Invariant: every row has the amounts there of units that are disrupted as a whol
 one of them changes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ class JudgedRows:
     high: Counts
 
 
-_NO_KINDS: Counts = np.zeros(0, dtype=np.int64)
+_OF_GANGS: Final = ("standing", "gang", "slack", "breaks", "mixed")
 _SLACK = 4096
 """Number of unused entries after which the stretches are laid out again."""
 
@@ -176,7 +176,7 @@ class VictimColumns:
             low=np.full(n, -ABOVE_ALL, dtype=np.int64),
             high=np.full(n, ABOVE_ALL, dtype=np.int64),
         )
-        codes = self._restarts.codes if self._restarts is not None else _NO_KINDS
+        restarts = self._restarts.for_rows() if self._restarts is not None else None
         blocks: list[tuple[Counts | slice, JudgedUnits]] = []
         for block in self._units.blocks.values():
             at = place[block.rows[: block.used]]
@@ -190,7 +190,7 @@ class VictimColumns:
             of: Counts | slice = at
             if len(at) == n and bool((at == place[rows]).all()):
                 of = slice(0, n)  # nothing to be put in order: several times as fast
-            found = JudgedUnits(UnitColumns(block, slots, asked, pod.priority, codes), left[:, of])
+            found = JudgedUnits(UnitColumns(block, slots, asked, pod.priority, restarts), left[:, of])
             blocks.append((of, found))
             judged.units[of], judged.short[:, of], judged.cost[:, of] = found.there, found.short, found.cost
             judged.spans[of] = found.spans
@@ -363,7 +363,7 @@ class VictimColumns:
             "amounts": np.ascontiguousarray(np.array(deltas, dtype=np.int64).reshape(len(units), width).T),
         }
         if self._resized is not None:
-            columns |= self._beside_amounts(list(rows), on_row)
+            columns |= self._beside_amounts(list(rows), on_row, columns)
         charges, charged = self._read_charges(units, number)
         if everything:
             self._units.lay_out(number, columns)
@@ -373,37 +373,59 @@ class VictimColumns:
             self._charges.replace(list(rows), charged, charges)
             self._unsure.update(rows)
 
-    def _beside_amounts(self, rows: Sequence[int], on_row: Sequence[Sequence[PreemptionUnit]]) -> dict[str, Counts]:
-        """Return the columns about gangs and restarts for the units of each row, given by importance."""
-        pods = [pod for units in on_row for unit in units for pod in unit.pods]
-        kinds = [-1] * len(pods)
-        stuck = [False] * len(pods)
-        if self._restarts is not None:
-            there = [at for units in on_row for unit in units for at in unit.rows]
-            kinds = self._restarts.kinds_of(pods, there)
-            kinds = [-1 if pod.terminating else kind for pod, kind in zip(pods, kinds, strict=True)]
-            codes = self._restarts.codes[kinds].tolist()
-            every = zip(kinds, codes, there, strict=True)
-            stuck = [kind >= 0 and code in (NOWHERE, row) for kind, code, row in every]
-        entries: list[tuple[int, ...]] = []
-        start = 0
-        for row, units in zip(rows, on_row, strict=True):
-            counts, own = [], []
-            for unit in units:
-                until = start + len(unit.pods)
-                counts.append(sum(stuck[start:until]))
-                own.append((kinds[start], 0) if until == start + 1 else (-1, counts[-1]))
-                start = until
-            slack = slack_of(self._cluster, units) if any(unit.in_group for unit in units) else {}
-            if slack or any(len(unit.pods) > 1 for unit in units):
-                self._firmly_read.add(row)
-            else:
-                self._firmly_read.discard(row)
-            gangs = _gangs(units, counts, slack)
-            entries += [(*one, *like, *gang) for one, like, gang in zip(own, _likenesses(units), gangs, strict=True)]
-        names = ("kind", "several", "like", "standing", "gang", "slack", "breaks", "mixed")
-        table = np.array(entries, dtype=np.int64).reshape(len(entries), len(names)).T
-        return {name: np.ascontiguousarray(values) for name, values in zip(names, table, strict=True)}
+    def _beside_amounts(
+        self, rows: Sequence[int], on_row: Sequence[Sequence[PreemptionUnit]], columns: Mapping[str, npt.NDArray[Any]]
+    ) -> dict[str, Counts]:
+        """Return the columns about gangs and restarts for the units of each row, given by importance.
+
+        `columns`: what is known of the same units, with `priority` and `size`.
+        """
+        units = [unit for there in on_row for unit in there]
+        number = np.array([len(there) for there in on_row], dtype=np.int64)
+        starts, size = np.cumsum(number) - number, columns["size"]
+        kind, count = self._restarting(units, size)
+        nature = np.array([unit.standing[1] if unit.in_group or unit.group else -1 for unit in units], dtype=np.int64)
+        first = np.zeros(len(units), dtype=np.bool_)
+        first[starts[number > 0]] = True
+        for values in (columns["priority"], size, nature):
+            first[1:] |= values[1:] != values[:-1]
+        turn = np.arange(len(units)) - np.repeat(starts, number)
+        result = {
+            "kind": np.where(size == 1, kind, -1),
+            "several": np.where(size == 1, 0, count),
+            "like": turn[np.maximum.accumulate(np.where(first, np.arange(len(units)), 0))],
+            **{name: np.zeros(len(units), dtype=np.int64) for name in ("standing", "slack", "breaks", "mixed")},
+            "gang": np.full(len(units), -1, dtype=np.int64),
+        }
+        self._firmly_read.difference_update(rows)
+        owner = np.repeat(np.arange(len(number)), number)
+        for at in sorted(set(owner[(nature < -1) | (size > 1)].tolist())):
+            slack = slack_of(self._cluster, on_row[at]) if any(unit.in_group for unit in on_row[at]) else {}
+            if slack or any(len(unit.pods) > 1 for unit in on_row[at]):
+                self._firmly_read.add(rows[at])
+            if slack:
+                here = slice(starts[at], starts[at] + number[at])
+                for name, found in zip(_OF_GANGS, _gangs(on_row[at], count[here].tolist(), slack), strict=True):
+                    result[name][here] = found
+        return result
+
+    def _restarting(self, units: Sequence[PreemptionUnit], size: Counts) -> tuple[Counts, Counts]:
+        """Return two int64[units]: the kind of the first pod of each (-1 if it terminates), and how many of its pods
+        cannot restart elsewhere at once.
+        """
+        if self._restarts is None or not units:
+            return np.full(len(units), -1, dtype=np.int64), np.zeros(len(units), dtype=np.int64)
+        pods = [pod for unit in units for pod in unit.pods]
+        there = [row for unit in units for row in unit.rows]
+        kinds = np.array(self._restarts.kinds_of(pods, there), dtype=np.int64)
+        codes = self._restarts.codes[kinds]
+        stuck = (codes == NOWHERE) | (codes == np.array(there, dtype=np.int64))
+        ends = np.array([pod.terminating for pod in pods], dtype=np.bool_)
+        if ends.any():
+            stuck &= ~ends
+            kinds = np.where(ends, -1, kinds)
+        first = np.cumsum(size) - size
+        return kinds[first], np.add.reduceat(stuck, first, dtype=np.int64)
 
     def _read_charges(
         self, units: Sequence[PreemptionUnit], counts: Counts
@@ -427,25 +449,10 @@ def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:
     return unit.importance
 
 
-def _likenesses(units: Sequence[PreemptionUnit]) -> list[tuple[int]]:
-    """Return `like` of the units of a row, given by importance."""
-    result: list[tuple[int]] = []
-    before: tuple[int, int, int] | None = None
-    first = 0
-    for turn, unit in enumerate(units):
-        standing = unit.standing
-        if standing != before:
-            before, first = standing, turn
-        result.append((first,))
-    return result
-
-
 def _gangs(
     units: Sequence[PreemptionUnit], restartless: Sequence[int], slack: Mapping[str, int]
-) -> list[tuple[int, ...]]:
-    """`standing`, `gang`, `slack`, `breaks` and `mixed` of the units of a row, given by importance."""
-    if not slack:
-        return [(0, -1, 0, 0, 0)] * len(units)
+) -> Iterable[tuple[int, ...]]:
+    """`_OF_GANGS` of the units of a row, given by importance."""
     turns = dict(zip(in_turn(units, restartless, slack), range(len(units)), strict=True))
     first: dict[str, int] = {}
     result: list[tuple[int, ...]] = []
@@ -455,4 +462,4 @@ def _gangs(
         key = next(iter(each), None) if unit.group is None else None
         gang = -1 if key is None else first.setdefault(key, turn)
         result.append((turns[turn], gang, slack[key] if key is not None else 0, breaks, 1))
-    return result
+    return zip(*result, strict=True)
