@@ -50,6 +50,7 @@ class PlainPod:
     priority: int
     group: str | None
     start: float
+    terminating: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,12 @@ class PlainUnit:
     @property
     def rank(self) -> tuple[object, ...]:
         """preemption.md 5, most important first."""
-        start = min(p.start for p in self.pods)
-        return (-self.priority, 0 if self.grouped else 1, -len(self.pods), start, min(p.uid for p in self.pods))
+        return (*self.standing, min(p.start for p in self.pods), min(p.uid for p in self.pods))
+
+    @property
+    def standing(self) -> tuple[int, int, int]:
+        """The same without the start."""
+        return (-self.priority, 0 if self.grouped else 1, -len(self.pods))
 
 
 def plain_node(item: objects.Node) -> PlainNode:
@@ -79,7 +84,7 @@ def plain_node(item: objects.Node) -> PlainNode:
     )
 
 
-def plain_pod(item: objects.Pod, start: float | None) -> PlainPod:
+def plain_pod(item: objects.Pod, start: float | None, *, terminating: bool = False) -> PlainPod:
     """Read a pod."""
     needs = {"pods": 1}
     ports = []
@@ -100,6 +105,7 @@ def plain_pod(item: objects.Pod, start: float | None) -> PlainPod:
         priority=item.spec.priority or 0,
         group=f"{item.metadata.namespace}/{named}" if named else None,
         start=_NO_START if start is None else start,
+        terminating=terminating,
     )
 
 
@@ -127,13 +133,21 @@ def clash(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
     return same and (one[1] == other[1] or "0.0.0.0" in (one[1], other[1]))
 
 
-def has_room(pod: PlainPod, node: PlainNode, present: Iterable[PlainPod]) -> bool:
-    """Whether amounts and ports suffice beside those present."""
+def has_amounts(pod: PlainPod, node: PlainNode, present: Iterable[PlainPod]) -> bool:
+    """Whether amounts suffice beside those present."""
     others = list(present)
     for key, wanted in pod.needs.items():
         if sum(p.needs.get(key, 0) for p in others) + wanted > node.has.get(key, 0):
             return False
-    return not any(clash(mine, theirs) for mine in pod.ports for p in others for theirs in p.ports)
+    return True
+
+
+def has_room(pod: PlainPod, node: PlainNode, present: Iterable[PlainPod]) -> bool:
+    """Whether amounts and ports suffice beside those present."""
+    others = list(present)
+    return has_amounts(pod, node, others) and not any(
+        clash(mine, theirs) for mine in pod.ports for p in others for theirs in p.ports
+    )
 
 
 class Picture:
@@ -146,7 +160,7 @@ class Picture:
         self.where: dict[str, str] = {}
         self.nominated: dict[str, str] = {}
         for uid, record in state.pods.items():
-            self.pods[uid] = plain_pod(world.objects[uid], record.start)
+            self.pods[uid] = plain_pod(world.objects[uid], record.start, terminating=record.terminating)
             if record.row >= 0:
                 self.where[uid] = state.nodes.names[record.row]
             elif record.nominated >= 0:
@@ -201,6 +215,21 @@ class Picture:
                             names.add(unit.name)
         return names
 
+    def restartless(self, unit: PlainUnit) -> int:
+        """How many of its pods could not restart on another node at once (cost.md 1.9)."""
+        return sum(
+            not pod.terminating
+            and not any(
+                name != self.where[pod.uid]
+                and allowed(pod, node)
+                and has_amounts(
+                    pod, node, [*self.on(name), *(self.pods[u] for u, at in self.nominated.items() if at == name)]
+                )
+                for name, node in self.nodes.items()
+            )
+            for pod in unit.pods
+        )
+
     def holds(
         self, assigned: Sequence[tuple[PlainPod, str]], gone: Iterable[str], priority: int, ignore: set[str]
     ) -> bool:
@@ -227,11 +256,11 @@ class Picture:
     def victims(
         self, units: Sequence[PlainUnit], assigned: Sequence[tuple[PlainPod, str]], priority: int, ignore: set[str]
     ) -> list[PlainUnit]:
-        """The victims, most important first: the reprieve of preemption.md 3.3-3.5 and 4.3."""
+        """The victims, most important first: the reprieve of preemption.md 3.3-3.5 and 4.3, cost.md 1.2."""
         over = self.violating(units)
         gone = {pod.uid for unit in units for pod in unit.pods}
         out = {unit.name for unit in units}
-        for unit in [u for u in units if u.name in over] + [u for u in units if u.name not in over]:
+        for unit in sorted(units, key=lambda u: (u.name not in over, *u.standing, -self.restartless(u))):
             back = {pod.uid for pod in unit.pods}
             if self.holds(assigned, gone - back, priority, ignore):
                 gone -= back
@@ -260,6 +289,7 @@ class Picture:
                 top,
                 sum((unit.priority + 2**31) * len(unit.pods) for unit in victims),
                 sum(len(unit.pods) for unit in victims),
+                sum(self.restartless(unit) for unit in victims),
                 -min(p.start for unit in victims if unit.priority == top for p in unit.pods),
             )
             if best is None or cost < best[0]:
