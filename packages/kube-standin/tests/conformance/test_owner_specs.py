@@ -209,6 +209,31 @@ def test_daemons_are_updated(world: World) -> None:
     assert (number, {name}) == (2, {f"d-{one}" for one in hashes})
 
 
+def test_daemons_surge_onto_nodes() -> None:
+    """daemon_set.go, "should surge pods onto nodes when spec was updated": a node is never without an available pod."""
+    world = World(CONTROLLERS, nodes=3, adopt=False)
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    world.create(owner("DaemonSet", "d", updateStrategy=strategy, minReadySeconds=5))
+    scheduled(world, 5)
+    before = uids(world)
+    world.patch(APPS, "DaemonSet", "d", {"spec": {"template": template_of("i2")}})
+    most = 0
+    for _ in range(20):
+        world.schedule().forward(2)
+        ready = [pod["spec"]["nodeName"] for pod in world.pods() if running_since(pod)]
+        assert len(set(ready)) == 3
+        most = max(most, len(world.pods()))
+    assert set(images(world).values()) == {"i2"}
+    assert (most, len(world.pods()), before.items() & uids(world).items()) == (4, 3, set())
+    status = world.get(APPS, "DaemonSet", "d")["status"]
+    assert (status["numberAvailable"], status["updatedNumberScheduled"]) == (3, 3)
+
+
+def running_since(pod: Json) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
 def test_daemons_are_rolled_back_without_restarts() -> None:
     """daemon_set.go, "should rollback without unnecessary restarts": pods that were not updated yet stay."""
     world = World(CONTROLLERS, nodes=3, adopt=False)

@@ -3,7 +3,8 @@
 Rules: upstream's daemon set controller. A pod names its node by a node affinity on metadata.name and is bound by
 the scheduler like any other; it tolerates the taints of troubled and cordoned nodes. A node *should run* a pod
 if selector and affinity match and every NoSchedule and NoExecute taint is tolerated; it may *go on running* one
-if only NoSchedule taints are not.
+if only NoSchedule taints are not. An update that may surge (maxSurge) makes the new pod of a node first, and ends
+the old one when the new one is available.
 """
 
 from __future__ import annotations
@@ -39,6 +40,24 @@ def verdict_on(nodes: DaemonNodes, node: NodeSeen) -> NodeVerdict:
 
 def _digest(pod: PodSeen) -> str:
     return (pod.metadata.labels or {}).get(CONTROLLER_REVISION_HASH, "")
+
+
+def _age(pod: PodSeen) -> tuple[bool, str, Key]:
+    """Sort key of the pods of a node: those that are bound come first, then the oldest."""
+    return (not pod.node, pod.metadata.creation_timestamp or "", pod.key)
+
+
+def _share(owner: Json, field: str, default: int, desired: int) -> int:
+    """Return how many of `desired` pods a limit of a rolling update is; 0 for another strategy."""
+    strategy = owner["spec"].get("updateStrategy") or {}
+    if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        return 0
+    return share_of((strategy.get("rollingUpdate") or {}).get(field, default), desired, up=True)
+
+
+def _wanted(verdicts: dict[str, NodeVerdict]) -> int:
+    """Return how many nodes should have a pod."""
+    return sum(1 for should, _ in verdicts.values() if should)
 
 
 class DaemonSets(PodOwner):
@@ -114,6 +133,7 @@ class DaemonSets(PodOwner):
         verdicts: dict[str, NodeVerdict],
     ) -> None:
         missing: list[str] = []
+        surges = _share(owner, "maxSurge", 0, _wanted(verdicts)) > 0
         for node, (should, may) in verdicts.items():
             pods = by_node.get(node, [])
             for pod in pods:
@@ -128,8 +148,7 @@ class DaemonSets(PodOwner):
                     if not pod.terminating:
                         self.end_pod(owner, pod)
             elif len(running) > 1:
-                oldest = sorted(running, key=lambda pod: (not pod.node, pod.metadata.creation_timestamp or "", pod.key))
-                for pod in oldest[1:]:
+                for pod in self._excess(owner, digest, sorted(running, key=_age), surges=surges):
                     if not pod.terminating:
                         self.end_pod(owner, pod)
         for node, pods in by_node.items():
@@ -140,29 +159,77 @@ class DaemonSets(PodOwner):
         nodes = iter(sorted(missing))
         self.create_pods(owner, len(missing), lambda: self._pod(owner, digest, next(nodes)))
 
+    def _usable(self, owner: Json, pod: PodSeen) -> bool:
+        """Return whether a pod is available; queues its set for the time when it will be."""
+        usable, soon = available((pod,), owner["spec"].get("minReadySeconds") or 0, self.context.now())
+        if soon is not None:
+            self.queue_after((owner["metadata"]["namespace"], owner["metadata"]["name"]), soon)
+        return usable > 0
+
+    def _excess(self, owner: Json, digest: str, oldest: list[PodSeen], *, surges: bool) -> list[PodSeen]:
+        """Return the pods that are too many on a node: all but the oldest, or but one of each template in a surge.
+
+        In a surge the one of the old template goes when it is not ready or the new one is available.
+        """
+        if not surges:
+            return oldest[1:]
+        active = [pod for pod in oldest if not pod.terminating]
+        new = [pod for pod in active if _digest(pod) == digest]
+        old = [pod for pod in active if _digest(pod) != digest]
+        ends = bool(new and old) and (not old[0].ready or self._usable(owner, new[0]))
+        return [*new[1:], *(old if ends else old[1:])]
+
     def _replace(
         self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, NodeVerdict]
     ) -> None:
-        """Rolling update: end pods of old templates, at most maxUnavailable nodes at a time."""
-        strategy = owner["spec"].get("updateStrategy") or {}
-        if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        """Rolling update: end pods of old templates, at most maxUnavailable nodes at a time, or surge."""
+        if (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") != "RollingUpdate":
             return
-        desired = sum(1 for should, _ in verdicts.values() if should)
-        limit = share_of((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), desired, up=True)
+        desired = _wanted(verdicts)
+        surge = _share(owner, "maxSurge", 0, desired)
+        if surge:
+            self._surge(owner, digest, by_node, verdicts, surge)
+            return
+        limit = _share(owner, "maxUnavailable", 1, desired)
         unavailable, old = 0, []
         for node, (should, _) in verdicts.items():
             if not should:
                 continue
             pods = by_node.get(node, [])
-            if not any(pod.ready and pod.active for pod in pods):
+            if not any(pod.active and self._usable(owner, pod) for pod in pods):
                 unavailable += 1
             old += [pod for pod in pods if pod.active and _digest(pod) != digest]
         for pod in sorted(old, key=lambda one: (one.ready, one.key)):
-            if not pod.ready:
+            if not self._usable(owner, pod):
                 self.end_pod(owner, pod)
             elif unavailable < max(1, limit):
                 self.end_pod(owner, pod)
                 unavailable += 1
+
+    def _surge(
+        self,
+        owner: Json,
+        digest: str,
+        by_node: dict[str, list[PodSeen]],
+        verdicts: dict[str, NodeVerdict],
+        most: int,
+    ) -> None:
+        """Make new pods beside old ones: on nodes without an available pod, and on so many others at a time.
+
+        The old one of a node is ended by `_excess`.
+        """
+        waiting, broken, others = 0, [], []
+        for node in sorted(node for node, (should, _) in verdicts.items() if should):
+            active = [pod for pod in by_node.get(node, []) if pod.active]
+            new = [pod for pod in active if _digest(pod) == digest]
+            old = [pod for pod in active if _digest(pod) != digest]
+            if old and not new:
+                (others if self._usable(owner, old[0]) else broken).append(node)
+            elif old and not self._usable(owner, new[0]):
+                waiting += 1
+        nodes = [*broken, *others[: max(0, most - waiting)]]
+        names = iter(nodes)
+        self.create_pods(owner, len(nodes), lambda: self._pod(owner, digest, next(names)))
 
     def _report(
         self,
@@ -174,7 +241,7 @@ class DaemonSets(PodOwner):
     ) -> None:
         desired = [node for node, (should, _) in verdicts.items() if should]
         running = {node: [pod for pod in pods if not pod.finished] for node, pods in by_node.items()}
-        firsts = [pods[0] for node in desired if (pods := running.get(node))]
+        firsts = [min(pods, key=_age) for node in desired if (pods := running.get(node))]
         usable, soon = available(firsts, owner["spec"].get("minReadySeconds") or 0, self.context.now())
         if soon is not None:
             self.queue_after(key, soon)
