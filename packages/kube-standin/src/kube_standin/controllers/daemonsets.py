@@ -218,7 +218,9 @@ class DaemonSets(PodOwner):
 
         The old one of a node is ended by `_excess`.
         """
-        waiting, broken, others = 0, [], []
+        waiting = 0
+        broken: list[str] = []
+        others: list[str] = []
         for node in sorted(node for node, (should, _) in verdicts.items() if should):
             active = [pod for pod in by_node.get(node, []) if pod.active]
             new = [pod for pod in active if _digest(pod) == digest]
