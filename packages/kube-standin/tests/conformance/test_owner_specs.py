@@ -452,3 +452,29 @@ def test_deployment_is_recreated_and_rolled_over(world: World) -> None:
     assert set(images(scheduled(world, 6)).values()) == {"i3"}
     sizes = {image_of(one["spec"]["template"]): one["spec"]["replicas"] for one in world.all(APPS, "ReplicaSet")}
     assert sizes == {"i": 0, "i2": 0, "redis-slave:404": 0, "i3": 2}
+
+
+@pytest.mark.parametrize(
+    ("revision", "image", "reason"),
+    [
+        ("0", "i", "DeploymentRollback"),
+        ("1", "i", "DeploymentRollback"),
+        ("2", "i2", "RollbackTemplateUnchanged"),
+        ("7", "i2", "RollbackRevisionNotFound"),
+        ("x", "i2", ""),
+    ],
+)
+def test_deployment_goes_back_to_a_revision(world: World, revision: str, image: str, reason: str) -> None:
+    """deployment.go, "iterative rollouts should eventually progress": by the annotation of the older API."""
+    world.create(owner("Deployment", "d", replicas=2))
+    scheduled(world, 2)
+    world.patch(APPS, "Deployment", "d", {"spec": {"template": template_of("i2")}})
+    scheduled(world, 4)
+    asked = {"deprecated.deployment.rollback.to": revision}
+    world.patch(APPS, "Deployment", "d", {"metadata": {"annotations": asked}})
+    assert set(images(scheduled(world, 4)).values()) == {image}
+    after = world.get(APPS, "Deployment", "d")["metadata"]["annotations"]
+    assert after["deployment.kubernetes.io/revision"] == ("3" if image == "i" else "2")
+    assert ("deprecated.deployment.rollback.to" in after) == (revision == "x")
+    reasons = {event["reason"] for event in world.all(CORE, "Event") if event["involvedObject"]["kind"] == "Deployment"}
+    assert reasons - {"ScalingReplicaSet"} == ({reason} if reason else set())

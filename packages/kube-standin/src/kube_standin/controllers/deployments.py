@@ -14,6 +14,7 @@ from kube_rules.controllers.amounts import share_of
 from kube_rules.controllers.pods import POD_TEMPLATE_HASH, template_hash
 from kube_rules.controllers.sets import REVISION, number_in, replica_set_of, revision_of
 from kube_rules.json import Json
+from kube_rules.selectors import parse_integer
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, drop_condition, put_condition
 from kube_standin.controllers.availability import put_counts
@@ -26,13 +27,15 @@ from kube_standin.metadata import annotations_of, key_of, owned_by, owner_refere
 HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
+ROLLBACK = "deprecated.deployment.rollback.to"
+"""The revision that a deployment goes back to, 0 for the one before; what clients of `extensions/v1beta1` wrote."""
 _OWN_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
     HISTORY,
     DESIRED,
     MOST,
-    "deprecated.deployment.rollback.to",
+    ROLLBACK,
 )
 _NO_DEADLINE = 2**31 - 1
 
@@ -152,6 +155,10 @@ class Deployments(Controller):
             return
         spec = deployment["spec"]
         if not spec.get("paused"):
+            revision = parse_integer(annotations_of(deployment).get(ROLLBACK, ""))
+            if revision is not None:
+                self._roll_back(key, rollout, revision)
+                return  # the write queues it again
             waiting = rollout.recreate and rollout.new is None and not self._old_is_gone(rollout)
             if not waiting:
                 rollout = self._with_new_set(rollout)
@@ -177,6 +184,35 @@ class Deployments(Controller):
         seen = self._sets.by("owner", metadata["uid"])
         found = [self.context.find(self._set_row, one.metadata.key) for one in seen]
         return _Rollout(deployment, [one for one in found if one is not None])
+
+    def _roll_back(self, key: Key, rollout: _Rollout, revision: int) -> None:
+        """Put the template of a revision back, 0 being the last before the newest, and take the request out."""
+        deployment = rollout.deployment
+        past = sorted((revision_of(one) for one in rollout.all), reverse=True)
+        wanted = revision or (past[1] if len(past) > 1 else 0)
+        found = next((one for one in rollout.all if wanted and revision_of(one) == wanted), None)
+        template = None if found is None else _bare(found["spec"]["template"])
+        same = template == _bare(deployment["spec"]["template"])
+
+        def change(obj: Json) -> None:
+            annotations = annotations_of(obj)
+            if found is not None and not same:
+                obj["spec"]["template"] = copy.deepcopy(template)
+                kept = {name: value for name, value in annotations.items() if name in _OWN_ANNOTATIONS}
+                annotations = {**kept, **self._annotations(found)}
+            obj["metadata"]["annotations"] = {name: value for name, value in annotations.items() if name != ROLLBACK}
+
+        self.context.modify(self._row, key, change)
+        name = deployment["metadata"]["name"]
+        if found is None:
+            text = "Unable to find the revision to rollback to." if revision else "Unable to find last revision."
+            event = ("RollbackRevisionNotFound", text, "Warning")
+        elif same:
+            text = f'The rollback revision contains the same template as current deployment "{name}"'
+            event = ("RollbackTemplateUnchanged", text, "Warning")
+        else:
+            event = ("DeploymentRollback", f'Rolled back deployment "{name}" to revision {wanted}', "Normal")
+        self.context.event(deployment, *event, source="deployment-controller")
 
     def _old_is_gone(self, rollout: _Rollout) -> bool:
         """Recreate: whether every old set is scaled down and its pods are gone."""
