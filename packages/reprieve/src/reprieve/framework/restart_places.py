@@ -147,7 +147,8 @@ class RestartPlaces:
     def _with_new(self, pods: Sequence[PodRecord]) -> list[int]:
         """Return the kind of each pod; some are new."""
         before = len(self._pods)
-        signatures, whats, every = self._by_signature, self._by_what, self._pods
+        signatures, whats, every, numbers = self._by_signature, self._by_what, self._pods, self._numbers
+        constraints: list[int] = []
         result = []
         for pod in pods:
             signature = pod.signature
@@ -157,9 +158,10 @@ class RestartPlaces:
                 kind = signatures[signature.id] = whats.setdefault(what, len(every))
                 if kind == len(every):
                     every.append(pod)
+                    constraints.append(numbers.setdefault(what[0], len(numbers)))
             result.append(kind)
         if len(every) > before:
-            self._fill_in(before)
+            self._fill_in(before, constraints)
             if self._unread:
                 unread = np.array(sorted(self._unread), dtype=np.int64)
                 self._free[:, unread] = self._free_on(unread)
@@ -326,24 +328,24 @@ class RestartPlaces:
         mask = required_mask(self._cluster.nodes, pod.signature)
         return mask & self._allowed(pod) if mask.any() else mask
 
-    def _fill_in(self, start: int) -> None:
-        """Fill the columns of the kinds from `start` on."""
+    def _fill_in(self, start: int, constraints: Sequence[int]) -> None:
+        """Fill the columns of the kinds from `start` on; `constraints`: the number of those of each."""
         new = self._pods[start:]
-        if len(self._pods) > len(self._first):
-            self._widen(max(len(self._pods), 2 * len(self._first)))
+        until = len(self._pods)
+        if until > len(self._first):
+            self._widen(max(until, 2 * len(self._first)))
         self._rows += [set() for _ in new]
         self._code += [SEVERAL] * len(new)
-        numbers = self._numbers
-        self._constraints[start : start + len(new)] = [
-            numbers.setdefault(pod.signature.constraints.nodes.id, len(numbers)) for pod in new
-        ]
+        self._constraints[start:until] = constraints
         asks = np.array([pod.signature.delta for pod in new], dtype=np.int64).T
-        self._asks[CPU:, start : start + len(new)] = asks[CPU : len(self._asks)]
-        for kind, pod in enumerate(new, start):
-            if pod.signature.affinity is not None:
-                names = named_nodes(pod.signature)
-                if names is not None and len(names) == 1:
-                    self._home[kind] = self._homes.setdefault(next(iter(names)), len(self._homes))
+        self._asks[CPU:, start:until] = asks[CPU : len(self._asks)]
+        named: dict[int, int] = {}
+        for key, pod in dict(zip(constraints, new, strict=True)).items():
+            names = named_nodes(pod.signature) if pod.signature.affinity is not None else None
+            if names is not None and len(names) == 1:
+                named[key] = self._homes.setdefault(next(iter(names)), len(self._homes))
+        if named:
+            self._home[start:until] = [named.get(key, _ANY_NODE) for key in constraints]
 
     def _widen(self, capacity: int) -> None:
         grown = capacity - len(self._first)
