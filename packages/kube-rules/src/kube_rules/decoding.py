@@ -252,6 +252,9 @@ class TypeMeta(msgspec.Struct, frozen=True, rename="camel"):
     items: msgspec.Raw = NO_ITEMS
 
 
+TYPE_META: Final = msgspec.json.Decoder(TypeMeta)
+
+
 def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kube_rules.decoding import plain_json, refuse_dense, subject_of
+from kube_rules.decoding import TYPE_META, TypeMeta, plain_json, refuse_dense, subject_of
 from kube_rules.errors import InputError, Origin
 from kube_rules.manifests import PlainObject
 from kube_rules.unknown_fields import Path
@@ -104,18 +104,18 @@ class DocumentReader:
         while True:
             number += 1
             origin = Origin(name, number)
-            value, rest = next_json(rest, origin)
+            value, rest, head = next_json(rest, origin)
             if value is None:
                 return
-            self._json(value, origin)
+            self._json(value, origin, head)
             self._end_json(value, data, len(data) - len(rest))
 
     def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: Path) -> None:
         """Take one object that is no list; `at` is where in its document it stands."""
         raise NotImplementedError
 
-    def _json(self, text: memoryview | msgspec.Raw, origin: Origin) -> None:
-        """Take one JSON value of a file, which may be a list of objects."""
+    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, head: TypeMeta | None) -> None:
+        """Take one JSON value of a file, which may be a list of objects; `head` is its own, None if not known yet."""
         raise NotImplementedError
 
     def _list(self, version: str, data: Mapping[str, Any], origin: Origin, at: Path) -> None:
@@ -140,7 +140,7 @@ class _PlainReader(DocumentReader):
             raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
         self.objects.append(PlainObject({**data, "apiVersion": version, "kind": kind}, origin))
 
-    def _json(self, text: memoryview | msgspec.Raw, origin: Origin) -> None:
+    def _json(self, text: memoryview | msgspec.Raw, origin: Origin, head: TypeMeta | None) -> None:
         self._data(plain_json(text, origin), origin)
 
 
@@ -194,14 +194,18 @@ def encoding_of(data: bytes) -> str:
     return "utf-8-sig"
 
 
-def next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memoryview]:
-    """The next JSON value of a text and what follows it; None at the end."""
+def next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memoryview, TypeMeta | None]:
+    """The next JSON value of a text, None at the end; what follows it; its head if that was read on the way."""
     start = 0
     while start < len(text) and text[start] in _SPACE:
         start += 1
     text = text[start:]
     if not text:
-        return None, text
+        return None, text, None
+    try:
+        return text, text[len(text) :], TYPE_META.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        pass  # more values follow, or an error to be worded below
     try:
         _RAW.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -209,8 +213,8 @@ def next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memo
         if not message.startswith(_TRAILING):
             raise json_error(error, origin) from None
         end = int(message[len(_TRAILING) : -1]) - 1  # the decoder counts bytes from 1
-        return text[:end], text[end:]
-    return text, text[len(text) :]
+        return text[:end], text[end:], None
+    return text, text[len(text) :], None
 
 
 def json_error(error: Exception, origin: Origin) -> InputError:

@@ -26,7 +26,8 @@ def collecting_once_loaded() -> Iterator[Callable[..., None]]:
     gc.disable()
 
     def loaded(*_: object) -> None:
-        gc.freeze()
+        if not gc.isenabled():  # further clusters that are built to try changes come and go
+            gc.freeze()
         if was_on:
             gc.enable()
 

@@ -77,7 +77,10 @@ class ResourceTable:
 
     def asked_column(self, name: str) -> int:
         """Return the column of a resource that a pod requests, which may have any name."""
-        if name not in self._column and not self.offered(name):
+        known = self._column.get(name)
+        if known is not None:
+            return known
+        if not self.offered(name):
             if self._unoffered >= MOST_UNOFFERED:
                 return self.column(UNOFFERED)
             self._unoffered += 1

@@ -23,6 +23,7 @@ from kube_rules.admission import PriorityAdmission
 from kube_rules.decoding import (
     KINDS,
     NO_ITEMS,
+    TYPE_META,
     TypeMeta,
     finish,
     from_data,
@@ -320,14 +321,16 @@ class _Collector(DocumentReader):
         self,
         text: memoryview | msgspec.Raw,
         origin: Origin,
+        head: TypeMeta | None,
         list_head: TypeMeta | None = None,
         at: FieldPath = (),
     ) -> None:
         """Add one object given as JSON text; `list_head` names the kind of items of a typed list."""
-        try:
-            head = _TYPE_META.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise json_error(error, origin) from None
+        if head is None:
+            try:
+                head = TYPE_META.decode(text)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise json_error(error, origin) from None
         if list_head is not None and not head.kind and list_head.kind != "List":
             head = TypeMeta(
                 api_version=head.api_version or list_head.api_version, kind=list_head.kind.removesuffix("List")
@@ -361,7 +364,7 @@ class _Collector(DocumentReader):
             raise InputError(origin, "Invalid value: must be a list", path="items") from None
         file, document, line, _ = origin
         for index, item in enumerate(items or ()):
-            self._json(item, Origin(file, document, line, index), head, (*at, "items", index))
+            self._json(item, Origin(file, document, line, index), None, head, (*at, "items", index))
 
 
 def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[MisnamedField]:
@@ -385,5 +388,4 @@ def _at(value: Any, path: FieldPath) -> Any:
     return value
 
 
-_TYPE_META: Final = msgspec.json.Decoder(TypeMeta)
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw] | None)
