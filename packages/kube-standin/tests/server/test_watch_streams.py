@@ -92,7 +92,7 @@ def test_how_a_watch_begins(plane: Plane, query: str, begins: list[tuple[str, st
         async with plane.watching(f"GET {MAPS}?watch=1&timeoutSeconds=5&{query.format(*revisions)}") as watch:
             start = await watch.start()
             headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
-            assert (start["status"], start["headers"]) == (200, headers)
+            assert (start["status"], start["headers"][:2]) == (200, headers)  # the flow of the request comes after
             seen = [await watch.event() for _ in begins]
             body = config_map("b", more="data")
             body["metadata"]["labels"] = {"x": "y"}
