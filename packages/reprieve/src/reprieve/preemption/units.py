@@ -38,7 +38,10 @@ class PreemptionUnit:
     @property
     def start(self) -> float:
         """Earliest start of its pods in seconds; a pod without one counts as started now, after all others."""
-        return min(_NOT_STARTED if pod.start is None else pod.start for pod in self.pods)
+        if len(self.pods) == 1:
+            start = self.pods[0].start
+            return _NOT_STARTED if start is None else start
+        return min([_NOT_STARTED if pod.start is None else pod.start for pod in self.pods])
 
     @property
     def standing(self) -> tuple[int, int, int]:
@@ -49,7 +52,8 @@ class PreemptionUnit:
     @property
     def importance(self) -> tuple[int, int, int, float, str]:
         """Sort key, most important first (preemption.md 5, composite.md 4.5)."""
-        return (*self.standing, self.start, self.pods[0].uid)
+        kind = 3 if isinstance(self.group, CompositeState) else 2 if self.in_group else 1
+        return (-self.priority, -kind, -len(self.pods), self.start, self.pods[0].uid)
 
     @property
     def groups(self) -> list[Group]:
