@@ -1,4 +1,4 @@
-"""Replays beside each other: GPUs allocated, fragmentation, jobs that wait and work lost, over time.
+"""Replays beside each other: GPUs allocated, fragmentation, pending jobs and work lost, over time.
 
     python examples/replay_curves.py picture.png 'with departures=a.json' 'without departures=b.json'
 
@@ -45,7 +45,7 @@ def lost(series: dict[str, Any]) -> tuple[list[float], list[float]]:
 CURVES = {
     "allocated": ("GPUs allocated, %", allocated),
     "fragmentation": ("of the free GPUs,\n% that tasks cannot use", fragmentation),
-    "waiting": ("jobs that wait", waiting),
+    "waiting": ("pending jobs", waiting),
     "lost": ("GPU-hours lost so far", lost),
 }
 
