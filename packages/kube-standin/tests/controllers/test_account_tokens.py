@@ -86,7 +86,7 @@ def test_secret_is_deleted_with_its_account(world: World, tokens: Tokens) -> Non
     assert world.has("v1", "Secret", "other")
 
 
-@pytest.mark.parametrize(("of", "uid"), [("nobody", ""), ("robot", "00000000-0000-4000-8000-000000000000")])
+@pytest.mark.parametrize(("of", "uid"), [("missing", ""), ("robot", "00000000-0000-4000-8000-000000000000")])
 def test_secret_of_an_account_that_is_not_there_is_deleted(world: World, of: str, uid: str) -> None:
     world.create(secret("s", of, uid=uid))
     assert not world.settle().has("v1", "Secret", "s")

@@ -46,19 +46,23 @@ class PreemptionUnit:
     @property
     def standing(self) -> tuple[int, int, int]:
         """Return the first parts of `importance`: equal for units that differ in the start alone."""
-        kind = 3 if isinstance(self.group, CompositeState) else 2 if self.in_group else 1
-        return (-self.priority, -kind, -len(self.pods))
+        return (-self.priority, -_kind_of(self), -len(self.pods))
 
     @property
     def importance(self) -> tuple[int, int, int, float, str]:
         """Sort key, most important first (preemption.md 5, composite.md 4.5)."""
-        kind = 3 if isinstance(self.group, CompositeState) else 2 if self.in_group else 1
-        return (-self.priority, -kind, -len(self.pods), self.start, self.pods[0].uid)
+        # not from `standing`: it is asked for every unit of every candidate
+        return (-self.priority, -_kind_of(self), -len(self.pods), self.start, self.pods[0].uid)
 
     @property
     def groups(self) -> list[Group]:
         """Return the groups with a status that reports its eviction, the topmost first (composite.md 4.4)."""
         return disrupted_with(self.group) if self.group is not None else []
+
+
+def _kind_of(unit: PreemptionUnit) -> int:
+    """Return 3 for a tree, 2 for a group or a pod of one, 1 for a plain pod (preemption.md 5.2, composite.md 4.5)."""
+    return 3 if isinstance(unit.group, CompositeState) else 2 if unit.in_group else 1
 
 
 def effective_priority(cluster: ClusterState, pod: PodRecord) -> int:
