@@ -8,9 +8,9 @@ with its place: either a test is missing, or the line does not matter.  Which mu
 the sources alone, so that a figure can be repeated, and compared with that after a change.
 
 The judges are imported once, and each mutant is a fork of that process (`forked_judge.py`), unless it changes what is
-run by an import.  `--most SECONDS` asks no more judges of a mutant than take so long together; what the others would
-notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines and tests: with the sources of the area
-as they were, only tests in folders that have changed run again.
+run by an import.  `--most SECONDS` asks no more judges of a mutant than take so much processor time together; what the
+others would notice counts as not noticed.  `--reached FILE` keeps what was learnt of lines and tests: with the sources
+of the area as they were, only tests in folders that have changed run again.
 
 A PATH (a file or a folder below `packages`) instead of an area draws from that alone, and is judged as the area is that
 holds it.  `--only PATH:LINE` makes all mutants of one line, to see whether a new test kills them; with `--tests
@@ -550,7 +550,7 @@ def main() -> None:
     parser.add_argument("--only", metavar="PATH:LINE", help="all mutants of one line")
     parser.add_argument("--tests", nargs="+", metavar="PATH", default=[], help="tests that are to judge, all of them")
     parser.add_argument(
-        "--most", type=float, default=math.inf, metavar="SECONDS", help="what the judges of one take (default all)"
+        "--most", type=float, default=math.inf, metavar="SECONDS", help="processor time of the judges (default all)"
     )
     parser.add_argument("--reached", type=Path, metavar="FILE", help="where what was learnt of lines is kept")
     parser.add_argument("--list", action="store_true", help="name the mutants and run nothing")
