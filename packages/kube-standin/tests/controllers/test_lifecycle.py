@@ -452,7 +452,7 @@ def test_controllers_end_and_change_so_many_objects_in_a_turn(
     _many(world, setting, change, many)
     world.settle()
     most = 0
-    original = Controller._one
+    original = Controller._sync
 
     def counted(controller: Controller, key: object) -> None:
         nonlocal most
@@ -460,7 +460,7 @@ def test_controllers_end_and_change_so_many_objects_in_a_turn(
         original(controller, key)
         most = max(most, world.store._next - before)
 
-    monkeypatch.setattr(Controller, "_one", counted)
+    monkeypatch.setattr(Controller, "_sync", counted)
     assert _changed(world, setting, change) == many
     assert most <= 4 * WRITES_AT_ONCE, "two writes for an end, and its event"
 

@@ -1,8 +1,8 @@
-"""The controllers scheduling relies on: one table, one switch each, one task each.
+"""The controllers that scheduling relies on: one table, one switch and one task for each.
 
-``CONTROLLERS`` maps names (those of kube-controller-manager where it has them) to classes.
-``ControllerSet`` runs a chosen set over one registry; ``run_controllers`` is the same as a context manager.
-Everything is read from the store again at start, so a killed server goes on where it was.
+``CONTROLLERS`` maps names (those of kube-controller-manager where it has them) to classes. ``ControllerSet`` runs
+selected controllers over one registry; ``run_controllers`` does so as a context manager. Controllers read all their
+state from the store at start, so a restarted server continues its work.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ __all__ = ["CONTROLLERS", "Context", "Controller", "Controllers", "Times", "chos
 log = logging.getLogger("reprieve.controllers")
 
 CONTROLLERS: Mapping[str, type[Controller]] = {
-    one.name: one
-    for one in (
+    controller.name: controller
+    for controller in (
         ServiceAccounts,
         AccountTokens,
         RootCertificates,
@@ -93,9 +93,10 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
 
 
 def chosen(switches: str | Iterable[str] = "*") -> tuple[str, ...]:
-    """Read switches as kube-controller-manager does: ``*`` all, ``job`` one, ``-job`` all but one.
+    """Return the controllers that the switches select: ``*`` all, ``job`` one, ``-job`` all but one.
 
-    ``"-job,disruption"`` alone means all but job. ``"none"`` chooses none. Raises ValueError for unknown names.
+    The syntax is that of kube-controller-manager. ``"-job,disruption"`` alone selects all but job; ``"none"`` selects
+    none. Raises ValueError for unknown names.
     """
     parts = switches.split(",") if isinstance(switches, str) else list(switches)
     parts = [part.strip() for part in parts if part.strip()]
@@ -112,7 +113,7 @@ def chosen(switches: str | Iterable[str] = "*") -> tuple[str, ...]:
 
 
 class ControllerSet:
-    """A set of controllers over one registry, with the sources and timers they share (also with kubelets)."""
+    """A set of controllers over one registry, and the sources and timers that they share with kubelets."""
 
     def __init__(
         self,
@@ -141,9 +142,9 @@ class ControllerSet:
         self._tasks: list[asyncio.Task[None]] = []
 
     def settle(self, most: int = 10_000) -> None:
-        """Fire what is due and sync every waiting key until nothing waits; for tests and tools without a loop.
+        """Fire due timers and sync queued keys until none are left; for tests and tools without an event loop.
 
-        Raises RuntimeError after ``most`` rounds: something never comes to rest.
+        Raises RuntimeError if work remains after ``most`` rounds.
         """
         for _ in range(most):
             if not self.step():
@@ -151,17 +152,17 @@ class ControllerSet:
         raise RuntimeError("the controllers do not come to rest")
 
     def step(self) -> bool:
-        """Take in changes, fire what is due and sync each waiting key once; whether there was anything to do."""
+        """Process changes, fire due timers and sync each queued key once; return whether there was any work."""
         self.context.sources.sync()
         fired = self.context.timers.fire()
         waiting = [controller for controller in self.running.values() if not controller.idle]
         return sum(controller.step() for controller in waiting) + fired > 0
 
     async def start(self) -> None:
-        """Begin working."""
+        """Start the controllers."""
         loop = asyncio.get_running_loop()
         self.context.sources.start()
-        self._tasks = [loop.create_task(self._guarded(one), name=name) for name, one in self.running.items()]
+        self._tasks = [loop.create_task(self._guarded(runner), name=name) for name, runner in self.running.items()]
         self._tasks.append(loop.create_task(self.context.timers.run(), name="timers"))
 
     @staticmethod
@@ -175,7 +176,7 @@ class ControllerSet:
             raise
 
     async def stop(self) -> None:
-        """Stop working; nothing is lost, since everything is read again at start."""
+        """Stop the controllers; their state is read from the store again at start."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -187,7 +188,7 @@ class ControllerSet:
 async def run_controllers(
     registry: ObjectRegistry, switches: str = "*", *, times: Times | None = None, ca_certificate: str = ""
 ) -> AsyncIterator[ControllerSet]:
-    """Run the chosen controllers while the context lasts."""
+    """Run the selected controllers until the context exits."""
     controllers = ControllerSet(registry, chosen(switches), times=times, ca_certificate=ca_certificate)
     await controllers.start()
     try:

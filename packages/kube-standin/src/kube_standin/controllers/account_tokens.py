@@ -18,14 +18,14 @@ _MARK: Final = f'"{SECRET_TYPE}"'.encode()
 
 
 class AccountTokens(Controller):
-    """Fills such Secrets, and deletes those without their account; keys are those of Secrets."""
+    """The controller that fills token Secrets and deletes those without an account; keys are those of Secrets."""
 
     name = "serviceaccount-token"
 
     def connect(self) -> None:
-        """Queue a Secret that changes, and those of an account that is deleted."""
+        """Watch Secrets and service accounts; a deleted account takes its Secrets with it."""
         self._accounts: dict[Key, Key] = {}
-        """Secret -> the account that it names."""
+        """The service account that each Secret names."""
         sources = self.context.sources
         self._secret_row = self.context.kind("v1", "Secret")
         self._account_row = self.context.kind("v1", "ServiceAccount")
@@ -43,7 +43,7 @@ class AccountTokens(Controller):
                     self.queue(secret)
 
     def reconcile(self, key: Key) -> None:
-        """Fill a Secret with what it lacks, or delete it."""
+        """Fill in the missing entries of a Secret, or delete it."""
         state = self.context.registry.head(self._secret_row, *key)
         secret = state.decode() if state is not None and _MARK in state.raw else {}
         if secret.get("type") != SECRET_TYPE:
@@ -53,16 +53,16 @@ class AccountTokens(Controller):
             return
         notes = secret["metadata"].get("annotations") or {}
         owner = self._accounts[key] = (key[0], notes.get(NAME, ""))
-        account_found = self.context.find(self._account_row, owner)
-        if account_found is None or notes.get(UID) not in (None, "", account_found["metadata"]["uid"]):
+        body = self.context.find(self._account_row, owner)
+        if body is None or notes.get(UID) not in (None, "", body["metadata"]["uid"]):
             self.context.delete(self._secret_row, key, DeleteOptions(uid=secret["metadata"]["uid"]))
             return
-        missing = self._missing(key, account_found, secret.get("data") or {})
+        missing = self._missing(key, body, secret.get("data") or {})
         if missing:
-            self._fill(key, account_found, missing)
+            self._fill(key, body, missing)
 
     def _missing(self, key: Key, account: Json, data: Json) -> Json:
-        """Return the entries that a Secret has to get, in base64."""
+        """Return the missing entries of a Secret, in base64."""
         tokens, uid, missing = self.context.tokens, account["metadata"]["uid"], {}
         authority = _encoded(self.context.ca_certificate)
         if authority and data.get("ca.crt") != authority:
@@ -85,13 +85,13 @@ class AccountTokens(Controller):
         self.context.modify(self._secret_row, key, change)
 
     def _drop_reference(self, account: Key, secret: str) -> None:
-        """Take a deleted Secret out of the list of its account."""
-        found = self.context.find(self._account_row, account)
-        if found is None or all(one.get("name") != secret for one in found.get("secrets") or ()):
+        """Remove a deleted Secret from the list of its service account."""
+        body = self.context.find(self._account_row, account)
+        if body is None or all(entry.get("name") != secret for entry in body.get("secrets") or ()):
             return
 
         def change(obj: Json) -> None:
-            obj["secrets"] = [one for one in obj["secrets"] if one.get("name") != secret]
+            obj["secrets"] = [entry for entry in obj["secrets"] if entry.get("name") != secret]
 
         self.context.modify(self._account_row, account, change)
 

@@ -11,17 +11,17 @@ _ONE = "all"
 
 
 class ClusterRoleAggregation(Controller):
-    """Writes the rules of all aggregated roles; there is one key, since one role may be part of several."""
+    """The controller that writes the rules of aggregated roles; it has one key, as a role may be part of several."""
 
     name = "clusterrole-aggregation"
 
     def connect(self) -> None:
-        """Look again when any role changes."""
+        """Queue the key when any role changes."""
         self._row = self.context.kind("rbac.authorization.k8s.io/v1", "ClusterRole")
         self.context.sources.of(self._row.storage_key, Seen).add_handler(lambda old, new: self.queue(_ONE))
 
     def reconcile(self, key: str) -> None:
-        """Collect the rules; a role that is a part of another is written first, and brings the next sync."""
+        """Collect the rules; writing a role that is part of another one queues the next sync."""
         states = list(self.context.registry.store.heads(self._row.storage_key))
         roles = {state.name: state.decode() for state in states}
         for name, role in roles.items():

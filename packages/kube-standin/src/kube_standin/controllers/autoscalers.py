@@ -1,6 +1,6 @@
-"""HorizontalPodAutoscalers: every 15 s the replicas that the metrics ask for, within bounds (interfaces.md 7.11).
+"""HorizontalPodAutoscalers: every 15 s, set the replicas that the metrics call for, within bounds (interfaces.md 7.11).
 
-Metrics are those of `metrics.k8s.io` here, cpu and memory; custom and external metrics have no source.
+Metrics are those of `metrics.k8s.io`, cpu and memory; custom and external metrics have no source.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MEASURED: Final = {"Resource": "resource", "ContainerResource": "containerResou
 
 
 class _Proposal(NamedTuple):
-    """What the metrics ask for, why, and their values for the status.
+    """The replicas that the metrics call for, the metric that decides, and the values for the status.
 
     `error`: the reason and text of a failure; `summary`: a text about all failures.
     """
@@ -43,12 +43,12 @@ class _Proposal(NamedTuple):
 
 
 class HorizontalPodAutoscalers(Controller):
-    """Keys are those of autoscalers. What they wanted before is forgotten by a restart, as upstream."""
+    """The controller of autoscalers; keys are theirs. A restart forgets earlier recommendations, as upstream."""
 
     name = "horizontal-pod-autoscaling"
 
     def connect(self) -> None:
-        """Look at an autoscaler when it comes or changes, and every 15 s."""
+        """Queue an autoscaler when it is created, and every 15 s."""
         self._row = self.context.kind("autoscaling/v2", "HorizontalPodAutoscaler")
         self._pods = self.context.kind("v1", "Pod")
         self._histories: dict[str, ScalingHistory] = {}
@@ -114,10 +114,10 @@ class HorizontalPodAutoscalers(Controller):
         kind = self.context.registry.kinds.of(reference.get("apiVersion", "v1"), reference["kind"])
         if kind is None or "scale" not in kind.subresources:
             raise MetricError(f'no matches for kind "{reference["kind"]}" in group "{reference.get("apiVersion", "")}"')
-        found = self.context.find(kind, (namespace, reference["name"]))
-        if found is None:
+        target = self.context.find(kind, (namespace, reference["name"]))
+        if target is None:
             raise MetricError(f'{kind.resource} "{reference["name"]}" not found')
-        return kind, found
+        return kind, target
 
     def _history(self, autoscaler: Json) -> ScalingHistory:
         return self._histories.setdefault(autoscaler["metadata"]["uid"], ScalingHistory())
@@ -125,7 +125,7 @@ class HorizontalPodAutoscalers(Controller):
     def _wanted(
         self, autoscaler: Json, scale: Json, status: Json, conditions: _Conditions, now: datetime
     ) -> tuple[int, str]:
-        """Return the replicas that the target is to have, and why."""
+        """Return the replicas that the target should have, and why."""
         spec, current = autoscaler["spec"], scale["spec"]["replicas"]
         if current == 0:
             text = "scaling is disabled since the replica count of the target is zero"
@@ -161,17 +161,17 @@ class HorizontalPodAutoscalers(Controller):
         return bounded.replicas, above if bounded.replicas > current else "All metrics below target"
 
     def _proposal(self, autoscaler: Json, scale: Json, now: datetime) -> _Proposal:
-        """Return the most that a metric asks for; if one has no value, nothing is scaled down."""
+        """Return the largest proposal of the metrics; if a metric has no value, the target is not scaled down."""
         spec, current = autoscaler["spec"], scale["spec"]["replicas"]
         best, metric, states = -1, "", []
         errors: list[tuple[str, str]] = []
         first = ""
-        for one in spec.get("metrics") or ():
+        for metric_spec in spec.get("metrics") or ():
             try:
-                wanted, words, state = self._asked(autoscaler, one, scale, now)
+                wanted, words, state = self._measured(autoscaler, metric_spec, scale, now)
             except MetricError as failure:
-                errors.append((f"FailedGet{one['type']}Metric", f"{_words(one)}: {failure}"))
-                first = first or f"{_value_of(one)}: {errors[0][1]}"
+                errors.append((f"FailedGet{metric_spec['type']}Metric", f"{_words(metric_spec)}: {failure}"))
+                first = first or f"{_value_of(metric_spec)}: {errors[0][1]}"
                 continue
             states.append(state)
             if wanted.replicas > best:
@@ -184,17 +184,17 @@ class HorizontalPodAutoscalers(Controller):
             return _Proposal(current, metric, states, errors[0], summary)
         return _Proposal(best, metric, states, None)
 
-    def _asked(self, autoscaler: Json, metric: Json, scale: Json, now: datetime) -> tuple[Wanted, str, Json]:
+    def _measured(self, autoscaler: Json, metric: Json, scale: Json, now: datetime) -> tuple[Wanted, str, Json]:
         source = _MEASURED.get(metric["type"])
         if source is None:
             raise MetricError("no custom or external metrics API is served")
-        given = metric[source]
-        resource, container = given["name"], given.get("container")
+        source_spec = metric[source]
+        resource, container = source_spec["name"], source_spec.get("container")
         loads = self._loads(autoscaler["metadata"]["namespace"], scale["status"]["selector"], resource, container)
         if not loads:
             text = "no metrics returned from resource metrics API"
             raise MetricError(f"unable to get metrics for resource {resource}: {text}")
-        target, tolerance = given["target"], replica_targets.tolerances(autoscaler["spec"])
+        target, tolerance = source_spec["target"], replica_targets.tolerances(autoscaler["spec"])
         sample = replica_targets.LoadSample(scale["status"]["replicas"], loads, tolerance, resource == "cpu", now)
         if "averageUtilization" in target:
             wanted = replica_targets.by_utilization(sample, target["averageUtilization"])
@@ -215,7 +215,7 @@ class HorizontalPodAutoscalers(Controller):
 
 
 def _selector_problem(selector: str) -> tuple[str, str] | None:
-    """Return the reason and text of an event about a selector of a scale that selects no pods; None if it can."""
+    """Return the reason and text of an event about a selector that selects no pods; None for a usable selector."""
     if not selector:
         return "SelectorRequired", "selector is required"
     try:
@@ -230,18 +230,18 @@ def _words(metric: Json) -> str:
     source = _MEASURED.get(metric["type"], "")
     if source:
         return f"failed to get {metric[source]['name']} utilization"
-    given = metric.get(metric["type"].lower()) or {}
-    return f"unable to get metric {(given.get('metric') or {}).get('name', '')}"
+    details = metric.get(metric["type"].lower()) or {}
+    return f"unable to get metric {(details.get('metric') or {}).get('name', '')}"
 
 
 def _value_of(metric: Json) -> str:
-    """Return which value is missing, as an event about all metrics states it."""
-    kind, given = metric["type"], metric.get(_MEASURED.get(metric["type"], "")) or {}
+    """Return the missing value as an event about all metrics states it."""
+    kind, source = metric["type"], metric.get(_MEASURED.get(metric["type"], "")) or {}
     match kind:
         case "Resource":
-            return f"failed to get {given['name']} resource metric value"
+            return f"failed to get {source['name']} resource metric value"
         case "ContainerResource":
-            return f"failed to get {given['name']} container metric value"
+            return f"failed to get {source['name']} container metric value"
         case "External":
             return f"failed to get {metric['external']['metric']['name']} external metric value"
     return f"failed to get {kind.lower()} metric value"
@@ -250,12 +250,12 @@ def _value_of(metric: Json) -> str:
 def _load(pod: Json, resource: str, container: str | None) -> PodLoad:
     """Return what a pod, or one of its containers, requests and uses of a resource."""
     status = pod.get("status") or {}
-    parts = [one for one in containers_of(pod) if container in (None, one["name"])]
-    requests = [of_container(one, "requests").get(resource) for one in parts]
-    lacking = next((one["name"] for one, amount in zip(parts, requests, strict=True) if amount is None), "")
+    parts = [part for part in containers_of(pod) if container in (None, part["name"])]
+    requests = [of_container(part, "requests").get(resource) for part in parts]
+    lacking = next((part["name"] for part, amount in zip(parts, requests, strict=True) if amount is None), "")
     used = dict(used_by(pod))
-    usages = [used.get(one["name"], {}).get(resource) for one in parts]
-    ready = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), None)
+    usages = [used.get(part["name"], {}).get(resource) for part in parts]
+    ready = next((condition for condition in status.get("conditions") or () if condition["type"] == "Ready"), None)
     since = (ready or {}).get("lastTransitionTime")
     return PodLoad(
         pod["metadata"]["name"],
@@ -264,23 +264,23 @@ def _load(pod: Json, resource: str, container: str | None) -> PodLoad:
         None if ready is None else ready.get("status") == "True",
         parse_stamp(since) if since else None,
         parse_stamp(status["startTime"]) if status.get("startTime") else None,
-        None if not parts or any(one is None for one in requests) else sum(one.nano for one in requests if one),
-        None if not used or any(one is None for one in usages) else sum(one.nano for one in usages if one),
+        None if not parts or any(a is None for a in requests) else sum(a.nano for a in requests if a),
+        None if not used or any(u is None for u in usages) else sum(u.nano for u in usages if u),
         f"{resource} in container {lacking or container or ''}",
     )
 
 
 class _Conditions:
-    """The conditions of a status; a time is that of the last change."""
+    """The conditions of a status, each with the time of its last change."""
 
     def __init__(self, autoscaler: Json, stamp: str) -> None:
-        found = (autoscaler.get("status") or {}).get("conditions") or ()
-        self._by_type: dict[str, Json] = {one["type"]: one for one in found}
+        conditions = (autoscaler.get("status") or {}).get("conditions") or ()
+        self._by_type: dict[str, Json] = {condition["type"]: condition for condition in conditions}
         self._stamp = stamp
 
     @property
     def listed(self) -> list[Json]:
-        """Return them as they stand in the status."""
+        """Return the conditions in the order of the status."""
         return list(self._by_type.values())
 
     def set(self, kind: str, holds: bool, reason: str, message: str) -> None:
@@ -292,7 +292,7 @@ class _Conditions:
         self._by_type[kind] = parts
 
     def judged(self, stable: ScalingVerdict, bounded: ScalingVerdict) -> None:
-        """Set what held the replicas back."""
+        """Set the conditions that report what limited the replicas."""
         self.set("AbleToScale", True, stable.reason, stable.message)
         limited = bounded.reason != "DesiredWithinRange"
         self.set("ScalingLimited", limited, bounded.reason, bounded.message)

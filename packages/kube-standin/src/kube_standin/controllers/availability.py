@@ -1,4 +1,4 @@
-"""When a pod counts as available, and how counts are written.
+"""When a pod counts as available, and how a status lists counts.
 
 Rule: a pod is available once it has been ready for ``minReadySeconds`` (upstream: podutil.IsPodAvailable).
 """
@@ -14,7 +14,7 @@ from kube_standin.controllers.views import PodSeen
 
 
 def available(pods: Iterable[PodSeen], min_ready_seconds: int, now: datetime) -> tuple[int, float | None]:
-    """Count available pods; also in how many seconds the next ready one becomes available (None: none will)."""
+    """Return the number of available pods, and the seconds until the next ready pod is available (None: never)."""
     count, soonest = 0, None
     for pod in pods:
         if not pod.ready:
@@ -31,7 +31,7 @@ def available(pods: Iterable[PodSeen], min_ready_seconds: int, now: datetime) ->
 
 
 def put_counts(status: Json, counts: Mapping[str, int]) -> None:
-    """Write counts into a status; zeros are left out of it."""
+    """Write counts into a status; zeros are omitted."""
     for name, count in counts.items():
         if count:
             status[name] = count

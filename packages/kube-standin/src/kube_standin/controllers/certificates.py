@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: kubelets' are approved, approved ones are signed, old ones are deleted.
+"""CertificateSigningRequests: approve those of kubelets, sign approved ones, delete old ones.
 
 Rules: kube-controller-manager's csrapproving, csrsigning and csrcleaner (interfaces.md 4.13).
 """
@@ -26,7 +26,7 @@ _UNDECIDED: Final = timedelta(hours=24)
 
 
 class _SigningRequests(Controller):
-    """Keys are names of requests."""
+    """A controller of signing requests; keys are their names."""
 
     def connect(self) -> None:
         """Queue a request when it changes."""
@@ -47,11 +47,11 @@ class _SigningRequests(Controller):
 
 
 def _conditions(request: Json) -> dict[str, Json]:
-    return {one["type"]: one for one in (request.get("status") or {}).get("conditions") or ()}
+    return {condition["type"]: condition for condition in (request.get("status") or {}).get("conditions") or ()}
 
 
 class CertificateSigner(_SigningRequests):
-    """Signs what is approved, for the signers of the cluster; without an authority nothing."""
+    """The controller that signs approved requests for the cluster's signers; it signs nothing without an authority."""
 
     name = "csrsigning"
 
@@ -72,12 +72,12 @@ class CertificateSigner(_SigningRequests):
 
 
 class CertificateApprover(_SigningRequests):
-    """Approves client certificates of kubelets for users with the right to that."""
+    """The controller that approves client certificates of kubelets for users with the right to request them."""
 
     name = "csrapproving"
 
     def reconcile(self, key: str) -> None:
-        """Approve a request if its user may have it."""
+        """Approve a request if its user may have the certificate."""
         request = self.context.find(self._row, ("", key))
         if request is None or request["spec"]["signerName"] != KUBELET_CLIENT:
             return
@@ -95,20 +95,20 @@ class CertificateApprover(_SigningRequests):
             kinds.insert(0, ("selfnodeclient", "self kubelet client certificate"))
         authorizer = Authorizer(self.context.registry)
         for subresource, words in kinds:
-            asked = Attributes("create", self._row.group, self._row.plural, subresource)
-            if authorizer.decide(user, asked).allowed:
+            attributes = Attributes("create", self._row.group, self._row.plural, subresource)
+            if authorizer.decide(user, attributes).allowed:
                 message = f"Auto approving {words} after SubjectAccessReview."
                 self._condition(key, "approval", "Approved", "AutoApproved", message)
                 return
 
 
 class CertificateCleaner(_SigningRequests):
-    """Deletes requests an hour after they were decided, a day after they were made, or when their certificate ends."""
+    """The controller that deletes requests: 1 h after the decision, 24 h after creation, or at its end."""
 
     name = "csrcleaner"
 
     def reconcile(self, key: str) -> None:
-        """Delete a request when its time is over, and come back for that."""
+        """Delete a request that is due, or queue it for the time when it will be."""
         request = self.context.find(self._row, ("", key))
         if request is None:
             return
@@ -120,20 +120,20 @@ class CertificateCleaner(_SigningRequests):
 
 
 def _end(request: Json) -> datetime:
-    """Return when a request is deleted."""
+    """Return the time at which a request is deleted."""
     conditions = _conditions(request)
     certificate = (request.get("status") or {}).get("certificate")
     decided = [conditions[kind] for kind in ("Denied", "Failed") if kind in conditions]
     if certificate and "Approved" in conditions:
         decided.append(conditions["Approved"])
-    made = request["metadata"]["creationTimestamp"]
-    ends = [parse_stamp(one.get("lastUpdateTime") or made) + _DECIDED for one in decided]
+    created = request["metadata"]["creationTimestamp"]
+    ends = [parse_stamp(condition.get("lastUpdateTime") or created) + _DECIDED for condition in decided]
     if not decided:
-        ends.append(parse_stamp(made) + _UNDECIDED)
+        ends.append(parse_stamp(created) + _UNDECIDED)
     if certificate:
         try:
-            found = x509.load_pem_x509_certificate(base64.b64decode(certificate))
-            ends.append(found.not_valid_after_utc)
-        except ValueError:  # another signer's form
+            parsed = x509.load_pem_x509_certificate(base64.b64decode(certificate))
+            ends.append(parsed.not_valid_after_utc)
+        except ValueError:  # the format of another signer
             pass
     return min(ends)

@@ -1,15 +1,15 @@
-"""Device claims: made from templates for pods, taken off pods that ended, given back when they have no users.
+"""Device claims: created from templates for pods, released by ended pods, deallocated when no consumer is left.
 
 Rules (upstream's resource claim controller):
 - A pod that names a ResourceClaimTemplate gets a claim of its own; its status names it (`resourceClaimStatuses`).  A
-  claim made before a crash is found again by its owner and the annotation with the name in the pod.
-- A PodGroup that names a template gets a claim, too, shared by its pods (KEP-5729): a pod means it by an entry equal to
-  the group's.  The group's status names the claim, and so does that of each such pod.  A pod of a group that does not
-  exist yet gets nothing made: which claim it means is not known.
-- A consumer in `status.reservedFor` that is gone, has ended, or was deleted before it was bound is taken off.  With no
-  consumer left the allocation ends and the finalizer goes; so, too, when a claim is deleted that has no users.
-- A claim made for a pod that is done is deleted; when the pod is gone the garbage collector does it.
-  A PodGroup is a consumer until it is gone.
+  claim created before a crash is found by its owner and by the annotation with its name in the pod.
+- A PodGroup that names a template gets a claim that its pods share (KEP-5729): a pod refers to it by an entry equal to
+  the group's.  The status of the group and of each such pod names the claim.  For a pod of a missing group no claim is
+  created, as it is unknown which claim the pod refers to.
+- A consumer in `status.reservedFor` that no longer exists, has ended, or was deleted before it was bound is removed.
+  Without consumers the allocation and the finalizer are removed, also from a claim that is deleted.
+- A claim of a pod that is done is deleted; after the deletion of the pod the garbage collector deletes it.
+  A PodGroup is a consumer until it is deleted.
 - A pod that was bound without a scheduler reserves its allocated claims, for its group if they are the group's.
 """
 
@@ -38,7 +38,7 @@ _MOST_CONSUMERS = 256
 
 
 class _Lacking:
-    """Which pods and groups wait for which templates, until these are there or those are gone."""
+    """The pods and groups that wait for templates."""
 
     def __init__(self) -> None:
         self._waiting: dict[Key, set[Task]] = {}
@@ -48,17 +48,17 @@ class _Lacking:
         return len(self._wanted)
 
     def add(self, template: Key, task: Task) -> None:
-        """The claims of a task cannot be made without the template."""
+        """Record that the claims of a task need a missing template."""
         self._waiting.setdefault(template, set()).add(task)
         self._wanted.setdefault(task, set()).add(template)
 
     def forget(self, task: Task) -> None:
-        """It needs no claims any more."""
+        """Remove a task that needs no claims any more."""
         for template in self._wanted.pop(task, ()):
             self._drop(self._waiting, template, task)
 
-    def found(self, template: Key) -> set[Task]:
-        """Return the tasks that waited for the template, and forget that they did."""
+    def pop_waiting(self, template: Key) -> set[Task]:
+        """Remove and return the tasks that wait for the template."""
         tasks = self._waiting.pop(template, set())
         for task in tasks:
             self._drop(self._wanted, task, template)
@@ -73,12 +73,12 @@ class _Lacking:
 
 
 class ResourceClaims(Controller):
-    """Keys are ("pod", namespace, name), ("group", namespace, name) and ("claim", namespace, name)."""
+    """The controller of device claims; keys are ("pod" or "group" or "claim", namespace, name)."""
 
     name = "resourceclaim"
 
     def connect(self) -> None:
-        """Queue pods and groups with claims, claims, and all that wait for a template."""
+        """Watch pods and groups with claims, claims, and templates that others wait for."""
         sources = self.context.sources
         self._lacking = _Lacking()
         self._pods = sources.pods
@@ -95,7 +95,7 @@ class ResourceClaims(Controller):
 
     @property
     def lacking(self) -> int:
-        """Return how many pods and groups wait for a template."""
+        """Return the number of pods and groups that wait for a template."""
         return len(self._lacking)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
@@ -132,11 +132,11 @@ class ResourceClaims(Controller):
 
     def _template_changed(self, _old: Seen | None, new: Seen | None) -> None:
         if new is not None:
-            for task in self._lacking.found(new.metadata.key):
+            for task in self._lacking.pop_waiting(new.metadata.key):
                 self.queue(task)
 
     def reconcile(self, key: Task) -> None:
-        """Do what a pod, a group or a claim needs."""
+        """Create, name, reserve or release the claims of a pod, a group or a claim."""
         if key[0] == "pod":
             self._pod((key[1], key[2]))
         elif key[0] == "group":
@@ -156,40 +156,40 @@ class ResourceClaims(Controller):
         if group_name and served and group is None:
             return  # it is queued again when the group appears
         shared = shared_entries(wanted, (group or {"spec": {}})["spec"].get("resourceClaims") or ())
-        named = {one["name"]: one for one in pod.get("status", {}).get("resourceClaimStatuses") or ()}
-        made: list[Json] = []
-        for one in wanted:
-            if one.get("resourceClaimTemplateName") and one["name"] not in named:
-                if group is not None and one["name"] in shared:
-                    name = self._known(group, "group", one["name"])
+        named = {entry["name"]: entry for entry in pod.get("status", {}).get("resourceClaimStatuses") or ()}
+        new_entries: list[Json] = []
+        for entry in wanted:
+            if entry.get("resourceClaimTemplateName") and entry["name"] not in named:
+                if group is not None and entry["name"] in shared:
+                    name = self._existing_claim(group, "group", entry["name"])
                 else:
-                    name = self._made(("pod", *key), {"apiVersion": "v1", "kind": "Pod", **pod}, one)
+                    name = self._ensure_claim(("pod", *key), {"apiVersion": "v1", "kind": "Pod", **pod}, entry)
                 if name is not None:
-                    made.append({"name": one["name"], "resourceClaimName": name})
-        if made:
-            self._name(self.context.kind("v1", "Pod"), key, made)
+                    new_entries.append({"name": entry["name"], "resourceClaimName": name})
+        if new_entries:
+            self._name(self.context.kind("v1", "Pod"), key, new_entries)
         if not pod["spec"].get("nodeName"):
             return
-        given = {**named, **{one["name"]: one for one in made}}
-        for one in wanted:
-            claim = one.get("resourceClaimName") or given.get(one["name"], {}).get("resourceClaimName")
-            if claim and group is not None and one["name"] in shared:
+        claim_names = {**named, **{entry["name"]: entry for entry in new_entries}}
+        for entry in wanted:
+            claim = entry.get("resourceClaimName") or claim_names.get(entry["name"], {}).get("resourceClaimName")
+            if claim and group is not None and entry["name"] in shared:
                 self._reserve(group, claim, {"apiGroup": _SCHEDULING, "resource": "podgroups"})
             elif claim:
                 self._reserve(pod, claim, {"resource": "pods"})
 
-    def _name(self, row: ServedKind, key: Key, made: list[Json]) -> None:
-        """List in the status which claims were made."""
+    def _name(self, row: ServedKind, key: Key, entries: list[Json]) -> None:
+        """Add the names of claims to the status."""
 
         def change(obj: Json) -> None:
-            obj.setdefault("status", {}).setdefault("resourceClaimStatuses", []).extend(made)
+            obj.setdefault("status", {}).setdefault("resourceClaimStatuses", []).extend(entries)
 
         self.context.modify(row, key, change, "status")
 
     # -- groups --------------------------------------------------------------------------------------
 
     def _group_of(self, namespace: str, name: str) -> tuple[Json | None, bool]:
-        """Return the PodGroup, if there is one, and whether groups are served at all."""
+        """Return the PodGroup, or None, and whether the server serves groups."""
         row = self.context.registry.kinds.readable(_GROUP_VERSION, "PodGroup")
         if row is None or not name:
             return None, row is not None
@@ -200,37 +200,35 @@ class ResourceClaims(Controller):
         group = None if row is None else self.context.find(row, key)
         if row is None or group is None or group["metadata"].get("deletionTimestamp"):
             return
-        wanted = [one for one in group["spec"].get("resourceClaims") or () if one.get("resourceClaimTemplateName")]
-        named = {one["name"] for one in (group.get("status") or {}).get("resourceClaimStatuses") or ()}
+        wanted = [new for new in group["spec"].get("resourceClaims") or () if new.get("resourceClaimTemplateName")]
+        named = {entry["name"] for entry in (group.get("status") or {}).get("resourceClaimStatuses") or ()}
         owner = {**group, "apiVersion": _GROUP_VERSION, "kind": "PodGroup"}
-        made = [
-            {"name": one["name"], "resourceClaimName": name}
-            for one in wanted
-            if one["name"] not in named and (name := self._made(("group", *key), owner, one)) is not None
+        new_entries = [
+            {"name": entry["name"], "resourceClaimName": name}
+            for entry in wanted
+            if entry["name"] not in named and (name := self._ensure_claim(("group", *key), owner, entry)) is not None
         ]
-        if made:
-            self._name(row, key, made)
+        if new_entries:
+            self._name(row, key, new_entries)
             self._queue_pods(key)
 
-    # -- claims made ---------------------------------------------------------------------------------
+    # -- claims of owners -----------------------------------------------------------------------------
 
-    def _known(self, owner: Json, index: str, name: str) -> str | None:
-        """Return the name of the claim that was made for an owner's entry."""
+    def _existing_claim(self, owner: Json, index: str, name: str) -> str | None:
+        """Return the name of the claim that exists for an owner's entry."""
         row = self.context.kind(_GROUP, "ResourceClaim")
         for key in sorted(self._claims.keys_by(index, owner["metadata"]["uid"])):
-            found = self.context.find(row, key)
-            if found is not None and annotations_of(found).get(POD_CLAIM) == name:
+            claim = self.context.find(row, key)
+            if claim is not None and annotations_of(claim).get(POD_CLAIM) == name:
                 return key[1]
         return None
 
-    def _made(self, task: Task, owner: Json, one: Json) -> str | None:
-        """Return the name of the claim for an entry of a pod or group, made now if there is none; None without
-        template.
-        """
-        metadata, name, template_name = owner["metadata"], one["name"], one["resourceClaimTemplateName"]
-        known = self._known(owner, task[0], name)
-        if known is not None:
-            return known
+    def _ensure_claim(self, task: Task, owner: Json, entry: Json) -> str | None:
+        """Return the name of the claim for an entry of a pod or group, creating the claim; None without a template."""
+        metadata, name, template_name = owner["metadata"], entry["name"], entry["resourceClaimTemplateName"]
+        existing = self._existing_claim(owner, task[0], name)
+        if existing is not None:
+            return existing
         namespace = metadata["namespace"]
         row = self.context.kind(_GROUP, "ResourceClaim")
         where = (namespace, template_name)
@@ -241,23 +239,23 @@ class ResourceClaims(Controller):
             self.context.event(owner, "FailedResourceClaimCreation", message, "Warning")
             return None
         claim = device_claim(template["spec"], owner_reference(owner), name)
-        made: str = self.context.create(row, namespace, claim)["metadata"]["name"]
-        return made
+        claim_name: str = self.context.create(row, namespace, claim)["metadata"]["name"]
+        return claim_name
 
     def _reserve(self, user: Json, name: str, kind: Json) -> None:
         key = (user["metadata"]["namespace"], name)
-        found = self.context.find(self.context.kind(_GROUP, "ResourceClaim"), key)
-        status = (found or {}).get("status") or {}
+        claim = self.context.find(self.context.kind(_GROUP, "ResourceClaim"), key)
+        status = (claim or {}).get("status") or {}
         consumers = status.get("reservedFor") or []
         uid = user["metadata"]["uid"]
-        if not status.get("allocation") or any(one.get("uid") == uid for one in consumers):
+        if not status.get("allocation") or any(entry.get("uid") == uid for entry in consumers):
             return
         if len(consumers) >= _MOST_CONSUMERS:
             return
 
         def change(obj: Json) -> None:
-            one = {**kind, "name": user["metadata"]["name"], "uid": uid}
-            obj["status"].setdefault("reservedFor", []).append(one)
+            consumer = {**kind, "name": user["metadata"]["name"], "uid": uid}
+            obj["status"].setdefault("reservedFor", []).append(consumer)
 
         self.context.modify(self.context.kind(_GROUP, "ResourceClaim"), key, change, "status")
 
@@ -270,7 +268,7 @@ class ResourceClaims(Controller):
             return
         status = claim.get("status") or {}
         listed = status.get("reservedFor") or []
-        valid = [one for one in listed if self._lives(one, key[0])]
+        valid = [consumer for consumer in listed if self._lives(consumer, key[0])]
         protected = FINALIZER in (claim["metadata"].get("finalizers") or ())
         deleted = bool(claim["metadata"].get("deletionTimestamp"))
         if len(valid) < len(listed) or (protected and deleted and not valid):
@@ -282,13 +280,13 @@ class ResourceClaims(Controller):
         row = self.context.kind(_GROUP, "ResourceClaim")
 
         def status(obj: Json) -> None:
-            there = obj.setdefault("status", {})
-            there["reservedFor"] = valid
+            claim_status = obj.setdefault("status", {})
+            claim_status["reservedFor"] = valid
             if not valid:
-                there.pop("reservedFor")
+                claim_status.pop("reservedFor")
             if ends:
-                there.pop("allocation", None)
-                there.pop("devices", None)
+                claim_status.pop("allocation", None)
+                claim_status.pop("devices", None)
 
         self.context.modify(row, key, status, "status")
         if ends:
@@ -308,7 +306,7 @@ class ResourceClaims(Controller):
             self.context.delete(row, key, DeleteOptions(uid=claim["metadata"]["uid"]))
 
     def _lives(self, consumer: Json, namespace: str) -> bool:
-        """Return whether a consumer may still need the claim; of what is no pod or group nothing is known here."""
+        """Return whether a consumer may still need the claim; True for consumers other than pods and groups."""
         if (consumer.get("apiGroup"), consumer.get("resource")) == (_SCHEDULING, "podgroups"):
             group = self._groups.items.get((namespace, consumer.get("name", "")))
             return group is not None and group.metadata.uid == consumer.get("uid")
@@ -319,12 +317,12 @@ class ResourceClaims(Controller):
 
 
 def pods_with_claims_in_group(pod: PodSeen) -> tuple[Key, ...]:
-    """Return the index of pods with device claims by their group."""
+    """Return the key of a pod with device claims in the index by group."""
     return ((pod.metadata.namespace, pod.group),) if pod.has_claims and pod.group else ()
 
 
 def _done(pod: PodSeen) -> bool:
-    """No container of it runs or ever will: ended, or deleted before it was bound."""
+    """Return whether a pod has ended, or was deleted before it was bound: none of its containers runs or will."""
     return pod.finished or (pod.terminating and not pod.node)
 
 

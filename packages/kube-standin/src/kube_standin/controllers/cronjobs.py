@@ -1,7 +1,7 @@
-"""CronJobs: starts Jobs by the clock and deletes those past the limits of history.
+"""CronJobs: start Jobs by the clock and delete those beyond the history limits.
 
-What is done is decided in `kube_rules.controllers.cronjobs`; a Job is named after its time, so that a controller killed
-between the create and the status starts none twice.
+`kube_rules.controllers.cronjobs` decides. A Job is named after its scheduled time, so a controller that is killed
+between creation and status update does not start a second one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOURCE = "cronjob-controller"
 
 
 class CronJobs(Controller):
-    """Keys are those of CronJobs."""
+    """The controller of CronJobs; keys are theirs."""
 
     name = "cronjob"
 
@@ -39,9 +39,9 @@ class CronJobs(Controller):
         self.jobs.add_handler(self._job_changed)
 
     def _cron_job_changed(self, old: Seen | None, new: Seen | None) -> None:
-        seen = new or old
-        if seen is not None:
-            self.queue(seen.metadata.key)
+        cron_job = new or old
+        if cron_job is not None:
+            self.queue(cron_job.metadata.key)
 
     def _job_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
         for job in (old, new):
@@ -50,13 +50,13 @@ class CronJobs(Controller):
                 self.queue((job.metadata.namespace, owner.name))
 
     def reconcile(self, key: Key) -> None:
-        """Start, replace and delete Jobs, write the status, and come back for the next time."""
+        """Start, replace and delete Jobs, write the status, and queue the key for the next time."""
         cron_job = self.context.find(self.row, key)
         if cron_job is None:
             self._due.pop(key, None)
             return
-        seen = self.jobs.by("owner", cron_job["metadata"]["uid"])
-        jobs = [job for one in seen if (job := self.context.find(self.job_row, one.metadata.key)) is not None]
+        owned_jobs = self.jobs.by("owner", cron_job["metadata"]["uid"])
+        jobs = [job for owned in owned_jobs if (job := self.context.find(self.job_row, owned.metadata.key)) is not None]
         actions = cron_job_actions(cron_job, jobs, self.context.now())
         for kind, reason, message in actions.events:
             self.context.event(cron_job, reason, message, kind, _SOURCE)
@@ -86,7 +86,7 @@ class CronJobs(Controller):
             if error.reason == "AlreadyExists":
                 existing = self.context.find(self.job_row, (namespace, name)) or {"metadata": {}}
                 owners = existing["metadata"].get("ownerReferences") or ()
-                return existing if any(one.get("uid") == cron_job["metadata"]["uid"] for one in owners) else None
+                return existing if any(owner.get("uid") == cron_job["metadata"]["uid"] for owner in owners) else None
             self.context.event(cron_job, "FailedCreate", f"Error creating job: {error}", "Warning", _SOURCE)
             raise
         self.context.event(cron_job, "SuccessfulCreate", f"Created job {name}", source=_SOURCE)

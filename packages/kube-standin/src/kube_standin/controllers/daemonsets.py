@@ -1,10 +1,10 @@
 """DaemonSets: one pod on every node that fits, by node selector, node affinity and tolerations.
 
-Rules: upstream's daemon set controller. A pod names its node by a node affinity on metadata.name and is bound by
-the scheduler like any other; it tolerates the taints of troubled and cordoned nodes. A node *should run* a pod
-if selector and affinity match and every NoSchedule and NoExecute taint is tolerated; it may *go on running* one
-if only NoSchedule taints are not. An update that may surge (maxSurge) makes the new pod of a node first, and ends
-the old one when the new one is available.
+Rules: upstream's daemon set controller. A pod names its node by a node affinity on metadata.name, and the scheduler
+binds it like any other pod; it tolerates the taints of troubled and cordoned nodes. A node *should run* a pod if
+selector and affinity match and the pod tolerates every NoSchedule and NoExecute taint. It may *continue to run* one if
+only NoSchedule taints are not tolerated. An update with maxSurge creates the new pod of a node first, and ends the old
+one when the new one is available.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kube_standin.deletion import DeleteOptions
 
 
 def verdict_on(nodes: DaemonNodes, node: NodeSeen) -> NodeVerdict:
-    """Return whether a node should have a pod, and whether one may go on running there."""
+    """Return whether a node should run a pod, and whether a running pod may continue there."""
     taints = ((taint.key, taint.value, taint.effect) for taint in node.spec.taints or ())
     return nodes.verdict(node.metadata.name, node.metadata.labels or {}, taints)
 
@@ -43,12 +43,12 @@ def _digest(pod: PodSeen) -> str:
 
 
 def _age(pod: PodSeen) -> tuple[bool, str, Key]:
-    """Sort key of the pods of a node: those that are bound come first, then the oldest."""
+    """Return the sort key of the pods of a node: bound pods first, then by age."""
     return (not pod.node, pod.metadata.creation_timestamp or "", pod.key)
 
 
 def _share(owner: Json, field: str, default: int, desired: int) -> int:
-    """Return how many of `desired` pods a limit of a rolling update is; 0 for another strategy."""
+    """Return the number of the `desired` pods that a limit of a rolling update allows; 0 for another strategy."""
     strategy = owner["spec"].get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return 0
@@ -56,18 +56,18 @@ def _share(owner: Json, field: str, default: int, desired: int) -> int:
 
 
 def _wanted(verdicts: dict[str, NodeVerdict]) -> int:
-    """Return how many nodes should have a pod."""
+    """Return the number of nodes that should run a pod."""
     return sum(1 for should, _ in verdicts.values() if should)
 
 
 class DaemonSets(PodOwner):
-    """Keys are those of daemon sets."""
+    """The controller of daemon sets; keys are theirs."""
 
     name = "daemonset"
     of_kind = ("apps/v1", "DaemonSet")
 
     def connect(self) -> None:
-        """Also queue every daemon set when a node comes, goes or changes its labels or taints."""
+        """Queue every daemon set, too, when a node is added, is removed, or changes its labels or taints."""
         super().connect()
         self._nodes = self.context.sources.nodes
         self._nodes.add_handler(self._node_changed)
@@ -81,7 +81,7 @@ class DaemonSets(PodOwner):
             self.queue(key)
 
     def reconcile(self, key: Key) -> None:
-        """Make and end pods node by node, replace old ones, write the status."""
+        """Create, end and replace pods node by node, and write the status."""
         owner = self.read(key)
         if owner is None:
             return
@@ -101,15 +101,15 @@ class DaemonSets(PodOwner):
         self._report(key, owner, digest, by_node, verdicts)
 
     def _by_node(self, pods: list[PodSeen]) -> dict[str, list[PodSeen]]:
-        found: dict[str, list[PodSeen]] = {}
+        pods_by_node: dict[str, list[PodSeen]] = {}
         for pod in pods:
             node = pod.node or self._meant_for(pod)
             if node:
-                found.setdefault(node, []).append(pod)
-        return found
+                pods_by_node.setdefault(node, []).append(pod)
+        return pods_by_node
 
     def _meant_for(self, pod: PodSeen) -> str:
-        """The node an unbound pod was made for."""
+        """Return the node that an unbound pod was created for."""
         state = self.context.registry.store.head("pods", *pod.key)
         if state is None:
             return ""
@@ -155,21 +155,21 @@ class DaemonSets(PodOwner):
             if node not in verdicts:
                 for pod in pods:
                     if not pod.node and not pod.terminating:
-                        self.end_pod(owner, pod)  # its node went before it was bound
+                        self.end_pod(owner, pod)  # its node was removed before it was bound
         nodes = iter(sorted(missing))
         self.create_pods(owner, len(missing), lambda: self._pod(owner, digest, next(nodes)))
 
     def _usable(self, owner: Json, pod: PodSeen) -> bool:
-        """Return whether a pod is available; queues its set for the time when it will be."""
+        """Return whether a pod is available; queue its set for the time when it will be."""
         usable, soon = available((pod,), owner["spec"].get("minReadySeconds") or 0, self.context.now())
         if soon is not None:
             self.queue_after((owner["metadata"]["namespace"], owner["metadata"]["name"]), soon)
         return usable > 0
 
     def _excess(self, owner: Json, digest: str, oldest: list[PodSeen], *, surges: bool) -> list[PodSeen]:
-        """Return the pods that are too many on a node: all but the oldest, or but one of each template in a surge.
+        """Return the excess pods of a node: all but the oldest, or in a surge all but one of each template.
 
-        In a surge the one of the old template goes when it is not ready or the new one is available.
+        In a surge the pod of the old template ends when it is not ready or the new pod is available.
         """
         if not surges:
             return oldest[1:]
@@ -182,7 +182,7 @@ class DaemonSets(PodOwner):
     def _replace(
         self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, NodeVerdict]
     ) -> None:
-        """Rolling update: end pods of old templates, at most maxUnavailable nodes at a time, or surge."""
+        """End pods of old templates in a rolling update: on at most maxUnavailable nodes at a time, or by a surge."""
         if (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") != "RollingUpdate":
             return
         desired = _wanted(verdicts)
@@ -199,7 +199,7 @@ class DaemonSets(PodOwner):
             if not any(pod.active and self._usable(owner, pod) for pod in pods):
                 unavailable += 1
             old += [pod for pod in pods if pod.active and _digest(pod) != digest]
-        for pod in sorted(old, key=lambda one: (one.ready, one.key)):
+        for pod in sorted(old, key=lambda candidate: (candidate.ready, candidate.key)):
             if not self._usable(owner, pod):
                 self.end_pod(owner, pod)
             elif unavailable < max(1, limit):
@@ -214,22 +214,22 @@ class DaemonSets(PodOwner):
         verdicts: dict[str, NodeVerdict],
         most: int,
     ) -> None:
-        """Make new pods beside old ones: on nodes without an available pod, and on so many others at a time.
+        """Create new pods beside old ones: on nodes without an available pod, and on a limited number of other nodes.
 
-        The old one of a node is ended by `_excess`.
+        `_excess` ends the old pod of a node.
         """
         waiting = 0
         broken: list[str] = []
-        others: list[str] = []
+        working: list[str] = []
         for node in sorted(node for node, (should, _) in verdicts.items() if should):
             active = [pod for pod in by_node.get(node, []) if pod.active]
             new = [pod for pod in active if _digest(pod) == digest]
             old = [pod for pod in active if _digest(pod) != digest]
             if old and not new:
-                (others if self._usable(owner, old[0]) else broken).append(node)
+                (working if self._usable(owner, old[0]) else broken).append(node)
             elif old and not self._usable(owner, new[0]):
                 waiting += 1
-        nodes = [*broken, *others[: max(0, most - waiting)]]
+        nodes = [*broken, *working[: max(0, most - waiting)]]
         names = iter(nodes)
         self.create_pods(owner, len(nodes), lambda: self._pod(owner, digest, next(names)))
 

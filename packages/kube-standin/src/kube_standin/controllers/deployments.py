@@ -1,9 +1,9 @@
 """Deployments: rollouts over ReplicaSets, RollingUpdate and Recreate, with the status kubectl rollout reads.
 
-Rules: upstream's deployment controller. The *new* ReplicaSet is the one with the deployment's template (but for
-the label ``pod-template-hash``); all others are *old*. Revisions are annotations, so ``kubectl rollout undo``
-(which puts an old template back) finds the old ReplicaSet again. Invariants of a rolling update: at most
-``replicas + maxSurge`` pods, at least ``replicas - maxUnavailable`` available ones.
+Rules: upstream's deployment controller. The *new* ReplicaSet is the one with the deployment's template (except for the
+label ``pod-template-hash``); all others are *old*. Revisions are annotations, so ``kubectl rollout undo`` (which
+restores an old template) finds the old ReplicaSet again. Invariants of a rolling update: at most ``replicas +
+maxSurge`` pods, at least ``replicas - maxUnavailable`` available ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MOST = "deployment.kubernetes.io/max-replicas"
 ROLLBACK = "deprecated.deployment.rollback.to"
-"""The revision that a deployment goes back to, 0 for the one before; what clients of `extensions/v1beta1` wrote."""
+"""The revision that a deployment rolls back to, 0 for the previous one; clients of `extensions/v1beta1` set it."""
 _OWN_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -49,18 +49,18 @@ def _bare(template: Json) -> Json:
     return {"metadata": {key: value for key, value in metadata.items() if value}, "spec": out.get("spec") or {}}
 
 
-def _replicas(replica_set: Json) -> int:
-    found: int = replica_set["spec"].get("replicas", 1)
-    return found
+def _replicas(rs: Json) -> int:
+    replicas: int = rs["spec"].get("replicas", 1)
+    return replicas
 
 
-def _status_count(replica_set: Json, name: str) -> int:
-    found: int = (replica_set.get("status") or {}).get(name, 0)
-    return found
+def _status_count(rs: Json, name: str) -> int:
+    count: int = (rs.get("status") or {}).get(name, 0)
+    return count
 
 
 class _Rollout:
-    """What one sync works with: the deployment, its limits, its replica sets."""
+    """The input of one sync: the deployment, its limits and its replica sets."""
 
     def __init__(self, deployment: Json, sets: list[Json]) -> None:
         self.deployment = deployment
@@ -74,12 +74,12 @@ class _Rollout:
         if not self.recreate:
             self.unavailable = share_of(rolling.get("maxUnavailable", "25%"), self.replicas, up=False)
             if self.surge == 0 and self.unavailable == 0:
-                self.unavailable = 1  # else nothing could ever move
+                self.unavailable = 1  # else the rollout could never progress
         self.unavailable = min(self.unavailable, self.replicas)
         wanted = _bare(spec["template"])
-        sets = sorted(sets, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]))
-        self.new: Json | None = next((one for one in sets if _bare(one["spec"]["template"]) == wanted), None)
-        self.old = [one for one in sets if one is not self.new]
+        sets = sorted(sets, key=lambda rs: (rs["metadata"]["creationTimestamp"], rs["metadata"]["name"]))
+        self.new: Json | None = next((rs for rs in sets if _bare(rs["spec"]["template"]) == wanted), None)
+        self.old = [rs for rs in sets if rs is not self.new]
 
     @property
     def all(self) -> list[Json]:
@@ -88,21 +88,21 @@ class _Rollout:
 
     @property
     def total(self) -> int:
-        """Return pods asked for by all replica sets."""
-        return sum(_replicas(one) for one in self.all)
+        """Return the number of pods that all replica sets request."""
+        return sum(_replicas(rs) for rs in self.all)
 
     @property
     def most(self) -> int:
-        """Pods there may be at once."""
+        """Return the largest number of pods that may exist at once."""
         return self.replicas + self.surge if self.replicas else 0
 
     def count(self, name: str) -> int:
-        """Sum a number of the sets' statuses."""
-        return sum(_status_count(one, name) for one in self.all)
+        """Return the sum of a count over the statuses of the replica sets."""
+        return sum(_status_count(rs, name) for rs in self.all)
 
 
 class Deployments(Controller):
-    """Keys are those of deployments."""
+    """The controller of deployments; keys are theirs."""
 
     name = "deployment"
 
@@ -112,7 +112,7 @@ class Deployments(Controller):
         self._row = self.context.kind("apps/v1", "Deployment")
         self._set_row = self.context.kind("apps/v1", "ReplicaSet")
         self._deployments = sources.of(self._row.storage_key, SelectingSeen)
-        self._deployments.index("namespace", lambda one: (one.metadata.namespace,))
+        self._deployments.index("namespace", lambda deployment: (deployment.metadata.namespace,))
         self._sets = sources.of(self._set_row.storage_key, SelectingSeen)
         index_owners(self._sets)
         self._pods = sources.pods
@@ -126,10 +126,10 @@ class Deployments(Controller):
             self.queue(new.metadata.key)
 
     def _set_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
-        for one in (old, new):
-            owner = one.metadata.controller if one is not None else None
-            if one is not None and owner is not None and owner.kind == "Deployment":
-                self.queue((one.metadata.namespace, owner.name))
+        for rs in (old, new):
+            owner = rs.metadata.controller if rs is not None else None
+            if rs is not None and owner is not None and owner.kind == "Deployment":
+                self.queue((rs.metadata.namespace, owner.name))
         if new is not None and new.metadata.controller is None:
             for key in self._deployments.keys_by("namespace", new.metadata.namespace):
                 if selects(self._deployments.items[key].spec, new.metadata.labels):
@@ -137,15 +137,15 @@ class Deployments(Controller):
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
         if new is None and old is not None and (owner := old.metadata.controller) is not None:
-            replica_set = self._sets.items.get((old.metadata.namespace, owner.name))
-            above = replica_set.metadata.controller if replica_set is not None else None
+            rs = self._sets.items.get((old.metadata.namespace, owner.name))
+            above = rs.metadata.controller if rs is not None else None
             if above is not None and above.kind == "Deployment":
                 self.queue((old.metadata.namespace, above.name))
 
     # -- one sync
 
     def reconcile(self, key: Key) -> None:
-        """Move a rollout one step on and write the status."""
+        """Advance a rollout by one step and write the status."""
         deployment = self.context.find(self._row, key)
         if deployment is None:
             return
@@ -158,8 +158,8 @@ class Deployments(Controller):
             revision = parse_integer(annotations_of(deployment).get(ROLLBACK, ""))
             if revision is not None:
                 self._roll_back(key, rollout, revision)
-                return  # the write queues it again
-            waiting = rollout.recreate and rollout.new is None and not self._old_is_gone(rollout)
+                return  # the write queues the key again
+            waiting = rollout.recreate and rollout.new is None and not self._old_pods_ended(rollout)
             if not waiting:
                 rollout = self._with_new_set(rollout)
             self._keep_revisions(rollout)
@@ -181,30 +181,30 @@ class Deployments(Controller):
             if selects(deployment["spec"], orphan.metadata.labels) and not metadata.get("deletionTimestamp"):
                 self.context.modify(self._set_row, orphan.metadata.key, owned_by(deployment))
         self.context.sources.sync()
-        seen = self._sets.by("owner", metadata["uid"])
-        found = [self.context.find(self._set_row, one.metadata.key) for one in seen]
-        return _Rollout(deployment, [one for one in found if one is not None])
+        owned_sets = self._sets.by("owner", metadata["uid"])
+        replica_sets = [self.context.find(self._set_row, owned.metadata.key) for owned in owned_sets]
+        return _Rollout(deployment, [rs for rs in replica_sets if rs is not None])
 
     def _roll_back(self, key: Key, rollout: _Rollout, revision: int) -> None:
-        """Put the template of a revision back, 0 being the last before the newest, and take the request out."""
+        """Restore the template of a revision, 0 for the one before the newest, and remove the annotation."""
         deployment = rollout.deployment
-        past = sorted((revision_of(one) for one in rollout.all), reverse=True)
+        past = sorted((revision_of(rs) for rs in rollout.all), reverse=True)
         wanted = revision or (past[1] if len(past) > 1 else 0)
-        found = next((one for one in rollout.all if wanted and revision_of(one) == wanted), None)
-        template = None if found is None else _bare(found["spec"]["template"])
+        past_set = next((rs for rs in rollout.all if wanted and revision_of(rs) == wanted), None)
+        template = None if past_set is None else _bare(past_set["spec"]["template"])
         same = template == _bare(deployment["spec"]["template"])
 
         def change(obj: Json) -> None:
             annotations = annotations_of(obj)
-            if found is not None and not same:
+            if past_set is not None and not same:
                 obj["spec"]["template"] = copy.deepcopy(template)
-                kept = {name: value for name, value in annotations.items() if name in _OWN_ANNOTATIONS}
-                annotations = {**kept, **self._annotations(found)}
+                own_annotations = {name: value for name, value in annotations.items() if name in _OWN_ANNOTATIONS}
+                annotations = {**own_annotations, **self._annotations(past_set)}
             obj["metadata"]["annotations"] = {name: value for name, value in annotations.items() if name != ROLLBACK}
 
         self.context.modify(self._row, key, change)
         name = deployment["metadata"]["name"]
-        if found is None:
+        if past_set is None:
             text = "Unable to find the revision to rollback to." if revision else "Unable to find last revision."
             event = ("RollbackRevisionNotFound", text, "Warning")
         elif same:
@@ -214,44 +214,44 @@ class Deployments(Controller):
             event = ("DeploymentRollback", f'Rolled back deployment "{name}" to revision {wanted}', "Normal")
         self.context.event(deployment, *event, source="deployment-controller")
 
-    def _old_is_gone(self, rollout: _Rollout) -> bool:
-        """Recreate: whether every old set is scaled down and its pods are gone."""
-        for one in rollout.old:
-            if _replicas(one) > 0:
-                self._set_replicas(rollout, one, 0)
+    def _old_pods_ended(self, rollout: _Rollout) -> bool:
+        """Scale every old set down; return whether their pods have ended (strategy Recreate)."""
+        for rs in rollout.old:
+            if _replicas(rs) > 0:
+                self._set_replicas(rollout, rs, 0)
                 return False
-            if any(not pod.finished for pod in self._pods.by("owner", one["metadata"]["uid"])):
+            if any(not pod.finished for pod in self._pods.by("owner", rs["metadata"]["uid"])):
                 return False
         return True
 
     def _with_new_set(self, rollout: _Rollout) -> _Rollout:
-        """Make the new replica set if there is none."""
+        """Create the new replica set if it does not exist."""
         if rollout.new is not None:
             return rollout
         deployment = rollout.deployment
         metadata, spec = deployment["metadata"], deployment["spec"]
         collisions = (deployment.get("status") or {}).get("collisionCount", 0)
         digest = template_hash(_bare(spec["template"]), collisions)
-        revision = str(max((revision_of(one) for one in rollout.old), default=0) + 1)
+        revision = str(max((revision_of(rs) for rs in rollout.old), default=0) + 1)
         wanted = copy.deepcopy(replica_set_of(deployment, digest, self._new_replicas(rollout, 0)))
         wanted["metadata"] |= {
             "annotations": {**self._annotations(deployment), **self._marks(rollout), REVISION: revision},
             "ownerReferences": [owner_reference(deployment)],
         }
         try:
-            made = self.context.create(self._set_row, metadata["namespace"], wanted)
+            new_set = self.context.create(self._set_row, metadata["namespace"], wanted)
         except StatusError as error:
             if error.reason == "AlreadyExists":
                 self._count_collision(deployment, collisions)
             raise
-        text = f"Scaled up replica set {made['metadata']['name']} from 0 to {_replicas(made)}"
+        text = f"Scaled up replica set {new_set['metadata']['name']} from 0 to {_replicas(new_set)}"
         self.context.event(deployment, "ScalingReplicaSet", text, source="deployment-controller")
-        rollout.new = made
-        self._progress(deployment, "NewReplicaSetCreated", f'Created new replica set "{made["metadata"]["name"]}"')
+        rollout.new = new_set
+        self._progress(deployment, "NewReplicaSetCreated", f'Created new replica set "{new_set["metadata"]["name"]}"')
         return rollout
 
     def _count_collision(self, deployment: Json, collisions: int) -> None:
-        """The name is taken by a set with another template: the next try hashes differently."""
+        """Count a collision after a set with another template took the name, so that the next try has another hash."""
 
         def change(obj: Json) -> None:
             obj.setdefault("status", {})["collisionCount"] = collisions + 1
@@ -268,23 +268,23 @@ class Deployments(Controller):
         return {DESIRED: str(rollout.replicas), MOST: str(rollout.replicas + rollout.surge)}
 
     def _keep_revisions(self, rollout: _Rollout) -> None:
-        """Give the new set the highest revision and the deployment the same."""
+        """Give the new set the highest revision, and the deployment the same."""
         if rollout.new is None:
             return
         key = key_of(rollout.new)
-        highest = max((revision_of(one) for one in rollout.old), default=0) + 1
+        highest = max((revision_of(rs) for rs in rollout.old), default=0) + 1
         present = revision_of(rollout.new)
         revision = max(highest, present)
         copied = self._annotations(rollout.deployment)
-        held = annotations_of(rollout.new)
-        if present < revision or any(held.get(name) != value for name, value in copied.items()):
+        present_notes = annotations_of(rollout.new)
+        if present < revision or any(present_notes.get(name) != value for name, value in copied.items()):
 
             def change(obj: Json) -> None:
                 annotations = obj["metadata"]["annotations"] = {**annotations_of(obj), **copied}
                 if present < revision:
                     annotations[REVISION] = str(revision)
                     if present:
-                        past = [one for one in annotations.get(HISTORY, "").split(",") if one]
+                        past = [number for number in annotations.get(HISTORY, "").split(",") if number]
                         annotations[HISTORY] = ",".join([*past, str(present)])
 
             rollout.new = self.context.modify(self._set_row, key, change)
@@ -299,71 +299,71 @@ class Deployments(Controller):
 
     # -- scaling
 
-    def _set_replicas(self, rollout: _Rollout, one: Json, replicas: int) -> Json:
-        """Stage new replicas of a set (and the annotations that distinguish scaling from rolling)."""
-        before, marks = _replicas(one), self._marks(rollout)
-        held = annotations_of(one)
-        if before == replicas and all(held.get(name) == value for name, value in marks.items()):
-            return one
-        metadata = one["metadata"]
+    def _set_replicas(self, rollout: _Rollout, rs: Json, replicas: int) -> Json:
+        """Stage a new size of a set, with the annotations that distinguish scaling from rolling."""
+        before, marks = _replicas(rs), self._marks(rollout)
+        annotations = annotations_of(rs)
+        if before == replicas and all(annotations.get(name) == value for name, value in marks.items()):
+            return rs
+        metadata = rs["metadata"]
 
         def change(obj: Json) -> None:
             obj["spec"]["replicas"] = replicas
             obj["metadata"]["annotations"] = {**annotations_of(obj), **marks}
 
-        made = self.context.modify(self._set_row, key_of(one), change)
+        modified = self.context.modify(self._set_row, key_of(rs), change)
         if before != replicas:
             word = "up" if replicas > before else "down"
             text = f"Scaled {word} replica set {metadata['name']} from {before} to {replicas}"
             self.context.event(rollout.deployment, "ScalingReplicaSet", text, source="deployment-controller")
-        one.clear()
-        one.update(made)
-        return one
+        rs.clear()
+        rs.update(modified)
+        return rs
 
     def _was_scaled(self, rollout: _Rollout) -> bool:
-        """Return whether replicas changed since the sets were last sized."""
-        for one in rollout.all:
-            desired = annotations_of(one).get(DESIRED)
-            if _replicas(one) > 0 and desired is not None and desired != str(rollout.replicas):
+        """Return whether the deployment's replicas changed since its sets were last sized."""
+        for rs in rollout.all:
+            desired = annotations_of(rs).get(DESIRED)
+            if _replicas(rs) > 0 and desired is not None and desired != str(rollout.replicas):
                 return True
         return False
 
     def _scale(self, rollout: _Rollout) -> None:
-        """Size the sets for new replicas: the only or finished one alone, several in proportion."""
-        active = [one for one in rollout.all if _replicas(one) > 0]
+        """Resize the sets for new replicas: a single or complete set alone, several sets in proportion."""
+        active = [rs for rs in rollout.all if _replicas(rs) > 0]
         only = active[0] if len(active) == 1 else None
         if not active:
-            only = rollout.new or max(rollout.old, key=lambda one: one["metadata"]["creationTimestamp"], default=None)
+            only = rollout.new or max(rollout.old, key=lambda rs: rs["metadata"]["creationTimestamp"], default=None)
             if only is None:
-                return  # nothing was made yet: it was paused from the beginning
+                return  # no set exists yet: the deployment was paused from the beginning
         if only is not None:
             self._set_replicas(rollout, only, rollout.replicas)
             return
         new = rollout.new
         if new is not None and _replicas(new) == rollout.replicas == _status_count(new, "availableReplicas"):
-            for one in rollout.old:
-                self._set_replicas(rollout, one, 0)
+            for rs in rollout.old:
+                self._set_replicas(rollout, rs, 0)
             return
         if rollout.recreate:
             return
-        # The largest first and, of equal ones, newer ones where there is something to give and older ones else.
+        # Order sets by size. Among sets of equal size newer ones come first when growing, older ones when shrinking.
         left = rollout.most - rollout.total
-        order = sorted(active, key=lambda one: one["metadata"]["creationTimestamp"], reverse=left > 0)
+        order = sorted(active, key=lambda rs: rs["metadata"]["creationTimestamp"], reverse=left > 0)
         order.sort(key=_replicas, reverse=True)
         shares: list[int] = []
-        for one in order:
-            share, rest = self._share(rollout, one), left - sum(shares)
+        for rs in order:
+            share, rest = self._share(rollout, rs), left - sum(shares)
             shares.append(min(share, rest) if left > 0 else max(share, rest) if left else 0)
-        sizes = [_replicas(one) + share for one, share in zip(order, shares, strict=True)]
+        sizes = [_replicas(rs) + share for rs, share in zip(order, shares, strict=True)]
         sizes[0] = max(0, sizes[0] + rollout.most - sum(sizes))
-        for one, size in zip(order, sizes, strict=True):
-            self._set_replicas(rollout, one, size)
+        for rs, size in zip(order, sizes, strict=True):
+            self._set_replicas(rollout, rs, size)
 
     @staticmethod
-    def _share(rollout: _Rollout, one: Json) -> int:
-        """By how much a set grows so that it is the same part of all that may be as before, rounded half up."""
-        before = number_in(one, MOST) or rollout.total
-        size = _replicas(one)
+    def _share(rollout: _Rollout, rs: Json) -> int:
+        """Return the growth of a set that keeps its share of the maximum, rounded half up."""
+        before = number_in(rs, MOST) or rollout.total
+        size = _replicas(rs)
         return (2 * size * rollout.most + before) // (2 * before) - size
 
     def _new_replicas(self, rollout: _Rollout, present: int) -> int:
@@ -376,8 +376,8 @@ class Deployments(Controller):
 
     def _recreate(self, rollout: _Rollout) -> None:
         if rollout.new is not None:
-            for one in rollout.old:
-                self._set_replicas(rollout, one, 0)
+            for rs in rollout.old:
+                self._set_replicas(rollout, rs, 0)
             self._set_replicas(rollout, rollout.new, rollout.replicas)
 
     def _roll(self, rollout: _Rollout) -> None:
@@ -389,41 +389,39 @@ class Deployments(Controller):
             self._set_replicas(rollout, new, rollout.replicas)
         else:
             self._set_replicas(rollout, new, max(present, self._new_replicas(rollout, present)))
-        if not any(_replicas(one) for one in rollout.old):
+        if not any(_replicas(rs) for rs in rollout.old):
             return
         least = rollout.replicas - rollout.unavailable
         new_unavailable = _replicas(new) - _status_count(new, "availableReplicas")
         room = rollout.total - least - new_unavailable
         if room <= 0:
             return
-        for one in rollout.old:  # first what is not available anyway
-            broken = _replicas(one) - _status_count(one, "availableReplicas")
-            taken = min(room, broken)
-            if taken > 0:
-                self._set_replicas(rollout, one, _replicas(one) - taken)
-                room -= taken
+        for rs in rollout.old:  # first pods that are not available anyway
+            broken = _replicas(rs) - _status_count(rs, "availableReplicas")
+            reduction = min(room, broken)
+            if reduction > 0:
+                self._set_replicas(rollout, rs, _replicas(rs) - reduction)
+                room -= reduction
         spare = rollout.count("availableReplicas") - least
-        for one in rollout.old:
-            taken = min(spare, _replicas(one))
-            if taken > 0:
-                self._set_replicas(rollout, one, _replicas(one) - taken)
-                spare -= taken
+        for rs in rollout.old:
+            reduction = min(spare, _replicas(rs))
+            if reduction > 0:
+                self._set_replicas(rollout, rs, _replicas(rs) - reduction)
+                spare -= reduction
 
     def _clean_up(self, rollout: _Rollout) -> None:
-        """Once a rollout is done, keep only so many empty old sets."""
+        """Delete empty old sets beyond the history limit once a rollout is complete."""
         limit = rollout.deployment["spec"].get("revisionHistoryLimit", 10)
         if not self._complete(rollout):
             return
         empty = [
-            one
-            for one in rollout.old
-            if not _replicas(one)
-            and not _status_count(one, "replicas")
-            and not one["metadata"].get("deletionTimestamp")
+            rs
+            for rs in rollout.old
+            if not _replicas(rs) and not _status_count(rs, "replicas") and not rs["metadata"].get("deletionTimestamp")
         ]
         empty.sort(key=revision_of)
-        for one in empty[: max(0, len(empty) - limit)]:
-            self.context.delete(self._set_row, key_of(one))
+        for rs in empty[: max(0, len(empty) - limit)]:
+            self.context.delete(self._set_row, key_of(rs))
 
     # -- status
 
@@ -462,7 +460,7 @@ class Deployments(Controller):
         enough = counts["availableReplicas"] >= rollout.replicas - rollout.unavailable
         put_condition(status, _AVAILABLE if enough else _UNAVAILABLE, self.context.stamp(), update_time=True)
         failure = next(
-            (found for one in rollout.all if (found := condition_of(one.get("status") or {}, "ReplicaFailure"))), None
+            (failed for rs in rollout.all if (failed := condition_of(rs.get("status") or {}, "ReplicaFailure"))), None
         )
         if failure is not None:
             copied = {name: failure.get(name, "") for name in ("type", "status", "reason", "message")}
@@ -492,9 +490,9 @@ class Deployments(Controller):
             put("Unknown", "DeploymentPaused", "Deployment is paused")
             return
         if reason == "NewReplicaSetAvailable" and status.get("replicas", 0) == status.get("updatedReplicas", 0):
-            return  # a finished rollout that lost a pod is not a new rollout
+            return  # a complete rollout that lost a pod is not a new rollout
         counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
-        moved = any(status.get(one, 0) > before.get(one, 0) for one in counts) or (
+        moved = any(status.get(name, 0) > before.get(name, 0) for name in counts) or (
             status.get("replicas", 0) - status.get("updatedReplicas", 0)
             < before.get("replicas", 0) - before.get("updatedReplicas", 0)
         )

@@ -1,12 +1,12 @@
-"""Device taints of effect NoExecute: pods with claims that do not tolerate one are deleted; rules have status.
+"""Device taints of effect NoExecute: delete pods with claims that do not tolerate one; keep the status of rules.
 
 Rules (devices.md 3; upstream's device taint eviction controller):
-- A taint is a driver's, in its slice, or a DeviceTaintRule's. It concerns every pod that an allocation of a tainted
-  device is reserved for, itself or through its PodGroup, unless the request tolerates it; with `tolerationSeconds` the
-  pod goes so long after the taint was added, the shortest of those that are used.
+- A taint belongs to a driver, in its slice, or to a DeviceTaintRule. It affects every pod that an allocation of a
+  tainted device is reserved for, directly or through its PodGroup, unless the request tolerates it. With
+  `tolerationSeconds` the pod is evicted that long after the taint was added; the shortest toleration used counts.
 - The pod gets the condition DisruptionTarget (DeletionByDeviceTaintManager) and is deleted.
-- A rule's status has how many pods are still to go (condition EvictionInProgress): at once for a new spec, then at
-  most every ten seconds; with effect None once, what it would do as NoExecute.
+- A rule's status states how many pods are still to be evicted (condition EvictionInProgress): at once for a new spec,
+  then at most every ten seconds; with effect None once, as a preview of NoExecute.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GROUP = "resource.k8s.io/v1"
 _NO_EXECUTE = "NoExecute"
 _IN_PROGRESS = "EvictionInProgress"
 _PERIOD = 10.0
-"""Seconds between two statuses of a rule."""
+"""Seconds between two updates of a rule's status."""
 _SOURCE = "device-taint-eviction-controller"
 
 
@@ -52,33 +52,33 @@ class ClaimEviction:
 
 
 class DeviceTaintEviction(Controller):
-    """Keys are ("pod", namespace, name) and ("rule", "", name)."""
+    """The controller of device taint evictions; keys are ("pod", namespace, name) and ("rule", "", name)."""
 
     name = "device-taint-eviction"
 
     def connect(self) -> None:
-        """Queue pods of claims with tainted devices, and rules."""
+        """Watch pods of claims with tainted devices, and rules."""
         sources = self.context.sources
         self._evicted: dict[str, set[str]] = {}
-        """UID of a rule -> UIDs of the pods evicted because of it since this began."""
+        """By UID of a rule, the UIDs of the pods evicted because of it since this controller started."""
         self._first_seen: dict[tuple[str, ...], datetime] = {}
-        """When taints without `timeAdded` were seen first."""
+        """The time at which each taint without `timeAdded` was first observed."""
         self._pods = sources.pods
         self._pods.index("claims in group", pods_with_claims_in_group)
         self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
         self._slices = sources.of("resource.k8s.io/resourceslices", SliceSeen)
-        self._slices.index("pool", lambda one: (one.pool,))
+        self._slices.index("pool", lambda slice_: (slice_.pool,))
         self._rules = sources.of("resource.k8s.io/devicetaintrules", RuleSeen)
         self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimSeen)
         self._claims.index("consumer", lambda claim: claim.consumers)
-        self._claims.index("pool", lambda claim: {(one.driver, one.pool) for one in claim.results})
+        self._claims.index("pool", lambda claim: {(result.driver, result.pool) for result in claim.results})
         if self.context.registry.kinds.readable(_GROUP, "DeviceTaintRule") is not None:
             self._rules.add_handler(self._rule_changed)
         self._slices.add_handler(self._slice_changed)
         self._claims.add_handler(self._claim_changed)
         self._pods.add_handler(self._pod_changed)
 
-    # -- what is queued -----------------------------------------------------------------------------------------------
+    # -- queueing -------------------------------------------------------------------------------------------------
 
     def _rule_changed(self, old: RuleSeen | None, new: RuleSeen | None) -> None:
         if new is None and old is not None:
@@ -89,14 +89,14 @@ class DeviceTaintEviction(Controller):
             self.queue(("rule", "", new.metadata.name))
         rules = [rule for rule in (old, new) if rule is not None and rule.spec.taint.effect == _NO_EXECUTE]
         for claim in self._claims.items.values() if rules else ():
-            if any(rule.selects(one) for rule in rules for one in claim.results):
+            if any(rule.selects(result) for rule in rules for result in claim.results):
                 self._queue_users(claim)
 
     def _slice_changed(self, old: SliceSeen | None, new: SliceSeen | None) -> None:
-        for one in (old, new):
-            if one is None or not (one.tainted or (old is not None and old.tainted)):
+        for slice_ in (old, new):
+            if slice_ is None or not (slice_.tainted or (old is not None and old.tainted)):
                 continue
-            for claim in self._claims.some("pool", one.pool):
+            for claim in self._claims.some("pool", slice_.pool):
                 self._queue_users(claim)
 
     def _claim_changed(self, old: ClaimSeen | None, new: ClaimSeen | None) -> None:
@@ -112,7 +112,7 @@ class DeviceTaintEviction(Controller):
             self.queue(("pod", *pod.key))
 
     def _users(self, claim: ClaimSeen) -> Iterator[PodSeen]:
-        """Yield the pods on nodes that a claim is reserved for; of a group's those with any claims."""
+        """Yield the bound pods that a claim is reserved for; of a group, its pods with claims."""
         namespace = claim.metadata.namespace
         for consumer in claim.users:
             if consumer.resource == "pods":
@@ -131,34 +131,34 @@ class DeviceTaintEviction(Controller):
     # -- when a pod must be evicted ------------------------------------------------------------------------------------
 
     def _eviction(self, claim: ClaimSeen, rules: Iterable[RuleSeen]) -> ClaimEviction | None:
-        """Return the earliest end of what the claim's requests tolerate, with all rules that end something."""
-        found: ClaimEviction | None = None
+        """Return when the tolerations of the claim's requests end first, with all rules that evict; None for never."""
+        eviction: ClaimEviction | None = None
         for result in claim.results:
             for taint, rule in self._taints(result, rules):
                 when = self._end(result, taint, rule)
                 if when is None:
                     continue
                 names = frozenset({rule.metadata.name}) if rule is not None else frozenset()
-                before = found or ClaimEviction(when)
-                found = ClaimEviction(min(when, before.when), before.rules | names)
-        return found
+                before = eviction or ClaimEviction(when)
+                eviction = ClaimEviction(min(when, before.when), before.rules | names)
+        return eviction
 
     def _taints(self, result: ResultSeen, rules: Iterable[RuleSeen]) -> Iterator[tuple[TaintSeen, RuleSeen | None]]:
-        there = self._slices.some("pool", (result.driver, result.pool))
-        newest = max((one.spec.pool.generation for one in there), default=0)
-        for one in there:
-            if one.spec.pool.generation != newest:
+        pool_slices = self._slices.some("pool", (result.driver, result.pool))
+        newest = max((slice_.spec.pool.generation for slice_ in pool_slices), default=0)
+        for slice_ in pool_slices:
+            if slice_.spec.pool.generation != newest:
                 continue
-            for device in one.spec.devices or ():
+            for device in slice_.spec.devices or ():
                 if device.name == result.device:
                     yield from ((taint, None) for taint in device.taints or () if taint.effect == _NO_EXECUTE)
         yield from ((rule.spec.taint, rule) for rule in rules if rule.selects(result))
 
     def _end(self, result: ResultSeen, taint: TaintSeen, rule: RuleSeen | None) -> datetime | None:
-        """Until when the request puts up with the taint; None: forever. `tolerationSeconds` is of NoExecute alone."""
+        """Return until when the request tolerates the taint (None: forever); only NoExecute has `tolerationSeconds`."""
         executing = TaintSeen(taint.key, _NO_EXECUTE, taint.value)
-        used = [one for one in result.tolerations or () if tolerates(one, executing)]
-        seconds = [one["tolerationSeconds"] for one in used if _limited(one)]
+        used = [toleration for toleration in result.tolerations or () if tolerates(toleration, executing)]
+        seconds = [toleration["tolerationSeconds"] for toleration in used if _limited(toleration)]
         if len(used) > len(seconds):
             return None
         since = self._since(result, taint, rule)
@@ -173,15 +173,15 @@ class DeviceTaintEviction(Controller):
         return self._first_seen.setdefault((*place, taint.key, taint.value), self.context.now())
 
     def _executing(self) -> list[RuleSeen]:
-        """Return the rules that evict, none where they are not served."""
+        """Return the rules that evict pods; none if the server does not serve rules."""
         if self.context.registry.kinds.readable(_GROUP, "DeviceTaintRule") is None:
             return []
         return [rule for _, rule in sorted(self._rules.items.items()) if rule.spec.taint.effect == _NO_EXECUTE]
 
-    # -- the work ----------------------------------------------------------------------------------------------------
+    # -- reconciling ----------------------------------------------------------------------------------------------
 
     def reconcile(self, key: Task) -> None:
-        """Delete a pod at its time; update the status of a rule."""
+        """Evict a pod that is due, or update the status of a rule."""
         if key[0] == "rule":
             self._update_status(key[2])
         else:
@@ -192,7 +192,7 @@ class DeviceTaintEviction(Controller):
         if pod is None or not pod.active or not pod.node:
             return
         rules = self._executing()
-        claims = {key[0] + "/" + one.metadata.name: one for one in self._claims.some("consumer", pod.metadata.uid)}
+        claims = {key[0] + "/" + own.metadata.name: own for own in self._claims.some("consumer", pod.metadata.uid)}
         group = self._group_uid(pod)
         state = self.context.registry.store.head("pods", *key)
         if state is None:
@@ -200,14 +200,14 @@ class DeviceTaintEviction(Controller):
         body = state.decode()
         if group is not None:
             named = set(_claims_named(body))
-            for one in self._claims.some("consumer", group):
-                if one.metadata.name in named:
-                    claims[key[0] + "/" + one.metadata.name] = one
-        ends = [found for one in claims.values() if (found := self._eviction(one, rules)) is not None]
+            for claim in self._claims.some("consumer", group):
+                if claim.metadata.name in named:
+                    claims[key[0] + "/" + claim.metadata.name] = claim
+        ends = [eviction for claim in claims.values() if (eviction := self._eviction(claim, rules)) is not None]
         if not ends:
             return
-        because = frozenset[str]().union(*(one.rules for one in ends))
-        when = min(one.when for one in ends)
+        because = frozenset[str]().union(*(eviction.rules for eviction in ends))
+        when = min(eviction.when for eviction in ends)
         for name in sorted(because):
             self.queue_after(("rule", "", name), _PERIOD)
         if when > self.context.now():
@@ -224,40 +224,40 @@ class DeviceTaintEviction(Controller):
         self.context.delete(self.context.kind("v1", "Pod"), key, DeleteOptions(uid=pod.metadata.uid))
 
     def _update_status(self, name: str) -> None:
-        """Bring the condition of a rule up to date, unless that was done a moment ago."""
+        """Update the condition of a rule, unless it was updated within the period."""
         rule = self._rules.items.get(("", name))
         if rule is None:
             return
         row, now = self.context.kind(_GROUP, "DeviceTaintRule"), self.context.now()
-        found = self.context.find(row, ("", name))
-        known = condition_of((found or {}).get("status"), _IN_PROGRESS)
-        if known is not None and known.get("observedGeneration") == rule.metadata.generation:
-            rest = _PERIOD - (now - parse_stamp(known["lastTransitionTime"])).total_seconds()
+        current_rule = self.context.find(row, ("", name))
+        previous = condition_of((current_rule or {}).get("status"), _IN_PROGRESS)
+        if previous is not None and previous.get("observedGeneration") == rule.metadata.generation:
+            rest = _PERIOD - (now - parse_stamp(previous["lastTransitionTime"])).total_seconds()
             if rest > 0:
                 self.queue_after(("rule", "", name), rest)
                 return
-        made = {**self._condition(rule), "observedGeneration": rule.metadata.generation}
-        if known is not None and all(known.get(part, "") == value for part, value in made.items()):
+        updated = {**self._condition(rule), "observedGeneration": rule.metadata.generation}
+        if previous is not None and all(previous.get(part, "") == value for part, value in updated.items()):
             return
-        made["lastTransitionTime"] = self.context.stamp()
+        updated["lastTransitionTime"] = self.context.stamp()
         self.context.modify(
-            row, ("", name), lambda obj: set_condition(obj.setdefault("status", {}), made), "status", _SOURCE
+            row, ("", name), lambda obj: set_condition(obj.setdefault("status", {}), updated), "status", _SOURCE
         )
 
     def _condition(self, rule: RuleSeen) -> Json:
         effect, evicted = rule.spec.taint.effect, len(self._evicted.get(rule.metadata.uid, ()))
         status, message = "False", ""
         if effect == _NO_EXECUTE:
-            pods, namespaces = self._concerned(rule)
+            pods, namespaces = self._affected(rule)
             reason = "Completed" if evicted else "NotStarted"
             if pods:
                 status, reason = "True", "PodsPendingEviction"
                 need = "1 pod needs" if pods == 1 else f"{pods} pods need"
                 message = f"{need} to be evicted in {_spaces(namespaces)}."
         elif effect == "None":
-            pods, namespaces = self._concerned(rule)
-            published = sum(rule.selects(one) for one in self._published())
-            allocated = sum(rule.selects(one) for claim in self._claims.items.values() for one in claim.results)
+            pods, namespaces = self._affected(rule)
+            published = sum(rule.selects(result) for result in self._published())
+            allocated = sum(rule.selects(result) for claim in self._claims.items.values() for result in claim.results)
             reason = "NoEffect"
             message = (
                 f"{_many(published, 'published device')} selected. {_many(allocated, 'allocated device')} selected. "
@@ -270,24 +270,24 @@ class DeviceTaintEviction(Controller):
             message = f"{message} {_many(evicted, 'pod')} evicted since starting the controller.".strip()
         return {"type": _IN_PROGRESS, "status": status, "reason": reason, "message": message}
 
-    def _concerned(self, rule: RuleSeen) -> tuple[int, int]:
-        """Return pods that must be evicted for a rule, as if its effect were NoExecute, and their namespaces."""
-        concerned: set[Key] = set()
+    def _affected(self, rule: RuleSeen) -> tuple[int, int]:
+        """Return the number of pods that a rule of effect NoExecute must evict, and the number of their namespaces."""
+        affected: set[Key] = set()
         for claim in self._claims.items.values():
-            if any(rule.selects(one) for one in claim.results):
-                found = self._eviction(claim, (rule,))
-                if found is not None and rule.metadata.name in found.rules:
-                    concerned.update(pod.key for pod in self._users(claim) if pod.active)
-        return len(concerned), len({namespace for namespace, _ in concerned})
+            if any(rule.selects(result) for result in claim.results):
+                eviction = self._eviction(claim, (rule,))
+                if eviction is not None and rule.metadata.name in eviction.rules:
+                    affected.update(pod.key for pod in self._users(claim) if pod.active)
+        return len(affected), len({namespace for namespace, _ in affected})
 
     def _published(self) -> Iterator[ResultSeen]:
         newest: dict[tuple[str, str], int] = {}
-        for one in self._slices.items.values():
-            newest[one.pool] = max(newest.get(one.pool, 0), one.spec.pool.generation)
-        for one in self._slices.items.values():
-            if one.spec.pool.generation == newest[one.pool]:
-                for device in one.spec.devices or ():
-                    yield ResultSeen(*one.pool, device.name)
+        for slice_ in self._slices.items.values():
+            newest[slice_.pool] = max(newest.get(slice_.pool, 0), slice_.spec.pool.generation)
+        for slice_ in self._slices.items.values():
+            if slice_.spec.pool.generation == newest[slice_.pool]:
+                for device in slice_.spec.devices or ():
+                    yield ResultSeen(*slice_.pool, device.name)
 
 
 _MOST_FIRST_SEEN = 10_000
@@ -298,17 +298,17 @@ def _limited(toleration: Json) -> bool:
 
 
 def _claims_named(pod: Json) -> Iterator[str]:
-    """Yield the claims that a pod names itself, or has made from templates."""
-    for one in pod["spec"].get("resourceClaims") or ():
-        if one.get("resourceClaimName"):
-            yield one["resourceClaimName"]
-    for one in (pod.get("status") or {}).get("resourceClaimStatuses") or ():
-        if one.get("resourceClaimName"):
-            yield one["resourceClaimName"]
+    """Yield the names of a pod's claims, both existing ones and those created from templates."""
+    for entry in pod["spec"].get("resourceClaims") or ():
+        if entry.get("resourceClaimName"):
+            yield entry["resourceClaimName"]
+    for entry in (pod.get("status") or {}).get("resourceClaimStatuses") or ():
+        if entry.get("resourceClaimName"):
+            yield entry["resourceClaimName"]
 
 
-def _many(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count} {what}s"
+def _many(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _spaces(count: int) -> str:

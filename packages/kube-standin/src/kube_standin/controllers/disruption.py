@@ -1,8 +1,8 @@
-"""The status of PodDisruptionBudgets: how many of a budget's pods may be disrupted right now.
+"""The status of PodDisruptionBudgets: how many of a budget's pods may be disrupted now.
 
 Rules: upstream's disruption controller. Percentages and maxUnavailable count against the scale of the pods'
-controllers; an evicted pod stays in ``disruptedPods`` until its deletion is seen, or two minutes at most. When
-the scale is unknown nothing may be disrupted (condition SyncFailed).
+controllers; an evicted pod stays in ``disruptedPods`` until its deletion is observed, or two minutes at most. When the
+scale is unknown no pods may be disrupted (condition SyncFailed).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SCALED = (
     ("v1", "ReplicationController"),
 )
 _REST = 10
-"""A sync of a budget that took t seconds is not repeated within this many times t."""
+"""A sync of a budget that took t seconds is not repeated within this multiple of t."""
 _SHORT = 0.005
-"""Syncs that took less are repeated at once."""
+"""Syncs shorter than this many seconds may be repeated at once."""
 
 
 class _UnknownScaleError(Exception):
@@ -39,12 +39,12 @@ class _UnknownScaleError(Exception):
 
 
 class Disruption(Controller):
-    """Keys are ("budget", namespace, name), and ("pod", ...) for a disruption that never came."""
+    """The controller of budgets; keys are ("budget", namespace, name), and ("pod", ...) for missed disruptions."""
 
     name = "disruption"
 
     def connect(self) -> None:
-        """Queue budgets when they, or pods they select, change."""
+        """Watch budgets and the pods they select."""
         sources = self.context.sources
         self._row = self.context.kind("policy/v1", "PodDisruptionBudget")
         self._pods = sources.pods
@@ -63,28 +63,28 @@ class Disruption(Controller):
             self.queue(("budget", *new.metadata.key))
 
     def _owner_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
-        seen = new or old
-        if seen is None or (old and new and old.spec.get("replicas") == new.spec.get("replicas")):
+        owner = new or old
+        if owner is None or (old and new and old.spec.get("replicas") == new.spec.get("replicas")):
             return
-        for key in self._budgets.keys_by("namespace", seen.metadata.namespace):
+        for key in self._budgets.keys_by("namespace", owner.metadata.namespace):
             self.queue(("budget", *key))
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
-        seen = new or old
-        if seen is None:
+        pod_now = new or old
+        if pod_now is None:
             return
         if new is not None and new.disrupted and not new.terminating and not (old and old.disrupted):
             self.queue_after(("pod", *new.key), self.context.times.disruption_expiry)
         same = old is not None and new is not None and old.metadata.labels == new.metadata.labels
         if same and old and new and (old.ready, old.phase, old.terminating) == (new.ready, new.phase, new.terminating):
             return
-        for key in self._budgets.keys_by("namespace", seen.metadata.namespace):
+        for key in self._budgets.keys_by("namespace", pod_now.metadata.namespace):
             spec = self._budgets.items[key].spec
             if any(pod is not None and _covers(spec, pod) for pod in (old, new)):
                 self.queue(("budget", *key))
 
     def reconcile(self, key: Task) -> None:
-        """Write the status of one budget."""
+        """Write the status of one budget, or end a missed disruption."""
         if key[0] == "pod":
             self._forget_disruption((key[1], key[2]))
             return
@@ -135,23 +135,23 @@ class Disruption(Controller):
         self.context.set_status(self._row, key[1:], status)
 
     def _disrupted(
-        self, noted: dict[str, str], pods: list[PodSeen], now: datetime
+        self, recorded: dict[str, str], pods: list[PodSeen], now: datetime
     ) -> tuple[dict[str, str], datetime | None]:
-        """Keep the notes about pods that are still to be deleted; also when the first note expires."""
-        kept: dict[str, str] = {}
+        """Return the pods that are still to be deleted, and when the first of these records expires."""
+        pending: dict[str, str] = {}
         soonest: datetime | None = None
         by_name = {pod.metadata.name: pod for pod in pods}
-        for name, when in noted.items():
+        for name, when in recorded.items():
             pod = by_name.get(name)
             expires = later(parse_stamp(when), self.context.times.disruption_expiry)
             if pod is None or pod.terminating or expires <= now:
                 continue
-            kept[name] = when
+            pending[name] = when
             soonest = expires if soonest is None else min(soonest, expires)
-        return kept, soonest
+        return pending, soonest
 
     def _scale(self, pods: list[PodSeen]) -> int:
-        """Sum what the controllers of the pods ask for; pods without a controller are left out."""
+        """Return the sum of the replicas that the pods' controllers request; pods without a controller do not count."""
         total = 0
         counted: set[str] = set()
         for pod in pods:
@@ -160,23 +160,23 @@ class Disruption(Controller):
                 continue
             counted.add(owner.uid)
             row = self.context.registry.kinds.of(owner.api_version, owner.kind)
-            found = self.context.find(row, (pod.metadata.namespace, owner.name)) if row is not None else None
-            if row is None or found is None or found["metadata"]["uid"] != owner.uid:
+            controller = self.context.find(row, (pod.metadata.namespace, owner.name)) if row is not None else None
+            if row is None or controller is None or controller["metadata"]["uid"] != owner.uid:
                 raise _UnknownScaleError(f'found no controllers for pod "{pod.metadata.name}"')
-            above = controller_of(found)
+            above = controller_of(controller)
             if owner.kind == "ReplicaSet" and above is not None and above["kind"] == "Deployment":
                 if above["uid"] in counted:
                     continue
                 counted.add(above["uid"])
                 deployment = self.context.kind("apps/v1", "Deployment")
-                found = self.context.find(deployment, (pod.metadata.namespace, above["name"])) or found
+                controller = self.context.find(deployment, (pod.metadata.namespace, above["name"])) or controller
             elif "scale" not in row.subresources:
                 raise _UnknownScaleError(f"{row.resource} does not implement the scale subresource")
-            total += (found.get("spec") or {}).get("replicas", 1)
+            total += (controller.get("spec") or {}).get("replicas", 1)
         return total
 
     def _forget_disruption(self, key: tuple[str, str]) -> None:
-        """A pod that was to be disrupted and is still here after two minutes was spared."""
+        """Reset the condition of a pod that was not deleted within two minutes of its disruption."""
         pod = self._pods.items.get(key)
         state = self.context.registry.store.head("pods", *key)
         if pod is None or state is None or not pod.disrupted or pod.terminating or pod.finished:

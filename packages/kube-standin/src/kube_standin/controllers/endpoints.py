@@ -1,4 +1,4 @@
-"""Endpoints and EndpointSlices: of Services with a selector, and slices that mirror Endpoints which clients write.
+"""Endpoints and EndpointSlices of Services with a selector, and slices that mirror Endpoints which clients write.
 
 Rules: kube-controller-manager 1.36 (interfaces.md 7.14, 7.15). Without Services a change of a pod costs one look-up.
 """
@@ -22,9 +22,9 @@ from kube_standin.errors import StatusError
 from kube_standin.metadata import owner_reference
 
 _REST: Final = 10
-"""A sync of a Service that took t seconds is not repeated within this many times t."""
+"""A sync of a Service that took t seconds is not repeated within this multiple of t."""
 _SHORT: Final = 0.005
-"""Syncs that took less are repeated at once."""
+"""Syncs shorter than this many seconds may be repeated at once."""
 _ZONE: Final = "topology.kubernetes.io/zone"
 
 
@@ -36,32 +36,32 @@ def _changes_backends(old: PodSeen | None, new: PodSeen | None) -> bool:
 
 
 class _OfServices(Controller):
-    """Keys are those of Services."""
+    """A controller of objects of Services; keys are those of Services."""
 
     def connect(self) -> None:
-        """Queue a Service when it changes, or a pod that it selects."""
+        """Queue a Service when it or a pod that it selects changes."""
         context = self.context
         self._times = rules.TriggerTimes()
         self._service_row = context.kind("v1", "Service")
         self._services = context.sources.of(self._service_row.storage_key, SelectingSeen)
-        self._services.index("namespace", lambda one: (one.metadata.namespace,))
+        self._services.index("namespace", lambda service: (service.metadata.namespace,))
         self._services.add_handler(self._service_changed)
         self._pods = context.sources.pods
         self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
         self._pods.add_handler(self._pod_changed)
 
     def _service_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
-        seen = new or old
-        if seen is None:
+        service = new or old
+        if service is None:
             return
         if new is None:
-            self._times.forget(*seen.metadata.key)
+            self._times.forget(*service.metadata.key)
         if old is None or new is None or old != new:
-            self.queue(seen.metadata.key)
+            self.queue(service.metadata.key)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
-        seen = new or old
-        keys = self._services.keys_by("namespace", seen.metadata.namespace) if seen is not None else ()
+        pod_now = new or old
+        keys = self._services.keys_by("namespace", pod_now.metadata.namespace) if pod_now is not None else ()
         if not keys or not _changes_backends(old, new):
             return
         for key in keys:
@@ -81,7 +81,7 @@ def _has_labels(pod: PodSeen, wanted: Mapping[str, str]) -> bool:
 
 
 def _put(obj: Json, **values: Any) -> None:
-    """Set fields; empty ones are not stored."""
+    """Set fields; empty values remove the field."""
     for field, value in values.items():
         if value:
             obj[field] = value
@@ -90,31 +90,31 @@ def _put(obj: Json, **values: Any) -> None:
 
 
 class EndpointsOfServices(_OfServices):
-    """Keeps the Endpoints of Services that select pods."""
+    """The controller that keeps the Endpoints of Services that select pods."""
 
     name = "endpoint"
 
     def connect(self) -> None:
-        """Also queue the Service of an Endpoints that is deleted, or was left over from before a start."""
+        """Queue the Service, too, of Endpoints that were deleted, or that remain from before the start."""
         self._row = self.context.kind("v1", "Endpoints")
         super().connect()
         self.context.sources.of(self._row.storage_key, Seen).add_handler(self._endpoints_changed)
 
     def _endpoints_changed(self, old: Seen | None, new: Seen | None) -> None:
-        seen = new or old
-        if seen is None or (old is not None and new is not None):
+        endpoints = new or old
+        if endpoints is None or (old is not None and new is not None):
             return
-        served = seen.metadata.key in self._services.items
-        if served if new is None else (not served and _is_ours(seen.metadata)):
-            self.queue(seen.metadata.key)
+        served = endpoints.metadata.key in self._services.items
+        if served if new is None else (not served and _is_ours(endpoints.metadata)):
+            self.queue(endpoints.metadata.key)
 
     def reconcile(self, key: Key) -> None:
-        """Write the Endpoints of a Service; they go with it."""
+        """Write the Endpoints of a Service, or delete them with it."""
         service = self.context.find(self._service_row, key)
         if service is None:
-            found = self.context.find(self._row, key)
-            if found is not None:
-                self.context.delete(self._row, key, DeleteOptions(uid=found["metadata"]["uid"]))
+            endpoints = self.context.find(self._row, key)
+            if endpoints is not None:
+                self.context.delete(self._row, key, DeleteOptions(uid=endpoints["metadata"]["uid"]))
             return
         wanted = rules.selector_of_service(service["spec"])
         if wanted is not None:
@@ -131,20 +131,20 @@ class EndpointsOfServices(_OfServices):
         annotations = {rules.TRIGGER_TIME: trigger} if trigger else {}
         if truncated:
             annotations[rules.OVER_CAPACITY] = "truncated"
-        found = self.context.find(self._row, key)
-        if found is None:
+        endpoints = self.context.find(self._row, key)
+        if endpoints is None:
             metadata = {"name": key[1], "labels": labels, "annotations": annotations}
             self._create(key[0], {"metadata": metadata, "subsets": subsets})
             return
-        before = found["metadata"].get("annotations") or {}
-        same = (found.get("subsets") or [], found["metadata"].get("labels")) == (subsets, labels)
+        before = endpoints["metadata"].get("annotations") or {}
+        same = (endpoints.get("subsets") or [], endpoints["metadata"].get("labels")) == (subsets, labels)
         if same and (rules.OVER_CAPACITY in before) == truncated:
             return
 
         def change(obj: Json) -> None:
             ours = (rules.OVER_CAPACITY, rules.TRIGGER_TIME)
-            kept = {name: value for name, value in before.items() if name not in ours}
-            obj["metadata"].update(labels=labels, annotations={**kept, **annotations})
+            foreign = {name: value for name, value in before.items() if name not in ours}
+            obj["metadata"].update(labels=labels, annotations={**foreign, **annotations})
             _put(obj, subsets=subsets)
 
         self.context.modify(self._row, key, change)
@@ -158,7 +158,7 @@ class EndpointsOfServices(_OfServices):
 
 
 class _Slices:
-    """The EndpointSlices that one controller manages, and what carries out its plans."""
+    """The EndpointSlices that one controller manages; carries out plans for them."""
 
     def __init__(self, controller: Controller, manager: str) -> None:
         self._controller, self._manager = controller, manager
@@ -167,7 +167,7 @@ class _Slices:
         self._source: Source[Seen] = self._context.sources.of(self._row.storage_key, Seen)
         self._source.index("service", _managed)
         self._written: dict[Key, int] = {}
-        """The generation of each slice after our last write: changes of others are put right."""
+        """The generation of each slice after the controller's last write; changes by others are repaired."""
         self._source.add_handler(self._changed)
 
     def _changed(self, old: Seen | None, new: Seen | None) -> None:
@@ -176,20 +176,20 @@ class _Slices:
                 return
         elif new is None and old is not None:
             self._written.pop(old.metadata.key, None)
-        for seen in (old, new):
-            for namespace, name, manager in _managed(seen) if seen is not None else ():
+        for slice_ in (old, new):
+            for namespace, name, manager in _managed(slice_) if slice_ is not None else ():
                 if manager == self._manager:
                     self._controller.queue((namespace, name))
 
     def of(self, key: Key) -> list[Json]:
         """Return the slices of a Service, by name."""
         keys = sorted(self._source.keys_by("service", (*key, self._manager)))
-        found = [one for name in keys if (one := self._context.find(self._row, name)) is not None]
+        existing = [slice_ for name in keys if (slice_ := self._context.find(self._row, name)) is not None]
         empty: Json = {"endpoints": [], "ports": []}  # an empty list is not stored
-        return [{**empty, **one} for one in found if not one["metadata"].get("deletionTimestamp")]
+        return [{**empty, **slice_} for slice_ in existing if not slice_["metadata"].get("deletionTimestamp")]
 
     def carry_out(self, plan: SlicePlan, owner: Json, trigger: str = "") -> None:
-        """Stage what a plan asks for; raises NextTurn after many writes."""
+        """Stage the writes of a plan; raises NextTurn after many of them."""
         namespace = owner["metadata"]["namespace"]
         for new in plan.create if not owner["metadata"].get("deletionTimestamp") else ():
             self._controller.spend()
@@ -201,12 +201,12 @@ class _Slices:
             except StatusError as error:
                 if not is_terminating(error):
                     raise
-        for one in plan.update:
+        for slice_ in plan.update:
             self._controller.spend()
-            self._update((namespace, one["metadata"]["name"]), one, trigger)
-        for one in plan.delete:
+            self._update((namespace, slice_["metadata"]["name"]), slice_, trigger)
+        for slice_ in plan.delete:
             self._controller.spend()
-            self.delete(one)
+            self.delete(slice_)
 
     def _update(self, key: Key, wanted: Json, trigger: str) -> None:
         metadata = wanted["metadata"]
@@ -224,31 +224,31 @@ class _Slices:
         metadata = obj["metadata"]
         self._written[(metadata["namespace"], metadata["name"])] = metadata["generation"]
 
-    def delete(self, one: Json) -> None:
-        """Stage the delete of a slice."""
-        metadata = one["metadata"]
+    def delete(self, slice_: Json) -> None:
+        """Stage the deletion of a slice."""
+        metadata = slice_["metadata"]
         self._context.delete(self._row, (metadata["namespace"], metadata["name"]), DeleteOptions(uid=metadata["uid"]))
 
 
-def _managed(seen: Seen) -> tuple[tuple[str, str, str], ...]:
-    labels = seen.metadata.labels or {}
+def _managed(slice_: Seen) -> tuple[tuple[str, str, str], ...]:
+    labels = slice_.metadata.labels or {}
     name, manager = labels.get(slices.SERVICE_NAME), labels.get(slices.MANAGED_BY)
-    return ((seen.metadata.namespace, name, manager),) if name and manager else ()
+    return ((slice_.metadata.namespace, name, manager),) if name and manager else ()
 
 
 class EndpointSlicesOfServices(_OfServices):
-    """Keeps the EndpointSlices of Services that select pods; they go with the Service by garbage collection."""
+    """The controller that keeps the EndpointSlices of Services with a selector; garbage collection deletes them."""
 
     name = "endpointslice"
 
     def connect(self) -> None:
-        """Also queue the Service of a slice that another changed."""
+        """Queue the Service, too, of a slice that another client changed."""
         super().connect()
         self._nodes = self.context.sources.nodes
         self._slices = _Slices(self, slices.MANAGER)
 
     def reconcile(self, key: Key) -> None:
-        """Bring the slices of a Service to its pods."""
+        """Update the slices of a Service to match its pods."""
         service = self.context.find(self._service_row, key)
         wanted = rules.selector_of_service(service["spec"]) if service is not None else None
         if service is None or wanted is None:
@@ -261,12 +261,12 @@ class EndpointSlicesOfServices(_OfServices):
             self._slices.carry_out(plan, service, self._times.oldest_since(service, pods))
         published = service["spec"].get("publishNotReadyAddresses")
         if not published and any(("", pod.spec.node_name) not in self._nodes.items for pod in pods if _placed(pod)):
-            self.sync_again_later(key)  # a node may follow its pods
+            self.sync_again_later(key)  # a node may be created after its pods
 
     def _zones(self, pods: list[BackendPod]) -> dict[str, str | None]:
-        """Return the zones of the nodes of pods that exist."""
-        found = {pod.spec.node_name: self._nodes.items.get(("", pod.spec.node_name)) for pod in pods}
-        return {name: (node.metadata.labels or {}).get(_ZONE) for name, node in found.items() if node is not None}
+        """Return the zones of the pods' nodes; missing nodes are omitted."""
+        nodes = {pod.spec.node_name: self._nodes.items.get(("", pod.spec.node_name)) for pod in pods}
+        return {name: (node.metadata.labels or {}).get(_ZONE) for name, node in nodes.items() if node is not None}
 
 
 def _placed(pod: BackendPod) -> bool:
@@ -274,36 +274,36 @@ def _placed(pod: BackendPod) -> bool:
 
 
 class MirroredEndpoints(Controller):
-    """Keeps EndpointSlices of Endpoints that clients write for Services without a selector."""
+    """The controller that mirrors Endpoints which clients write for Services without a selector into EndpointSlices."""
 
     name = "endpointslicemirroring"
 
     def connect(self) -> None:
-        """Queue an Endpoints when it, its Service or a slice of it changes."""
+        """Queue Endpoints when they, their Service or one of their slices change."""
         context = self.context
         self._row, self._service_row = context.kind("v1", "Endpoints"), context.kind("v1", "Service")
         self._slices = _Slices(self, slices.MIRROR)
         context.sources.of(self._row.storage_key, Seen).add_handler(lambda old, new: self._queue_named(new or old))
         context.sources.of(self._service_row.storage_key, SelectingSeen).add_handler(self._service_changed)
 
-    def _queue_named(self, seen: Seen | None) -> None:
-        if seen is not None and not _is_ours(seen.metadata):
-            self.queue(seen.metadata.key)
+    def _queue_named(self, named_object: Seen | None) -> None:
+        if named_object is not None and not _is_ours(named_object.metadata):
+            self.queue(named_object.metadata.key)
 
     def _service_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
-        selected = [bool(one.spec.get("selector")) for one in (old, new) if one is not None]
-        seen = new or old
-        if seen is not None and (selected == [False] or len(set(selected)) == 2):
-            self.queue(seen.metadata.key)
+        selected = [bool(state.spec.get("selector")) for state in (old, new) if state is not None]
+        service = new or old
+        if service is not None and (selected == [False] or len(set(selected)) == 2):
+            self.queue(service.metadata.key)
 
     def reconcile(self, key: Key) -> None:
-        """Bring the slices of an Endpoints to its subsets; without reason to mirror it they go."""
+        """Update the slices of Endpoints to match their subsets; delete slices of Endpoints that are not mirrored."""
         endpoints, service = (self.context.find(row, key) for row in (self._row, self._service_row))
         existing = self._slices.of(key)
         if endpoints is None or service is None or service["spec"].get("selector") or not slices.mirrored(endpoints):
-            for one in existing:
+            for slice_ in existing:
                 self.spend()
-                self._slices.delete(one)
+                self._slices.delete(slice_)
             return
         plan = slices.plan_mirror(endpoints, existing)
         if plan.skipped and (plan.create or plan.update):

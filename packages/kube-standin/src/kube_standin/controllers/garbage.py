@@ -1,12 +1,11 @@
 """Garbage collection by owner references: background, foreground and orphaning.
 
-Rules: upstream's garbage collector. An object goes when all its owners are gone; with the finalizer
-``foregroundDeletion`` an owner waits for dependents that block it; with ``orphan`` its dependents lose their
-reference first. Owners live in the namespace of the dependent or are cluster-scoped. Terms: an owner is *solid*
-while it is there with the same uid, *dangling* when it is not, *waiting* while it is deleted in the foreground; a
-dependent *blocks* an owner that waits if its reference says `blockOwnerDeletion`. Owners that wait for each other in a
-circle do not block: they go together (api.md 6.3).
-Unlike upstream no graph is built: the store is at hand, so whether an owner exists is looked up.
+Rules: upstream's garbage collector. An object is deleted when none of its owners exists. With the finalizer
+``foregroundDeletion`` an owner waits for dependents that block it; with ``orphan`` its dependents lose their reference
+first. Owners live in the namespace of the dependent or are cluster-scoped. Terms: an owner is *solid* if it exists with
+the same uid, *dangling* if it does not, *waiting* while it is deleted in the foreground. A dependent *blocks* a waiting
+owner if its reference sets `blockOwnerDeletion`. Owners in a cycle that wait for each other do not block: they are
+deleted together (api.md 6.3). Unlike upstream no graph is built: the controller looks owners up in the store.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ class Item(NamedTuple):
 
 
 class GarbageCollector(Controller):
-    """Deletes what has no owner any more; keys are items, of every kind."""
+    """The controller that deletes objects without owners; keys are items of every kind."""
 
     name = "garbage-collector"
 
     def connect(self) -> None:
-        """Watch every resource, also those of definitions to come."""
+        """Watch every resource, also those of future definitions."""
         self._dependents: dict[str, set[Item]] = {}
         self._blocking: dict[str, set[Item]] = {}
-        self._begun: set[str] = set()  # uids of waiting owners with dependents that were queued
+        self._started: set[str] = set()  # uids of waiting owners with queued dependents
         self._rows: dict[str, ServedKind] = {}
         self._watch_all()
         definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
@@ -50,27 +49,27 @@ class GarbageCollector(Controller):
         for row in list(self.context.registry.kinds):
             if not row.stored or row.storage_key == "events":
                 continue
-            known = row.storage_key in self._rows
-            if not known or self._rows[row.storage_key].api_version != row.storage_version:
+            watched = row.storage_key in self._rows
+            if not watched or self._rows[row.storage_key].api_version != row.storage_version:
                 self._rows[row.storage_key] = self.context.registry.kinds.storage_kind(row)
-            if not known:
+            if not watched:
                 view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
                 self.context.sources.of(row.storage_key, view).add_handler(partial(self._changed, row.storage_key))
 
     def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
         before = old.metadata if old is not None else None
         after = new.metadata if new is not None else None
-        seen = after or before
-        if seen is None:
+        metadata = after or before
+        if metadata is None:
             return
-        item = Item(resource, seen.namespace, seen.name)
+        item = Item(resource, metadata.namespace, metadata.name)
         had = before.owner_references if before is not None else None
         has = after.owner_references if after is not None else None
         if had != has:
             for owner in had or ():
                 _discard(self._dependents, owner.uid, item)
                 _discard(self._blocking, owner.uid, item)
-                self._queue_owner(seen.namespace, owner)
+                self._queue_owner(metadata.namespace, owner)
             for owner in has or ():
                 self._dependents.setdefault(owner.uid, set()).add(item)
                 if owner.block_owner_deletion:
@@ -78,16 +77,16 @@ class GarbageCollector(Controller):
             if has:
                 self.queue(item)
         if after is None:
-            self._begun.discard(seen.uid)
-            for dependent in self._dependents.get(seen.uid, ()):
+            self._started.discard(metadata.uid)
+            for dependent in self._dependents.get(metadata.uid, ()):
                 self.queue(dependent)
         elif after.deletion_timestamp and _waits(after):
             self.queue(item)
             for owner in has or ():
-                self._queue_owner(seen.namespace, owner)  # it may close a circle
+                self._queue_owner(metadata.namespace, owner)  # its deletion may complete a cycle
 
     def _queue_owner(self, namespace: str, owner: Owner) -> None:
-        """An owner deleted in the foreground may have been waiting for what just changed."""
+        """Queue an owner that is deleted in the foreground: it may wait for the item that just changed."""
         row = self.context.registry.kinds.of(owner.api_version, owner.kind)
         if row is not None:
             item = Item(row.storage_key, namespace if row.namespaced else "", owner.name)
@@ -111,7 +110,7 @@ class GarbageCollector(Controller):
                 self._wait_for_dependents(row, key, metadata["uid"])
                 return
         if metadata.get("ownerReferences"):
-            self._judge(row, key, metadata)
+            self._check_owners(row, key, metadata)
 
     def _orphan(self, row: ServedKind, key: Item, uid: str) -> None:
         for dependent in list(self._dependents.get(uid, ())):
@@ -120,16 +119,16 @@ class GarbageCollector(Controller):
         self._drop_finalizer(row, key, ORPHAN)
 
     def _wait_for_dependents(self, row: ServedKind, key: Item, uid: str) -> None:
-        """Let an owner go that is deleted in the foreground once no dependent blocks it."""
-        if uid not in self._begun:
-            self._begun.add(uid)
+        """Remove the finalizer of an owner that is deleted in the foreground once no dependent blocks it."""
+        if uid not in self._started:
+            self._started.add(uid)
             for dependent in self._dependents.get(uid, ()):
                 self.queue(dependent)
         if not self._is_blocked(uid):
             self._drop_finalizer(row, key, FOREGROUND)
 
     def _is_blocked(self, uid: str) -> bool:
-        """Return whether a dependent blocks the waiting owner, other than those that wait for it themselves."""
+        """Return whether a dependent blocks the waiting owner; dependents that wait for that owner do not count."""
         waiting: list[str] = []
         for item in self._blocking.get(uid, ()):
             if self.context.registry.store.head(*item) is None:
@@ -140,12 +139,12 @@ class GarbageCollector(Controller):
             waiting.append(own)
         return not all(self._waits_for(own, uid) for own in waiting)
 
-    def _waits_for(self, uid: str, other: str) -> bool:
-        """Return whether a waiting owner is blocked by another one, over others that wait."""
+    def _waits_for(self, uid: str, blocker: str) -> bool:
+        """Return whether a waiting owner is blocked by another one, directly or through further waiting owners."""
         pending, known = [uid], {uid}
         while pending:
             present = pending.pop()
-            if present == other:
+            if present == blocker:
                 return True
             for item in self._blocking.get(present, ()):
                 own = self._waiting_uid(item)
@@ -163,23 +162,23 @@ class GarbageCollector(Controller):
         waits = metadata.get("deletionTimestamp") and FOREGROUND in (metadata.get("finalizers") or ())
         return str(metadata["uid"]) if waits else None
 
-    def _judge(self, row: ServedKind, key: Item, metadata: Json) -> None:
-        """Delete an item if its owners are all gone; with a solid owner left, drop references to the others."""
+    def _check_owners(self, row: ServedKind, key: Item, metadata: Json) -> None:
+        """Delete an item if none of its owners exists; with a solid owner, remove references to the others."""
         solid, dangling, waiting = False, set(), False
         for reference in metadata["ownerReferences"]:
             owner_row = self.context.registry.kinds.of(reference["apiVersion"], reference["kind"])
             if owner_row is None:
-                return  # a kind that is not served (any more): unknown
+                return  # an unknown kind, or one that is no longer served
             namespace = key.namespace if owner_row.namespaced else ""
             if owner_row.namespaced and not key.namespace:
-                return  # a cluster-scoped object cannot be owned by a namespaced one: left alone
+                return  # a namespaced object cannot own a cluster-scoped one: no change
             owner = self.context.registry.store.head(owner_row.storage_key, namespace, reference["name"])
-            found = owner.decode()["metadata"] if owner is not None else None
-            if found is None or found["uid"] != reference["uid"]:
+            owner_metadata = owner.decode()["metadata"] if owner is not None else None
+            if owner_metadata is None or owner_metadata["uid"] != reference["uid"]:
                 dangling.add(reference["uid"])
                 if owner_row.namespaced and not metadata.get("deletionTimestamp"):
                     self._report_elsewhere(row, key, metadata, reference, owner_row)
-            elif found.get("deletionTimestamp") and FOREGROUND in (found.get("finalizers") or ()):
+            elif owner_metadata.get("deletionTimestamp") and FOREGROUND in (owner_metadata.get("finalizers") or ()):
                 waiting = True
                 dangling.add(reference["uid"])
             else:
@@ -202,7 +201,7 @@ class GarbageCollector(Controller):
     def _report_elsewhere(
         self, row: ServedKind, key: Item, metadata: Json, reference: Json, owner_row: ServedKind
     ) -> None:
-        """Record an Event about an owner that is in another namespace, where no owner can be."""
+        """Record an Event about an owner in another namespace, where owners are invalid."""
         for space in self.context.registry.store.heads("namespaces"):
             owner = self.context.registry.store.head(owner_row.storage_key, space.name, reference["name"])
             if owner is not None and owner.decode()["metadata"]["uid"] == reference["uid"]:
@@ -225,10 +224,10 @@ class GarbageCollector(Controller):
 
 
 def _discard(items: dict[str, set[Item]], uid: str, item: Item) -> None:
-    found = items.get(uid)
-    if found is not None:
-        found.discard(item)
-        if not found:
+    uid_items = items.get(uid)
+    if uid_items is not None:
+        uid_items.discard(item)
+        if not uid_items:
             del items[uid]
 
 

@@ -1,7 +1,7 @@
-"""Groups that are deleted: the protection finalizers stay while the group is needed.
+"""Deleted groups: the protection finalizers remain while the group is needed.
 
 Rules: api.md ("it is not removed while a pod that references it is neither Succeeded nor Failed") for PodGroups,
-composite.md 1 for CompositePodGroups, which stay while a PodGroup or CompositePodGroup names them as its parent.
+composite.md 1 for CompositePodGroups, which remain while a PodGroup or CompositePodGroup names them as its parent.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kube_standin.metadata import without_finalizer
 _UNFINISHED, _CHILDREN = "unfinished of group", "children of composite"
 
 
-def _going(group: GroupSeen, protection: str) -> bool:
+def _is_deleted(group: GroupSeen, protection: str) -> bool:
     return bool(group.metadata.deletion_timestamp) and protection in (group.metadata.finalizers or ())
 
 
 class PodGroups(Controller):
-    """Takes the finalizer off deleted groups that no pod needs; keys are those of groups."""
+    """The controller that removes the finalizer of deleted groups that no pod needs; keys are those of groups."""
 
     name = "podgroup-protection"
 
@@ -39,7 +39,7 @@ class PodGroups(Controller):
         return bool(pod.group) and not pod.finished
 
     def _group_changed(self, _old: GroupSeen | None, new: GroupSeen | None) -> None:
-        if new is not None and _going(new, PROTECTION):
+        if new is not None and _is_deleted(new, PROTECTION):
             self.queue(new.metadata.key)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
@@ -47,21 +47,21 @@ class PodGroups(Controller):
             self.queue((old.metadata.namespace, old.group))
 
     def reconcile(self, key: Key) -> None:
-        """Let the group go if it may."""
+        """Remove the finalizer unless a pod needs the group."""
         group = self._groups.items.get(key)
         row = self.context.registry.kinds.readable("scheduling.k8s.io/v1beta1", "PodGroup")
         if row is None:
-            return  # the feature is off: groups wait for it to come back
-        if group is None or not _going(group, PROTECTION) or self._pods.keys_by(_UNFINISHED, key):
+            return  # the feature is off: groups wait until it is on again
+        if group is None or not _is_deleted(group, PROTECTION) or self._pods.keys_by(_UNFINISHED, key):
             return
         self.context.modify(row, key, without_finalizer(PROTECTION))
 
 
 class CompositePodGroups(Controller):
-    """Takes the finalizer off deleted composites without children; keys are those of composites.
+    """The controller that removes the finalizer of deleted composites without children; keys are those of composites.
 
-    A tree that is deleted from above goes from its leaves up. Composites that name each other as parents would wait
-    for each other forever, and their namespace with them: once all of such a cycle are deleted, they do not count as
+    A deleted tree is removed from its leaves up. Composites that name each other as parents would wait for each other
+    forever, and so would their namespace. Once all composites of such a cycle are deleted, they do not count as
     children of each other.
     """
 
@@ -83,13 +83,13 @@ class CompositePodGroups(Controller):
             yield (group.metadata.namespace, group.parent)
 
     def _changed(self, _old: GroupSeen | None, new: GroupSeen | None) -> None:
-        if new is not None and _going(new, COMPOSITE_PROTECTION):
-            for key in {new.metadata.key, *self._cycle_that_goes(new.metadata.key)}:
+        if new is not None and _is_deleted(new, COMPOSITE_PROTECTION):
+            for key in {new.metadata.key, *self._deleted_cycle(new.metadata.key)}:
                 self.queue(key)
 
-    def _cycle_that_goes(self, key: Key) -> frozenset[Key]:
-        """Return the composites that are each other's parents, this one among them, if all of them are deleted; else
-        none.
+    def _deleted_cycle(self, key: Key) -> frozenset[Key]:
+        """Return the cycle of parents that contains the composite, if all its composites are deleted; else an empty
+        set.
         """
         chain: list[Key] = []
         seen: set[Key] = set()
@@ -103,21 +103,21 @@ class CompositePodGroups(Controller):
         return frozenset(chain) if key == chain[0] else frozenset()
 
     def _child_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
-        """A parent is immutable: only a child that is gone, or another of its name, frees one."""
+        """Queue the parent of a child that was deleted or replaced; the parent of an object is immutable."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             for key in self._above(old):
                 self.queue(key)
 
     def reconcile(self, key: Key) -> None:
-        """Let the composite go if it may."""
+        """Remove the finalizer unless the composite has children."""
         composite = self._composites.items.get(key)
         row = self.context.registry.kinds.readable("scheduling.k8s.io/v1alpha3", "CompositePodGroup")
         if row is None:
-            return  # the feature is off: composites wait for it to come back
-        if composite is None or not _going(composite, COMPOSITE_PROTECTION):
+            return  # the feature is off: composites wait until it is on again
+        if composite is None or not _is_deleted(composite, COMPOSITE_PROTECTION):
             return
         if self._groups.keys_by(_CHILDREN, key):
             return
         children = self._composites.keys_by(_CHILDREN, key)
-        if not children or children <= self._cycle_that_goes(key):
+        if not children or children <= self._deleted_cycle(key):
             self.context.modify(row, key, without_finalizer(COMPOSITE_PROTECTION))

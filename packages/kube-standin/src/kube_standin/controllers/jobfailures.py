@@ -1,7 +1,7 @@
-"""Why a pod of a Job failed and what that means: podFailurePolicy, exit codes, the wait before the next try.
+"""Failures of a Job's pods: podFailurePolicy, exit codes, the backoff before the next try.
 
-Rules: upstream's job controller (pod_failure_policy.go, backoff_utils.go): the first rule that matches decides;
-without one a failure counts. The wait doubles from 10 s to 10 min with every failure.
+Rules: upstream's job controller (pod_failure_policy.go, backoff_utils.go): the first rule that matches decides; without
+a match a failure counts. The backoff doubles from 10 s to 10 min with every failure.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ LONGEST_WAIT = 600.0
 
 
 class FailureVerdict(NamedTuple):
-    """What a failure leads to; ``why`` is the message of the Job's condition if it fails at once."""
+    """The consequence of a failure; ``why`` is the message of the Job's condition if the Job fails at once."""
 
     action: Action
     why: str = ""
 
 
 def _exit_codes(pod: Json) -> list[tuple[str, int]]:
-    """(container, exit code) of every container that ended."""
+    """Return (container, exit code) of every terminated container."""
     status = pod.get("status") or {}
-    found: list[tuple[str, int]] = []
+    exit_codes: list[tuple[str, int]] = []
     for part in ("containerStatuses", "initContainerStatuses"):
-        for one in status.get(part) or ():
-            ended = (one.get("state") or {}).get("terminated")
+        for container_status in status.get(part) or ():
+            ended = (container_status.get("state") or {}).get("terminated")
             if ended is not None:
-                found.append((one.get("name", ""), ended.get("exitCode", 0)))
-    return found
+                exit_codes.append((container_status.get("name", ""), ended.get("exitCode", 0)))
+    return exit_codes
 
 
 def judge(job: Json, pod: Json) -> FailureVerdict:
-    """Apply the Job's podFailurePolicy to a failed pod (both manifests)."""
+    """Return the verdict of the Job's podFailurePolicy about a failed pod (both manifests)."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     metadata = pod["metadata"]
     name = f"{metadata['namespace']}/{metadata['name']}"
@@ -54,8 +54,8 @@ def judge(job: Json, pod: Json) -> FailureVerdict:
                 if code and (wanted in (None, "", container)) and (code in values) == inside:
                     matched = f"Container {container} for pod {name} failed with exit code {code}"
                     break
-        elif held := _has_condition(pod, rule.get("onPodConditions") or ()):
-            matched = f"Pod {name} has condition {held}"
+        elif pod_condition := _has_condition(pod, rule.get("onPodConditions") or ()):
+            matched = f"Pod {name} has condition {pod_condition}"
         if matched:
             if action == "FailJob":
                 return FailureVerdict("FailJob", f"{matched} matching {action} rule at index {position}")
@@ -71,10 +71,10 @@ def _has_condition(pod: Json, patterns: Any) -> str:
 
 
 def finished_at(pod: Json, now: datetime) -> datetime:
-    """Return when the last container of a finished pod ended (or the pod was deleted)."""
+    """Return when the last container of a finished pod ended, else when the pod was deleted, else `now`."""
     ends: list[datetime] = []
-    for one in (pod.get("status") or {}).get("containerStatuses") or ():
-        ended = (one.get("state") or {}).get("terminated") or {}
+    for container_status in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (container_status.get("state") or {}).get("terminated") or {}
         if ended.get("finishedAt"):
             ends.append(parse_stamp(ended["finishedAt"]))
     if ends:
@@ -84,6 +84,6 @@ def finished_at(pod: Json, now: datetime) -> datetime:
 
 
 def next_try(last_failure: datetime, failures: int) -> datetime:
-    """Return when the next pod may be made after ``failures`` failures in a row."""
+    """Return when the next pod may be created after ``failures`` consecutive failures."""
     wait = min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT)
     return later(last_failure, wait)

@@ -1,12 +1,12 @@
-"""A Workload and a PodGroup for a Job that asks for one, so that its pods are scheduled as a group.
+"""The Workload and PodGroup of a Job that asks for gang scheduling, so that its pods are scheduled as a group.
 
-What a Job asks for is `kube_rules.controllers.job_groups`. Rules, as upstream's (KEP-5547):
+`kube_rules.controllers.job_groups` reads the Job. Rules, as upstream's (KEP-5547):
 
-- Both objects are made before the first pod, and never for a Job that has started. The Job controls both; the group is
-  the Workload's as well.
+- Both objects are created before the first pod, and never for a Job that has started. The Job controls both; the
+  Workload is an owner of the group, too.
 - A Job that another object controls (a JobSet, a CronJob) gets a group if its annotation
-  ``scheduling.k8s.io/group-template-name`` names a template in the Workload of that parent: it is made from it.
-- When the minimum changes, by the field or with the parallelism, that of both objects does.
+  ``scheduling.k8s.io/group-template-name`` names a template in the Workload of that parent, which it is created from.
+- When the Job's minimum changes, by the field or with the parallelism, both objects change with it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from kube_standin.controllers.reconciler import Context
 from kube_standin.metadata import annotations_of, owner_reference
 
 DELEGATED = "scheduling.k8s.io/group-template-name"
-"""Annotation of a Job with a controller: the template in the controller's Workload to make its group from."""
+"""Annotation of a Job with a controller: the template in the controller's Workload for its group."""
 _VERSION = "scheduling.k8s.io/v1beta1"
 
 
 def group_of(context: Context, job: Json, *, new: bool) -> str:
-    """Return the group the pods of a Job belong to, empty for none; what is missing is staged. Raises StatusError.
+    """Return the group of a Job's pods, empty for none, and stage missing objects. Raises StatusError.
 
     `new`: the Job has never had a pod.
     """
     if context.registry.kinds.of(_VERSION, "PodGroup") is None:
-        return ""  # a server that knows no groups
-    asked = group_of_job(job)
-    if asked is not None:
-        return _ensure(context, job, asked, new=new)
+        return ""  # a server without groups
+    wanted = group_of_job(job)
+    if wanted is not None:
+        return _ensure(context, job, wanted, new=new)
     template = (job["spec"].get("template") or {}).get("spec") or {}
     parent = controller_in(job["metadata"])
     if template.get("schedulingGroup") or parent is None or DELEGATED not in annotations_of(job):
@@ -46,38 +46,37 @@ def group_of(context: Context, job: Json, *, new: bool) -> str:
     return _ensure_delegated(context, job, parent, new=new)
 
 
-def _ensure(context: Context, job: Json, asked: AskedJobGroup, *, new: bool) -> str:
-    """Return the Workload and the group that a Job asks for; by the annotation it takes a group that is there
-    already.
-    """
+def _ensure(context: Context, job: Json, wanted: AskedJobGroup, *, new: bool) -> str:
+    """Return the group that a Job requests, and stage it and its Workload; an annotation may name an existing group."""
     namespace: str = job["metadata"]["namespace"]
     row = context.kind(_VERSION, "Workload")
-    workload = context.find(row, (namespace, asked.workload))
+    workload = context.find(row, (namespace, wanted.workload))
     if workload is None and new:
         spec = {
             "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": job["metadata"]["name"]},
-            "podGroupTemplates": [{"name": asked.template, **asked.spec}],
+            "podGroupTemplates": [{"name": wanted.template, **wanted.spec}],
         }
-        meta = {"name": asked.workload, "ownerReferences": [owner_reference(job)]}
+        meta = {"name": wanted.workload, "ownerReferences": [owner_reference(job)]}
         workload = context.create(row, namespace, {"metadata": meta, "spec": spec})
-    if workload is None or not (asked.annotated or _controlled(workload, job)):
+    if workload is None or not (wanted.annotated or _controlled(workload, job)):
         return ""
-    group = context.find(context.kind(_VERSION, "PodGroup"), (namespace, asked.name))
+    group = context.find(context.kind(_VERSION, "PodGroup"), (namespace, wanted.name))
     if group is None and new:
-        owner = {"apiVersion": _VERSION, "kind": "Workload", "name": asked.workload, "uid": workload["metadata"]["uid"]}
-        meta = {"name": asked.name, "ownerReferences": [owner_reference(job), owner]}
-        spec = {"workloadRef": {"workloadName": asked.workload, "templateName": asked.template}, **asked.spec}
+        uid = workload["metadata"]["uid"]
+        owner = {"apiVersion": _VERSION, "kind": "Workload", "name": wanted.workload, "uid": uid}
+        meta = {"name": wanted.name, "ownerReferences": [owner_reference(job), owner]}
+        spec = {"workloadRef": {"workloadName": wanted.workload, "templateName": wanted.template}, **wanted.spec}
         group = context.create(context.kind(_VERSION, "PodGroup"), namespace, {"metadata": meta, "spec": spec})
-    if group is None or not (asked.annotated or _controlled(group, job)):
+    if group is None or not (wanted.annotated or _controlled(group, job)):
         return ""
-    least = (asked.spec["schedulingPolicy"].get("gang") or {}).get("minCount")
+    least = (wanted.spec["schedulingPolicy"].get("gang") or {}).get("minCount")
     if least is not None and _controlled(workload, job) and _controlled(group, job):
-        _set_minimum(context, namespace, asked, least)
-    return asked.name
+        _set_minimum(context, namespace, wanted, least)
+    return wanted.name
 
 
-def _set_minimum(context: Context, namespace: str, asked: AskedJobGroup, least: int) -> None:
-    """The minimum of a gang follows the Job's (elastic Jobs)."""
+def _set_minimum(context: Context, namespace: str, wanted: AskedJobGroup, least: int) -> None:
+    """Set the minimum of a gang to the Job's (elastic Jobs)."""
 
     def in_workload(obj: Json) -> None:
         for template in obj["spec"]["podGroupTemplates"]:
@@ -88,12 +87,12 @@ def _set_minimum(context: Context, namespace: str, asked: AskedJobGroup, least: 
         if "gang" in obj["spec"]["schedulingPolicy"]:
             obj["spec"]["schedulingPolicy"]["gang"]["minCount"] = least
 
-    context.modify(context.kind(_VERSION, "Workload"), (namespace, asked.workload), in_workload)
-    context.modify(context.kind(_VERSION, "PodGroup"), (namespace, asked.name), in_group)
+    context.modify(context.kind(_VERSION, "Workload"), (namespace, wanted.workload), in_workload)
+    context.modify(context.kind(_VERSION, "PodGroup"), (namespace, wanted.name), in_group)
 
 
 def _ensure_delegated(context: Context, job: Json, parent: Json, *, new: bool) -> str:
-    """Return the group of a Job if its parent has the Workload; none while that or its template does not exist."""
+    """Return the group of a Job by its parent's Workload; empty if the Workload or its template does not exist."""
     namespace: str = job["metadata"]["namespace"]
     wanted = annotations_of(job)[DELEGATED]
     controls = {
@@ -108,37 +107,37 @@ def _ensure_delegated(context: Context, job: Json, parent: Json, *, new: bool) -
             continue
         for template in spec.get("podGroupTemplates") or ():
             if template.get("name") == wanted:
-                return _made_from(context, job, state.name, template, new=new)
+                return _ensure_from_template(context, job, state.name, template, new=new)
     return ""
 
 
-def _made_from(context: Context, job: Json, workload: str, template: Json, *, new: bool) -> str:
+def _ensure_from_template(context: Context, job: Json, workload: str, template: Json, *, new: bool) -> str:
     namespace: str = job["metadata"]["namespace"]
     own = digest(workload + job["metadata"]["uid"])
     group = f"{shortened(workload, 120)}-{shortened(template['name'], 60)}-{own}"
     row = context.kind(_VERSION, "PodGroup")
-    found = context.find(row, (namespace, group))
-    if found is None:
+    pod_group = context.find(row, (namespace, group))
+    if pod_group is None:
         if not new:
             return ""
         copied = {key: template[key] for key in (*GROUP_FIELDS, "priorityClassName") if key in template}
         meta = {"name": group, "ownerReferences": [owner_reference(job)]}
         spec = {"workloadRef": {"workloadName": workload, "templateName": template["name"]}, **copied}
         context.create(row, namespace, {"metadata": meta, "spec": spec})
-    elif not _controlled(found, job):
+    elif not _controlled(pod_group, job):
         return ""
     return group
 
 
 def never_started(job: Json) -> bool:
-    """Return whether a Job has never had a pod, as far as its status shows."""
+    """Return whether a Job has never had a pod, according to its status."""
     status: Json = job.get("status") or {}
     started = status.get("startTime") or status.get("succeeded") or status.get("failed")
     return not started and condition_of(status, "Suspended") is None
 
 
 def _controlled(obj: Json, job: Json) -> bool:
-    """Return whether the Job made it and it is not being deleted: what users made beforehand is not touched."""
+    """Return whether the Job controls an object that is not being deleted; objects of users are not changed."""
     metadata: Json = obj["metadata"]
     owner = controller_in(metadata)
     return not metadata.get("deletionTimestamp") and owner is not None and owner.get("uid") == job["metadata"]["uid"]

@@ -3,10 +3,9 @@
 Rules: upstream's job controller: parallelism, completions (also Indexed), backoffLimit, backoffLimitPerIndex,
 maxFailedIndexes, successPolicy, suspend, activeDeadlineSeconds, podFailurePolicy, podReplacementPolicy,
 ttlSecondsAfterFinished, managedBy. Pods carry the finalizer ``batch.kubernetes.io/job-tracking``. Invariant: a finished
-pod is added to the status and loses the finalizer in the same transaction of the store, so no pod is counted twice or
-forgotten, whatever dies when; that is why ``uncountedTerminatedPods`` stays empty here. How often an index failed is an
-annotation of its pods, as upstream; failures of pods that are gone are forgotten by a restart. Gangs: see
-``jobgroups``.
+pod is added to the status and loses the finalizer in the same transaction of the store. No pod is counted twice or
+forgotten after a crash, so ``uncountedTerminatedPods`` stays empty. As upstream, an annotation of the pods counts the
+failures of their index; a restart forgets failures of deleted pods. Gangs: see ``jobgroups``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 
 
 class _Sync:
-    """What one sync of a Job works with; ``status`` is changed and written at the end."""
+    """The state of one sync of a Job; ``status`` is changed during the sync and written at the end."""
 
     def __init__(self, job: Json, now: datetime) -> None:
         self.job = job
@@ -51,7 +50,7 @@ class _Sync:
         self.per_index: int | None = self.spec.get("backoffLimitPerIndex") if self.indexed else None
         self.failed_indexes = JobIndexes(self.completions or 0, self.status.get("failedIndexes") or "")
         self.failure: tuple[str, str] | None = None
-        """(reason, message) why the Job fails."""
+        """The reason and message of the Job's failure."""
         self.last_failure: datetime | None = None
 
     @property
@@ -65,17 +64,17 @@ class _Sync:
 
     @property
     def succeeded(self) -> int:
-        """Return pods that succeeded."""
-        found: int = self.status.get("succeeded", 0)
-        return found
+        """Return the number of pods that succeeded."""
+        count: int = self.status.get("succeeded", 0)
+        return count
 
     @property
     def settled(self) -> JobIndexes:
-        """Return the indexes of which no more pods are made."""
+        """Return the indexes that get no more pods."""
         return JobIndexes(self.completions or 0, str(self.done), str(self.failed_indexes))
 
     def failure_of_indexes(self) -> tuple[str, str] | None:
-        """Return why the Job fails by its failed indexes: too many, or none is left to run."""
+        """Return why the Job fails by its failed indexes: too many have failed, or no other index is left."""
         if self.per_index is None or not len(self.failed_indexes):
             return None
         most = self.spec.get("maxFailedIndexes")
@@ -85,7 +84,7 @@ class _Sync:
         return None if left > 0 else ("FailedIndexes", "Job has failed indexes")
 
     def success(self) -> tuple[str, str] | None:
-        """Return why the Job is complete: enough pods succeeded, or a rule of its policy is met."""
+        """Return why the Job is complete: enough pods succeeded, or a rule of its policy matches."""
         met = condition_of(self.status, "SuccessCriteriaMet")
         if met is not None and met.get("status") == "True":
             return met.get("reason", ""), met.get("message", "")
@@ -104,15 +103,15 @@ class _Sync:
 
 
 class Jobs(PodOwner):
-    """Keys are those of Jobs; a key without a Job frees pods that were left behind."""
+    """The controller of Jobs; keys are theirs. The sync of a deleted Job removes the finalizer of remaining pods."""
 
     name = "job"
     of_kind = ("batch/v1", "Job")
 
     def reconcile(self, key: Key) -> None:
-        """Count what finished, end or make pods, write the status."""
+        """Count finished pods, end or create pods, and write the status."""
         job = self.read(key)
-        self._free_strays(key, job)
+        self._release_strays(key, job)
         if job is None or not is_managed(job["spec"]):
             self._forget(key)
             return
@@ -128,9 +127,9 @@ class Jobs(PodOwner):
             try:
                 self._advance(key, sync)
             except NextTurn:
-                self.queue(key)  # what was counted stands in the status
+                self.queue(key)  # the status already has the counts
             except StatusError:
-                self._report(key, sync, self.pods.by("owner", job["metadata"]["uid"]))  # and here
+                self._report(key, sync, self.pods.by("owner", job["metadata"]["uid"]))  # here, too
                 raise
         pods = self.pods.by("owner", job["metadata"]["uid"])
         self._report(key, sync, pods)
@@ -141,21 +140,21 @@ class Jobs(PodOwner):
 
     # -- counting
 
-    def _free_strays(self, key: Key, job: Json | None) -> None:
-        """Take the finalizer off pods if their Job is gone."""
+    def _release_strays(self, key: Key, job: Json | None) -> None:
+        """Remove the finalizer of pods without a Job."""
         uid = job["metadata"]["uid"] if job is not None else None
         for pod in self._named(key):
             owner = pod.metadata.controller
-            gone = job is None if owner is None else owner.uid != uid
-            if gone and TRACKING in (pod.metadata.finalizers or ()):
+            orphaned = job is None if owner is None else owner.uid != uid
+            if orphaned and TRACKING in (pod.metadata.finalizers or ()):
                 self.spend()
                 self._untrack(pod)
 
     def connect(self) -> None:
-        """Also keep pods by the name of their Job, to find those that outlived it."""
-        self._failed_at: dict[Key, datetime] = {}  # forgotten by a restart, which only shortens a wait
+        """Index pods by the name of their Job, too, to find pods that outlived it."""
+        self._failed_at: dict[Key, datetime] = {}  # forgotten by a restart, which only shortens a backoff
         self._index_failures: dict[Key, dict[int, tuple[int, datetime]]] = {}
-        """By Job and index: how often it failed, and when the last time; read from the pods after a restart."""
+        """By Job and index: the number of failures and the time of the last one; read from the pods after a restart."""
         self.context.sources.pods.index("job", _job_name)
         super().connect()
 
@@ -168,7 +167,7 @@ class Jobs(PodOwner):
         return self.pods.by("job", key)
 
     def _untrack(self, pod: PodSeen) -> None:
-        """Take the finalizer off; a deleted pod that waited for it alone is gone then."""
+        """Remove the finalizer; a deleted pod without other finalizers is then removed."""
         state = self.context.registry.store.head("pods", *pod.key)
         if state is None:
             return
@@ -187,31 +186,31 @@ class Jobs(PodOwner):
             self.context.put(state, body)
 
     def _drop(self, sync: _Sync, pod: PodSeen) -> None:
-        """End a pod the Job no longer wants; such a pod is not counted as failed."""
+        """End a pod that the Job no longer needs; the pod does not count as failed."""
         self.spend()
         self._untrack(pod)
         self.end_pod(sync.job, pod)
 
     def _count(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> bool:
-        """Count pods that finished and free them, so many in a turn; whether all are counted.
+        """Count finished pods and remove their finalizer, a limited number per turn; return whether all are counted.
 
-        The status is staged with that: what is staged later is in another transaction.
+        The status is staged with this: later writes are in another transaction.
         """
         tracked = [pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())]
         ended = [pod for pod in tracked if pod.finished or (pod.terminating and self._has_stopped(pod))]
-        for seen in ended[:WRITES_AT_ONCE]:
-            state = self.context.registry.store.head("pods", *seen.key)
+        for ended_pod in ended[:WRITES_AT_ONCE]:
+            state = self.context.registry.store.head("pods", *ended_pod.key)
             if state is None:
                 continue
             pod = state.decode()
             index = _index(pod)
-            if seen.phase == "Succeeded":
+            if ended_pod.phase == "Succeeded":
                 if sync.indexed:
                     if index is not None and 0 <= index < (sync.completions or 0):
                         sync.done.add(index)
                 else:
                     sync.add("succeeded", 1)
-            elif not is_true(sync.status, "Suspended") and not self._spared(key, sync, pod):
+            elif not is_true(sync.status, "Suspended") and not self._ignored(key, sync, pod):
                 sync.add("failed", 1)
                 when = finished_at(pod, sync.now)
                 sync.last_failure = when if sync.last_failure is None else max(sync.last_failure, when)
@@ -222,18 +221,18 @@ class Jobs(PodOwner):
             sync.status["failedIndexes"] = str(sync.failed_indexes)
         if ended:
             self._report(key, sync, [pod for pod in pods if pod not in ended])
-            for seen in ended[:WRITES_AT_ONCE]:
-                self._untrack(seen)
+            for ended_pod in ended[:WRITES_AT_ONCE]:
+                self._untrack(ended_pod)
             self.context.sources.sync()
         return len(ended) <= WRITES_AT_ONCE
 
     def _has_stopped(self, pod: PodSeen) -> bool:
-        """Return whether a terminating pod waits for nothing but its finalizers."""
+        """Return whether a terminating pod waits only for its finalizers."""
         state = self.context.registry.store.head("pods", *pod.key)
         return state is not None and not state.decode()["metadata"].get("deletionGracePeriodSeconds")
 
-    def _spared(self, key: Key, sync: _Sync, pod: Json) -> bool:
-        """Return whether a failure is not to be counted; notes it if the policy fails the Job, or the index fails."""
+    def _ignored(self, key: Key, sync: _Sync, pod: Json) -> bool:
+        """Return whether a failure does not count; record it if the policy fails the Job or the index."""
         verdict: FailureVerdict = judge(sync.job, pod)
         if verdict.action == "FailJob":
             sync.failure = ("PodFailurePolicy", verdict.why)
@@ -247,7 +246,7 @@ class Jobs(PodOwner):
                 sync.failed_indexes.add(index)
         return verdict.action == "Ignore"
 
-    # -- moving on
+    # -- advancing
 
     def _advance(self, key: Key, sync: _Sync) -> None:
         spec = sync.spec
@@ -285,7 +284,7 @@ class Jobs(PodOwner):
         return left <= 0
 
     def _end_all(self, sync: _Sync, pods: list[PodSeen]) -> bool:
-        """End what still runs; True once every pod has ended."""
+        """End running pods; return whether every pod has ended."""
         for pod in pods:
             if pod.active:
                 self.end_pod(sync.job, pod)
@@ -302,7 +301,7 @@ class Jobs(PodOwner):
     def _complete(self, sync: _Sync, pods: list[PodSeen], reason: str, message: str) -> None:
         self._condition(sync, "SuccessCriteriaMet", "True", reason, message)
         if sync.completions is None and any(pod.active for pod in pods):
-            return  # a work queue ends when its workers do
+            return  # a work queue ends when its workers end
         if self._end_all(sync, pods):
             self._condition(sync, "Complete", "True", reason, message)
             sync.status["completionTime"] = self.context.stamp()
@@ -324,59 +323,59 @@ class Jobs(PodOwner):
         sync.status.setdefault("startTime", self.context.stamp())
 
     def _run(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
-        """End surplus pods or make missing ones."""
+        """End surplus pods or create missing ones."""
         active = [pod for pod in pods if pod.active]
-        held = active
+        occupying = active
         if sync.spec.get("podReplacementPolicy") == "Failed":
-            held = [pod for pod in pods if not pod.finished]  # replace only what has ended
-        taken = {index for pod in held if (index := self._index_of(pod)) is not None}
+            occupying = [pod for pod in pods if not pod.finished]  # replace only pods that have ended
+        used_indexes = {index for pod in occupying if (index := self._index_of(pod)) is not None}
         if sync.indexed:
             surplus = self._surplus_indexes(sync, active)
             for pod in surplus:
                 self._drop(sync, pod)
-            held = [pod for pod in held if pod not in surplus]
+            occupying = [pod for pod in occupying if pod not in surplus]
         try:
             group = group_of(self.context, sync.job, new=not pods and never_started(sync.job))
         except StatusError as error:
             self.record_refusal(sync.job, error)
             raise
         over = len(sync.settled) if sync.per_index is not None else sync.succeeded
-        wanted = pods_wanted(sync.parallelism, sync.completions, over, len(held))
-        if wanted < len(held):
-            for pod in self.first_to_go(held)[: len(held) - wanted]:
+        wanted = pods_wanted(sync.parallelism, sync.completions, over, len(occupying))
+        if wanted < len(occupying):
+            for pod in self.deletion_order(occupying)[: len(occupying) - wanted]:
                 self._drop(sync, pod)
             self.context.sources.sync()
             return
-        missing = wanted - len(held)
+        missing = wanted - len(occupying)
         if sync.per_index is not None:
             self._read_failures(key, sync, pods)
-            waiting = self._indexes_in_wait(key, sync)
-            missing = min(missing, (sync.completions or 0) - len(sync.settled) - len(taken | waiting))
-            taken |= waiting
+            waiting = self._indexes_in_backoff(key, sync)
+            missing = min(missing, (sync.completions or 0) - len(sync.settled) - len(used_indexes | waiting))
+            used_indexes |= waiting
         if missing <= 0 or (sync.per_index is None and not self._may_try(key, sync)):
             return
         failures = self._index_failures.get(key, {})
-        indexes = iter(self._free_indexes(sync, taken, min(missing, CREATES_AT_ONCE)))
+        indexes = iter(self._free_indexes(sync, used_indexes, min(missing, CREATES_AT_ONCE)))
         self.create_pods(sync.job, missing, lambda: self._pod(sync, group, next(indexes, None), failures))
         self.context.sources.sync()
 
     def _read_failures(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
-        """Learn after a restart how often each index failed, from the failed pods that are there."""
+        """Read the failures of each index from the existing failed pods after a restart."""
         if key in self._index_failures:
             return
-        known = self._index_failures[key] = {}
-        for seen in pods:
-            index = self._index_of(seen)
-            state = self.context.registry.store.head("pods", *seen.key) if seen.phase == "Failed" else None
+        failures_by_index = self._index_failures[key] = {}
+        for failed_pod in pods:
+            index = self._index_of(failed_pod)
+            state = self.context.registry.store.head("pods", *failed_pod.key) if failed_pod.phase == "Failed" else None
             if index is None or state is None:
                 continue
             pod = state.decode()
             failures = _failures(pod) + (judge(sync.job, pod).action != "Ignore")
-            if failures > known.get(index, (0, sync.now))[0]:
-                known[index] = (failures, finished_at(pod, sync.now))
+            if failures > failures_by_index.get(index, (0, sync.now))[0]:
+                failures_by_index[index] = (failures, finished_at(pod, sync.now))
 
-    def _indexes_in_wait(self, key: Key, sync: _Sync) -> set[int]:
-        """Return the indexes that wait after a failure; comes back when the first wait is over."""
+    def _indexes_in_backoff(self, key: Key, sync: _Sync) -> set[int]:
+        """Return the indexes in backoff after a failure; queue the key for the end of the first backoff."""
         left = {
             index: (next_try(last, failures) - sync.now).total_seconds()
             for index, (failures, last) in self._index_failures[key].items()
@@ -388,7 +387,7 @@ class Jobs(PodOwner):
         return waiting
 
     def _may_try(self, key: Key, sync: _Sync) -> bool:
-        """Return whether the wait after a failure is over."""
+        """Return whether the backoff after a failure is over."""
         failures = sync.status.get("failed", 0)
         if sync.last_failure is not None:
             self._failed_at[key] = sync.last_failure
@@ -406,10 +405,10 @@ class Jobs(PodOwner):
         return parse_integer((pod.metadata.labels or {}).get(INDEX, ""))
 
     def _surplus_indexes(self, sync: _Sync, active: list[PodSeen]) -> list[PodSeen]:
-        """Return active pods with an index that is done, out of range or taken twice."""
+        """Return active pods with an index that is done, out of range or a duplicate."""
         seen: set[int] = set()
         surplus = []
-        for pod in sorted(active, key=lambda one: (one.metadata.creation_timestamp or "", one.key)):
+        for pod in sorted(active, key=lambda p: (p.metadata.creation_timestamp or "", p.key)):
             index = self._index_of(pod)
             if index is None or index in sync.settled or index >= (sync.completions or 0) or index in seen:
                 surplus.append(pod)
@@ -418,10 +417,10 @@ class Jobs(PodOwner):
         return surplus
 
     @staticmethod
-    def _free_indexes(sync: _Sync, taken: set[int], count: int) -> list[int]:
+    def _free_indexes(sync: _Sync, used: set[int], count: int) -> list[int]:
         if not sync.indexed:
             return []
-        return list(itertools.islice(free_indexes(sync.settled, sync.completions or 0, taken), count))
+        return list(itertools.islice(free_indexes(sync.settled, sync.completions or 0, used), count))
 
     def _pod(self, sync: _Sync, group: str, index: int | None, failures: Mapping[int, tuple[int, datetime]]) -> Json:
         pod = pod_of(sync.job, sync.spec["template"], job_pod(sync.job["metadata"]["name"], index))
@@ -436,7 +435,7 @@ class Jobs(PodOwner):
             source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}
             for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
                 env = container.setdefault("env", [])
-                if all(one.get("name") != "JOB_COMPLETION_INDEX" for one in env):
+                if all(variable.get("name") != "JOB_COMPLETION_INDEX" for variable in env):
                     env.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
         return pod
 
@@ -466,7 +465,7 @@ class Jobs(PodOwner):
         self.context.set_status(self.row, key, copy.deepcopy(status))
 
     def _expire(self, key: Key, sync: _Sync) -> None:
-        """Delete a finished Job after its time to live."""
+        """Delete a finished Job at the end of its time to live."""
         ttl = sync.spec.get("ttlSecondsAfterFinished")
         if ttl is None or sync.job["metadata"].get("deletionTimestamp"):
             return
@@ -484,12 +483,12 @@ def _index(pod: Json) -> int | None:
 
 
 def _failures(pod: Json) -> int:
-    """Return how often the index of a pod had failed when the pod was made."""
+    """Return the number of failures of a pod's index at the time the pod was created."""
     return max(0, parse_integer(annotations_of(pod).get(FAILURES, "")) or 0)
 
 
 def _job_name(pod: PodSeen) -> tuple[Key, ...]:
-    """Return the Job of a pod that is still to be counted: its controller, or for an orphan the one that made it."""
+    """Return the Job of a pod that is not yet counted: its controller, or for an orphan the Job that created it."""
     if TRACKING not in (pod.metadata.finalizers or ()):
         return ()
     owner = pod.metadata.controller

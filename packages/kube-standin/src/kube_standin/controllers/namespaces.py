@@ -1,7 +1,7 @@
-"""Namespaces that go: everything in them is deleted, then the namespace lets itself go.
+"""Terminating namespaces: the controller deletes their content, then finalizes them.
 
-Rule: upstream's namespace controller 1.36: first pods, and once they are gone the rest; the conditions report what
-remains. Then /finalize without ``kubernetes``.
+Rule: upstream's namespace controller 1.36: it deletes pods first and the other objects after them; the conditions
+report the remaining objects. Then it calls /finalize without ``kubernetes``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kube_standin.metadata import without_finalizer
 
 _RETRY_SECONDS = 0.2
 _WITHIN, _LIVING = "within", "living"
-"""Indices of a source by namespace: of all objects, and of those that are not deleted yet."""
+"""Indexes of a source by namespace: of all objects, and of those that are not being deleted."""
 FINALIZER = "kubernetes"
 _SUCCESS = {
     "NamespaceDeletionDiscoveryFailure": ("False", "ResourcesDiscovered", "All resources successfully discovered"),
@@ -38,31 +38,31 @@ _SUCCESS = {
     "NamespaceContentRemaining": ("False", "ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("False", "ContentRemoved", "All content successfully removed"),
 }
-"""Conditions of a namespace that is being deleted: status, reason and message while nothing is wrong."""
+"""The status, reason and message of each condition of a terminating namespace without problems."""
 
 
 class Namespaces(Controller):
-    """Empties and finalizes terminating namespaces; keys are their names."""
+    """The controller that empties and finalizes terminating namespaces; keys are their names."""
 
     name = "namespace"
 
     def connect(self) -> None:
-        """Queue a namespace once it is deleted."""
+        """Queue a namespace when it is deleted."""
         self._namespaces = self.context.sources.of("namespaces", Seen)
         self._namespaces.add_handler(
             lambda _old, new: self.queue(new.metadata.name) if new and new.metadata.deletion_timestamp else None
         )
 
     def reconcile(self, key: str) -> None:
-        """Delete what is left; finalize if nothing is."""
+        """Delete remaining objects, or finalize an empty namespace."""
         context = self.context
         kind = context.kind("v1", "Namespace")
         namespace = context.find(kind, ("", key))
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return
         sources = self._inside()
-        pods = [one for one in sources if one[1].resource == "pods"]
-        for part in (pods, sources):  # pods end before what they use goes
+        pods = [pair for pair in sources if pair[1].resource == "pods"]
+        for part in (pods, sources):  # pods end before the objects they use
             for source, row in part:
                 for name in list(itertools.islice(source.keys_by(_LIVING, key), WRITES_AT_ONCE + 1)):
                     self.spend()
@@ -79,29 +79,27 @@ class Namespaces(Controller):
         context.modify(kind, ("", key), without_finalizer(FINALIZER, "spec"), "finalize")
 
     def _inside(self) -> list[tuple[Source[Any], ServedKind]]:
-        """Return what namespaces hold: the objects of each resource, by namespace, and those that are not yet
-        deleted.
-        """
-        found: dict[str, tuple[Source[Any], ServedKind]] = {}
+        """Return the source and kind of each namespaced resource, indexed by namespace."""
+        pairs: dict[str, tuple[Source[Any], ServedKind]] = {}
         for row in list(self.context.registry.kinds):
-            if not row.namespaced or not row.stored or row.storage_key in found:
+            if not row.namespaced or not row.stored or row.storage_key in pairs:
                 continue
             if not self.context.registry.store.count(row.storage_key):
                 continue
             source: Source[Any] = self.context.sources.of(row.storage_key, VIEWS.get(row.storage_key, (Seen, None))[0])
-            source.index(_WITHIN, lambda one: (one.metadata.namespace,))
-            source.index(_LIVING, lambda one: () if one.metadata.deletion_timestamp else (one.metadata.namespace,))
-            found[row.storage_key] = (source, row)
-        return list(found.values())
+            source.index(_WITHIN, lambda item: (item.metadata.namespace,))
+            source.index(_LIVING, lambda item: () if item.metadata.deletion_timestamp else (item.metadata.namespace,))
+            pairs[row.storage_key] = (source, row)
+        return list(pairs.values())
 
     def _report(self, name: str, sources: list[tuple[Source[Any], ServedKind]]) -> None:
-        """Set the conditions of the namespace: what remains in it, and which finalizers it waits for."""
+        """Set the conditions of the namespace: the remaining objects and the finalizers it waits for."""
         remaining = {row: count for source, row in sources if (count := len(source.keys_by(_WITHIN, name)))}
-        held = Counter(
+        finalizers = Counter(
             finalizer
             for source, _ in sources
-            for one in source.some(_WITHIN, name)
-            for finalizer in one.metadata.finalizers or ()
+            for item in source.some(_WITHIN, name)
+            for finalizer in item.metadata.finalizers or ()
         )
         conditions = dict(_SUCCESS)
         if remaining:
@@ -110,8 +108,8 @@ class Namespaces(Controller):
             )
             text = f"Some resources are remaining: {', '.join(parts)}"
             conditions["NamespaceContentRemaining"] = ("True", "SomeResourcesRemain", text)
-        if held:
-            parts = [f"{finalizer} in {count} resource instances" for finalizer, count in sorted(held.items())]
+        if finalizers:
+            parts = [f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items())]
             text = f"Some content in the namespace has finalizers remaining: {', '.join(parts)}"
             conditions["NamespaceFinalizersRemaining"] = ("True", "SomeFinalizersRemain", text)
         stamp = self.context.stamp()

@@ -1,9 +1,9 @@
-"""The life of nodes: silence makes a node unreachable, conditions and cordons become taints.
+"""The node lifecycle: a silent node becomes unreachable; conditions and cordons become taints.
 
-Rules: upstream's node lifecycle controller. A node is silent when its lease (``kube-node-lease``) was not
-renewed for 50 s, or for the lease's own duration if that is longer; silence before this server started does not
-count. The conditions of nodes that never had a lease stand: no kubelet renews them. Taints this module
-owns: not-ready and unreachable (NoSchedule and NoExecute), the pressure taints, unschedulable.
+Rules: upstream's node lifecycle controller. A node is silent if its lease (``kube-node-lease``) was not renewed for
+50 s, or for the lease's own duration if that is longer; silence before this server started does not count. The
+conditions of nodes that never had a lease do not change: no kubelet renews them. This module owns the taints not-ready
+and unreachable (NoSchedule and NoExecute), the pressure taints and unschedulable.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SILENCE = "Kubelet stopped posting node status."
 
 
 class NodeLifecycle(Controller):
-    """Keys are names of nodes; leases are compared with the clock every few seconds."""
+    """The controller of nodes; keys are their names. It compares leases with the clock every few seconds."""
 
     name = "node-lifecycle"
 
     def connect(self) -> None:
-        """Queue a node when it changes; check all leases now and then."""
+        """Queue a node when it changes; check all leases periodically."""
         sources = self.context.sources
         self._nodes, self._pods = sources.nodes, sources.pods
         index_nodes(self._pods)
@@ -77,10 +77,10 @@ class NodeLifecycle(Controller):
         return self.context.now() - renewed > timedelta(seconds=grace)
 
     def reconcile(self, key: str) -> None:
-        """Set the conditions of a silent node, the taints of any, and the readiness of its pods."""
-        seen = self._nodes.items.get(("", key))
+        """Set the conditions of a silent node, the taints of every node, and the readiness of its pods."""
+        node = self._nodes.items.get(("", key))
         state = self.context.registry.store.head("nodes", "", key)
-        if seen is None or state is None:
+        if node is None or state is None:
             return
         body = state.decode()
         if self._is_silent(key):
@@ -121,7 +121,7 @@ class NodeLifecycle(Controller):
         return changed
 
     def _taints(self, node: Json) -> list[Json] | None:
-        """Return the taints a node should have, None if it has them."""
+        """Return the taints that a node should have, None if it has them."""
         spec = node.get("spec") or {}
         present = spec.get("taints") or []
         wanted: dict[tuple[str, str], None] = {}
@@ -132,8 +132,8 @@ class NodeLifecycle(Controller):
                     wanted[key, "NoExecute"] = None
         if spec.get("unschedulable"):
             wanted[UNSCHEDULABLE, "NoSchedule"] = None
-        kept = [one for one in present if one["key"] not in _OURS or (one["key"], one["effect"]) in wanted]
-        have = {(one["key"], one["effect"]) for one in kept}
+        kept_taints = [t for t in present if t["key"] not in _OURS or (t["key"], t["effect"]) in wanted]
+        have = {(t["key"], t["effect"]) for t in kept_taints}
         stamp = self.context.stamp()
         added = [
             {
@@ -144,9 +144,9 @@ class NodeLifecycle(Controller):
             for key, effect in wanted
             if (key, effect) not in have
         ]
-        if len(kept) == len(present) and not added:
+        if len(kept_taints) == len(present) and not added:
             return None
-        return [*kept, *added]
+        return [*kept_taints, *added]
 
     def _unready_pods(self, name: str) -> None:
         for pod in self._pods.by("node", name):

@@ -1,8 +1,8 @@
-"""Writes of a controller that wait for webhooks, kept until the controller comes to them again.
+"""Writes of a controller that wait for webhooks, kept until the next sync of their key.
 
-Such a write is left out of the sync under way, as if it were refused for now; its call is made meanwhile, and the key
-is synced again when the answer is there. What the write made up for itself, a uid or the end of a name, and the answers
-it has are kept by what the write is (`worker_thread`).
+Such a write is skipped in the current sync, as if it were refused for now. The webhook is called meanwhile, and the key
+is synced again after the response. The uid or name suffix that the write generated, and the responses so far, are kept
+by the content of the write (`worker_thread`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kube_standin.worker_thread import NotYetDoneError, OffLoopSteps
 log = logging.getLogger("reprieve.controllers")
 
 _MOST_CHANGES = 24
-"""How often the input of an answered call may change before a write counts as failed."""
+"""How often the input of an answered call may change before a write fails."""
 
 
 class AwaitingWebhookError(StatusError):
-    """A write is left out of a sync, which is repeated when a webhook has answered."""
+    """Raised when a sync skips a write; the sync is repeated when the webhook has responded."""
 
     def __init__(self) -> None:
         super().__init__(503, "ServiceUnavailable", "waiting for an admission webhook")
@@ -39,7 +39,7 @@ class _PendingWrite:
 
 
 class PendingWrites:
-    """The writes of one key of a controller; `queue` has the key synced."""
+    """The pending writes of one key of a controller; `queue` queues the key."""
 
     def __init__(self, queue: Callable[[], None]) -> None:
         self._queue = queue
@@ -53,7 +53,7 @@ class PendingWrites:
         self.waits = False
 
     def end(self) -> None:
-        """Cancel the calls under way."""
+        """Cancel the calls in flight."""
         for writes in self._writes.values():
             for write in writes:
                 if write.call is not None:
@@ -61,9 +61,9 @@ class PendingWrites:
 
     @contextmanager
     def steps(self, *write: Any) -> Iterator[OffLoopSteps]:
-        """Give what is known of a write, which `write` describes; nothing is kept once it is done or refused.
+        """Yield the recorded steps of a write, which `write` describes; they are dropped once it is done or refused.
 
-        Raises AwaitingWebhookError, and StatusError for a write that never rests.
+        Raises AwaitingWebhookError, and StatusError for a write with an input that keeps changing.
         """
         key = encoded(write)
         writes = self._writes.setdefault(key, [])

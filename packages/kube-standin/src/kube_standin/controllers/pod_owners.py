@@ -1,7 +1,7 @@
-"""Owners of pods: which pods they have, adoption and release, pods of a template, which are deleted first.
+"""Owners of pods: their pods, adoption and release, pods of a template, the order of deletion.
 
-Terms: the *controller* of a pod is its owner reference with ``controller: true``; an *orphan* has none. An owner
-adopts orphans its selector matches and releases pods it no longer matches (upstream: controller ref manager).
+Terms: the *controller* of a pod is its owner reference with ``controller: true``; an *orphan* has none. An owner adopts
+orphans that its selector matches and releases pods that it no longer matches (upstream: controller ref manager).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kube_standin.kinds import ServedKind
 from kube_standin.metadata import annotations_of, disowned, key_of, owned_by, owner_reference
 
 CREATES_AT_ONCE = 100
-"""Pods one sync creates; the rest follows in the next turn, so that a large owner does not hold up the server."""
+"""Pods that one sync creates; the next turn creates the rest, so that a large owner does not block the server."""
 _NO_LABELS: Mapping[str, str] = {}
 
 
@@ -33,7 +33,7 @@ def selector_of(spec: Json) -> Selector:
 
 
 def selects(spec: Json, labels: Mapping[str, str] | None) -> bool:
-    """Return whether ``spec.selector`` matches; an empty selector of an owner matches nothing."""
+    """Return whether ``spec.selector`` matches; an empty selector of an owner matches no pods."""
     return bool(spec.get("selector")) and selector_of(spec).matches(labels or _NO_LABELS)
 
 
@@ -43,9 +43,9 @@ def pod_of(owner: Json, template: Json, parts: PodParts) -> Json:
 
 
 def index_owners(source: Source[V]) -> None:
-    """Keep objects by controller uid and orphans by namespace."""
-    source.index("owner", lambda one: (owner.uid,) if (owner := one.metadata.controller) else ())
-    source.index("orphan", lambda one: () if one.metadata.controller else (one.metadata.namespace,))
+    """Index objects by controller uid, and orphans by namespace."""
+    source.index("owner", lambda item: (owner.uid,) if (owner := item.metadata.controller) else ())
+    source.index("orphan", lambda item: () if item.metadata.controller else (item.metadata.namespace,))
 
 
 class PodOwner(Controller):
@@ -54,7 +54,7 @@ class PodOwner(Controller):
     of_kind: ClassVar[tuple[str, str]]
 
     def connect(self) -> None:
-        """Queue an owner when it or one of its pods changes, or a client writes its status."""
+        """Queue an owner when it or one of its pods changes, or when a client writes its status."""
         context = self.context
         self.row: ServedKind = context.kind(*self.of_kind)
         self.pod_row = context.kind("v1", "Pod")
@@ -67,9 +67,9 @@ class PodOwner(Controller):
         self.pods.add_handler(self._pod_changed)
 
     def _owner_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
-        seen = new or old
-        if seen is not None and (old is None or new is None or old != new):
-            self.queue(seen.metadata.key)
+        owner = new or old
+        if owner is not None and (old is None or new is None or old != new):
+            self.queue(owner.metadata.key)
 
     def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
         for pod in (old, new):
@@ -90,11 +90,11 @@ class PodOwner(Controller):
                 self.queue(key)
 
     def read(self, key: Key) -> Json | None:
-        """Return the owner, or None if it is gone."""
+        """Return the owner, or None if it does not exist."""
         return self.context.find(self.row, key)
 
     def claimed(self, owner: Json) -> list[PodSeen]:
-        """Return the owner's pods in any order, having adopted and released what changed sides."""
+        """Adopt and release pods; return the owner's pods in any order."""
         metadata, spec = owner["metadata"], owner["spec"]
         own = self.pods.some("owner", metadata["uid"])
         # Compiled once: an owner may have tens of thousands of pods.
@@ -118,35 +118,35 @@ class PodOwner(Controller):
             own = self.pods.some("owner", metadata["uid"])
         return own
 
-    # -- making and ending pods
+    # -- creating and ending pods
 
     def create_pod(self, owner: Json, pod: Json) -> Json:
         """Stage a pod; a refusal is recorded as an Event of the owner and raised."""
         try:
-            made = self.context.create(self.pod_row, owner["metadata"]["namespace"], pod)
+            created = self.context.create(self.pod_row, owner["metadata"]["namespace"], pod)
         except StatusError as error:
             self.record_refusal(owner, error)
             raise
-        self.context.event(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}", source=self.source)
-        return made
+        self.context.event(owner, "SuccessfulCreate", f"Created pod: {created['metadata']['name']}", source=self.source)
+        return created
 
     def record_refusal(self, owner: Json, error: StatusError) -> None:
-        """Record as an Event of the owner why something for it could not be made."""
+        """Record as an Event of the owner why one of its objects was refused."""
         expected = error.reason == "AlreadyExists" or isinstance(error, AwaitingWebhookError)
         if not expected and not is_terminating(error):
             self.context.event(owner, "FailedCreate", f"Error creating: {error}", "Warning", self.source)
 
     def create_pods(self, owner: Json, count: int, make: Callable[[], Json]) -> str:
-        """Stage up to ``CREATES_AT_ONCE`` of ``count`` pods; the key is queued again for the rest.
+        """Stage up to ``CREATES_AT_ONCE`` of ``count`` pods and queue the key again for the rest.
 
-        Returns the refusal that stopped it (then the key is synced again later), or "".
+        Returns the message of the refusal that ended the creation (the key is then synced again later), or "".
         """
         key = key_of(owner)
         for _ in range(min(count, CREATES_AT_ONCE)):
             try:
                 self.create_pod(owner, make())
             except AwaitingWebhookError:
-                continue  # the others need not wait for its answer
+                continue  # the other pods need not wait for its response
             except StatusError as error:
                 self.sync_again_later(key)
                 return error.message
@@ -155,7 +155,7 @@ class PodOwner(Controller):
         return ""
 
     def end_pod(self, owner: Json, pod: PodSeen) -> None:
-        """Stage the delete of a pod, with its own grace; raises NextTurn after many."""
+        """Stage the deletion of a pod with its own grace period; raises NextTurn after many writes."""
         self.spend()
         if self.context.delete(self.pod_row, pod.key, DeleteOptions(uid=pod.metadata.uid, propagation="Background")):
             self.context.event(owner, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}", source=self.source)
@@ -165,10 +165,10 @@ class PodOwner(Controller):
         """Return the component named in Events."""
         return f"{self.name}-controller"
 
-    def first_to_go(self, pods: Iterable[PodSeen]) -> list[PodSeen]:
+    def deletion_order(self, pods: Iterable[PodSeen]) -> list[PodSeen]:
         """Return pods in the order in which a shrinking owner ends them (upstream: ActivePodsWithRanks).
 
-        Unbound first, then not running, not ready, of lower deletion cost, ready for less time, younger.
+        The order: unbound, not running, not ready, lower deletion cost, ready for less time, younger.
         """
 
         def rank(pod: PodSeen) -> tuple[tuple[bool, int, bool, int], str, str, str]:
@@ -182,7 +182,7 @@ class PodOwner(Controller):
         return sorted(pods, key=rank)
 
     def _annotations(self, pod: PodSeen) -> Mapping[str, str]:
-        """Return the annotations of a pod, empty for one without a deletion cost."""
+        """Return the annotations of a pod, empty for a pod without a deletion cost."""
         state = self.context.registry.store.head("pods", *pod.key)
         return (
             annotations_of(state.decode()) if state is not None and DELETION_COST.encode() in state.raw else _NO_LABELS
@@ -190,7 +190,7 @@ class PodOwner(Controller):
 
 
 def is_terminating(error: StatusError) -> bool:
-    """Return whether a create was refused because its namespace is being deleted."""
+    """Return whether a creation was refused because its namespace is terminating."""
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
@@ -198,5 +198,5 @@ _INVERSION = str.maketrans("0123456789", "9876543210")
 
 
 def _inverted(stamp: str) -> str:
-    """Turn a time around so that later sorts first."""
+    """Return a timestamp with inverted digits, so that later times sort first."""
     return stamp.translate(_INVERSION)

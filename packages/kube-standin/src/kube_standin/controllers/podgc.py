@@ -1,7 +1,7 @@
-"""Pods that no other controller ends: on nodes that are gone, terminating without a node, and too many finished ones.
+"""Pods that no other controller ends: on missing nodes, terminating without a node, and surplus finished ones.
 
-Rule: upstream's pod garbage collector. A node must have been missing for 40 s; its pods are then failed with
-the condition DisruptionTarget (reason DeletionByPodGC) and removed without grace.
+Rule: upstream's pod garbage collector. After a node has been missing for 40 s its pods get the phase Failed with the
+condition DisruptionTarget (reason DeletionByPodGC) and are removed without a grace period.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _FINISHED: Task = ("finished", "", "")
 
 
 def index_nodes(pods: Any) -> None:
-    """Keep pods by the node they are bound to."""
+    """Index pods by the node they are bound to."""
     pods.index("node", lambda pod: (pod.node,) if pod.node else ())
 
 
 class PodCollector(Controller):
-    """Keys are ("node", name, ""), ("pod", namespace, name) and ("finished", "", "")."""
+    """The pod garbage collector; keys are ("node", name, ""), ("pod", namespace, name) and ("finished", "", "")."""
 
     name = "pod-garbage-collector"
 
     def connect(self) -> None:
-        """Queue the pods of nodes that go, unbound pods that go, and finished ones."""
+        """Queue the pods of deleted nodes, terminating unbound pods, and surplus finished pods."""
         sources = self.context.sources
         self._pods, self._nodes = sources.pods, sources.nodes
         index_nodes(self._pods)
@@ -59,7 +59,7 @@ class PodCollector(Controller):
             self.queue_after(("node", node, ""), self.context.times.orphan_grace)
 
     def reconcile(self, key: Task) -> None:
-        """Do one of the three."""
+        """Remove the pods of a missing node, an unbound terminating pod, or surplus finished pods."""
         match key[0]:
             case "node":
                 self._suspected.discard(key[1])

@@ -1,4 +1,4 @@
-"""The status of validating policies: what type checking says about their expressions (interfaces.md 6.14)."""
+"""The status of validating policies: the results of type checking their expressions (interfaces.md 6.14)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kube_standin.policies.expression_types import expression_warnings
 
 
 class PolicyTypes(Controller):
-    """Checks the expressions of each generation of a policy once; keys are names of policies."""
+    """The controller that checks the expressions of each generation of a policy once; keys are names of policies."""
 
     name = "validatingadmissionpolicy-status"
 

@@ -1,12 +1,12 @@
-"""A simulated provisioner, claims of generic ephemeral volumes, and the protection of what is in use.
+"""A simulated provisioner, claims of generic ephemeral volumes, and the protection of volumes in use.
 
-- The provisioner makes a volume for every claim that is handed to a driver, whatever the driver: there is no storage
-  behind it. The volume is in reach where the driver's topology keys (its CSINode) or the class's allowed topologies
-  say; it is named after the claim's UID, as external-provisioner does. It grows with its claim, as with
+- The provisioner creates a volume for every claim that is assigned to a driver, whatever the driver: no storage
+  exists behind it. The volume is accessible where the driver's topology keys (its CSINode) or the class's allowed
+  topologies allow it. Its name has the claim's UID, as with external-provisioner. It grows with its claim, as with
   external-resizer.
 - A pod's generic ephemeral volume gets the claim `POD-VOLUME`, owned by the pod.
 - A claim is not removed while an unfinished pod uses it, nor a volume while it is bound (upstream's protection
-  controllers). The finalizers are added here, so that without the controllers nothing waits for them.
+  controllers). This module adds the finalizers, so that nothing waits for them without the controllers.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _CSI_NODES = "storage.k8s.io/csinodes"
 
 
 class Provisioner(Controller):
-    """Keys are those of claims."""
+    """The controller of volumes for claims; keys are those of claims."""
 
     name = "volume-provisioner"
 
     def connect(self) -> None:
-        """Queue claims that are handed over and not bound, and those that have grown."""
+        """Queue claims that are assigned to a driver and not bound, and those that request more."""
         self._claims = self.context.sources.of(CLAIMS, VolumeClaimSeen)
         self._classes = self.context.sources.of(CLASSES, StorageClassSeen)
         self._claims.add_handler(self._changed)
@@ -57,17 +57,17 @@ class Provisioner(Controller):
             self.queue(new.metadata.key)
 
     def reconcile(self, key: Key) -> None:
-        """Make the volume of a claim, or have it grow; the binder does the rest."""
+        """Create the volume of a claim, or let it grow; the binder binds it."""
         claim = self._claims.items.get(key)
         if claim is not None and _wants_more(claim):
             self._grow(claim)
             return
-        seen = self._classes.items.get(("", class_of(claim.item))) if claim is not None else None
-        if claim is None or seen is None or claim.item.spec.volume_name or claim.metadata.deletion_timestamp:
+        class_view = self._classes.items.get(("", class_of(claim.item))) if claim is not None else None
+        if claim is None or class_view is None or claim.item.spec.volume_name or claim.metadata.deletion_timestamp:
             return
-        annotations, found = claim.item.metadata.annotations, seen.item
+        annotations, storage_class = claim.item.metadata.annotations, class_view.item
         node = annotations.get(SELECTED_NODE)
-        if found.volume_binding_mode == WAIT_FOR_CONSUMER and node is None:
+        if storage_class.volume_binding_mode == WAIT_FOR_CONSUMER and node is None:
             return
         driver, meta, wanted = annotations[PROVISIONER], claim.metadata, claim.item.spec
         kind = self.context.kind("v1", "PersistentVolume")
@@ -78,12 +78,12 @@ class Provisioner(Controller):
             "capacity": {"storage": wanted.resources.requests["storage"]},
             "accessModes": list(wanted.access_modes) or ["ReadWriteOnce"],
             "volumeMode": wanted.volume_mode,
-            "storageClassName": found.name,
-            "persistentVolumeReclaimPolicy": found.reclaim_policy,
+            "storageClassName": storage_class.name,
+            "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
             "csi": {"driver": driver, "volumeHandle": name},
             "claimRef": reference_of(claim),
         }
-        affinity = self._affinity(found, driver, node)
+        affinity = self._affinity(storage_class, driver, node)
         if affinity:
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": affinity}}
         notes = {PROVISIONED_BY: driver}
@@ -93,7 +93,7 @@ class Provisioner(Controller):
             self.context.event(about, "ProvisioningSucceeded", f"Successfully provisioned volume {name}", source=driver)
 
     def _grow(self, claim: VolumeClaimSeen) -> None:
-        """Give a provisioned volume the size that its claim requests now."""
+        """Set the capacity of a provisioned volume to its claim's current request."""
         row, name = self.context.kind("v1", "PersistentVolume"), claim.item.spec.volume_name
         volume = self.context.find(row, ("", name))
         driver, wanted = claim.item.metadata.annotations[PROVISIONER], claim.item.spec.resources.requests["storage"]
@@ -108,14 +108,14 @@ class Provisioner(Controller):
         if about is not None:
             self.context.event(about, "VolumeResizeSuccessful", "Resize volume succeeded", source=driver)
 
-    def _affinity(self, found: StorageClass, driver: str, node: str | None) -> list[Json]:
+    def _affinity(self, storage_class: StorageClass, driver: str, node: str | None) -> list[Json]:
         """Return the node selector terms of a volume."""
         store = self.context.registry.store
         csi_node = store.head(_CSI_NODES, "", node) if node is not None else None
         state = store.head("nodes", "", node) if node is not None else None
         drivers = msgspec.json.decode(csi_node.raw, type=CSINode).spec.drivers if csi_node is not None else ()
-        keys = next((one.topology_keys for one in drivers if one.name == driver), ())
-        terms = topology_terms(found, keys, state.labels if state is not None else {})
+        keys = next((csi_driver.topology_keys for csi_driver in drivers if csi_driver.name == driver), ())
+        terms = topology_terms(storage_class, keys, state.labels if state is not None else {})
         return [
             {"matchExpressions": msgspec.json.decode(msgspec.json.encode(term.match_expressions))} for term in terms
         ]
@@ -128,7 +128,7 @@ def _wants_more(claim: VolumeClaimSeen) -> bool:
 
 
 class EphemeralVolumes(Controller):
-    """Makes the claims of pods' generic ephemeral volumes; keys are those of pods."""
+    """The controller that creates the claims of pods' generic ephemeral volumes; keys are those of pods."""
 
     name = "ephemeral-volume"
 
@@ -141,7 +141,7 @@ class EphemeralVolumes(Controller):
             self.queue(new.key)
 
     def reconcile(self, key: Key) -> None:
-        """Make what is missing; a claim of that name that is not the pod's is left alone, with an Event."""
+        """Create missing claims; another owner's claim of the same name is not changed and causes an Event."""
         state = self.context.registry.store.head("pods", *key)
         if state is None or b'"ephemeral"' not in state.raw:
             return
@@ -155,9 +155,9 @@ class EphemeralVolumes(Controller):
             if template is None:
                 continue
             name = f"{meta['name']}-{volume['name']}"
-            there = self.context.find(kind, (key[0], name))
-            if there is not None:
-                if (controller_of(there) or {}).get("uid") != meta["uid"]:
+            claim = self.context.find(kind, (key[0], name))
+            if claim is not None:
+                if (controller_of(claim) or {}).get("uid") != meta["uid"]:
                     text = f"PVC {key[0]}/{name} was not created for pod {key[0]}/{key[1]} (pod is not owner)"
                     self.context.event(pod, "FailedBinding", text, "Warning", "ephemeral_volume")
                 continue
@@ -166,19 +166,19 @@ class EphemeralVolumes(Controller):
 
 
 class StorageProtection(Controller):
-    """Keeps claims and volumes that are in use; keys are (resource, namespace, name)."""
+    """The controller that protects claims and volumes in use; keys are (resource, namespace, name)."""
 
     name = "storage-protection"
 
     def connect(self) -> None:
-        """Queue claims and volumes that come or are deleted, and again when a pod ends or a volume is free."""
+        """Queue claims and volumes that are created or deleted, and again when a pod ends or a volume is released."""
         sources = self.context.sources
         self._kinds = {
             CLAIMS: (self.context.kind("v1", "PersistentVolumeClaim"), CLAIM_PROTECTION),
             VOLUMES: (self.context.kind("v1", "PersistentVolume"), VOLUME_PROTECTION),
         }
         self._held: dict[str, set[str]] = {}
-        """Namespace -> claims that are deleted and in use."""
+        """By namespace, the claims that are deleted and in use."""
         self._seen: dict[str, Source[Any]] = {
             CLAIMS: sources.of(CLAIMS, VolumeClaimSeen),
             VOLUMES: sources.of(VOLUMES, VolumeSeen),
@@ -201,24 +201,24 @@ class StorageProtection(Controller):
                 self.queue((CLAIMS, old.metadata.namespace, name))
 
     def reconcile(self, key: tuple[str, str, str]) -> None:
-        """Add the finalizer, or take it off what is deleted and not in use."""
+        """Add the finalizer, or remove it from a deleted object that is not in use."""
         resource, namespace, name = key
         kind, finalizer = self._kinds[resource]
-        found = self._seen[resource].items.get((namespace, name))
-        if found is None:
+        item = self._seen[resource].items.get((namespace, name))
+        if item is None:
             return
-        has = finalizer in (found.metadata.finalizers or ())
-        if not found.metadata.deletion_timestamp:
+        has = finalizer in (item.metadata.finalizers or ())
+        if not item.metadata.deletion_timestamp:
             if not has:
-                self._write(kind, (namespace, name), lambda kept: [*kept, finalizer])
+                self._write(kind, (namespace, name), lambda finalizers: [*finalizers, finalizer])
             return
         if not has:
             return
         if resource == CLAIMS and self._used(namespace, name):
             self._held.setdefault(namespace, set()).add(name)
-        elif resource == CLAIMS or found.item.status.phase != "Bound":
+        elif resource == CLAIMS or item.item.status.phase != "Bound":
             self._held.get(namespace, set()).discard(name)
-            self._write(kind, (namespace, name), lambda kept: [one for one in kept if one != finalizer])
+            self._write(kind, (namespace, name), lambda names: [name_ for name_ in names if name_ != finalizer])
 
     def _write(self, kind: Any, key: Key, make: Any) -> None:
         def change(obj: Json) -> None:

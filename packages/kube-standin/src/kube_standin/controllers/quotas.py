@@ -1,7 +1,7 @@
-"""The status of ResourceQuotas: what is used, counted afresh when objects of the namespace end or quotas change.
+"""The status of ResourceQuotas: current use, counted again when objects of the namespace end or quotas change.
 
-Admission adds use the moment something is created; this controller takes off what ended and sets right what
-drifted. Invariant: ``status.hard`` equals ``spec.hard``, and a count sees every write made before it.
+Admission adds use when an object is created; this controller subtracts ended objects and corrects drift. Invariant:
+``status.hard`` equals ``spec.hard``, and a count includes every write made before it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kube_standin.kinds import ServedKind
 
 _PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
 _REST = 20
-"""A count that took t seconds is not repeated within this many times t."""
+"""A count that took t seconds is not repeated within this multiple of t."""
 
 
 class Quotas(Controller):
-    """Keys are those of quotas."""
+    """The controller of quotas; keys are theirs."""
 
     name = "resourcequota"
 
     def connect(self) -> None:
-        """Queue quotas when they change or something they may count ends."""
+        """Queue quotas when they change or when an object that they may count ends."""
         sources = self.context.sources
         self._row = self.context.kind("v1", "ResourceQuota")
         self._quotas = sources.of(self._row.storage_key, SelectingSeen)
@@ -45,7 +45,7 @@ class Quotas(Controller):
         definitions.add_handler(lambda _old, _new: self._recount_all())
 
     def _recount_all(self) -> None:
-        """A kind comes or goes: quotas may name it."""
+        """Queue all quotas after a kind was added or removed: they may name it."""
         for key in self._quotas.items:
             self.queue_after(key, self.context.times.quota_pause)
 
@@ -60,13 +60,13 @@ class Quotas(Controller):
             self._ended(old.metadata.namespace)
 
     def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
-        """A group names another class, or none: its pods count for other quotas."""
-        seen = new or old
-        if seen is not None and (old is None or new is None or old.victim_class != new.victim_class):
-            self._ended(seen.metadata.namespace)
+        """Queue the quotas of a group after it changed its class: its pods count for other quotas."""
+        group = new or old
+        if group is not None and (old is None or new is None or old.victim_class != new.victim_class):
+            self._ended(group.metadata.namespace)
 
     def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:
-        if old is not None and (new is None or resource == "persistentvolumeclaims"):  # claims change their class
+        if old is not None and (new is None or resource == "persistentvolumeclaims"):  # claims may change their class
             self._ended(old.metadata.namespace)
 
     def _ended(self, namespace: str) -> None:
@@ -74,7 +74,7 @@ class Quotas(Controller):
             self.queue_after(key, self.context.times.quota_pause)
 
     def reconcile(self, key: Key) -> None:
-        """Count and write."""
+        """Count the use of a quota and write its status."""
         with self.resting(key, _REST) as rested:
             quota = self.context.find(self._row, key) if rested else None
             if quota is not None:
@@ -88,24 +88,24 @@ class Quotas(Controller):
         for row in self._counted(hard):
             self._watch(row)
             for state in self.context.registry.store.heads(row.storage_key, key[0]):
-                found = state.decode()
-                classes = by_class(found) if by_class is not None and row.resource == "pods" else ()
-                total = added(total, counted(quota, limited, row.resource, found, now, classes))
+                obj = state.decode()
+                classes = by_class(obj) if by_class is not None and row.resource == "pods" else ()
+                total = added(total, counted(quota, limited, row.resource, obj, now, classes))
         self.context.set_status(self._row, key, {"hard": hard, "used": printed(total)})
 
     def _counted(self, hard: Json) -> list[ServedKind]:
-        """Return the kinds a quota counts."""
+        """Return the kinds that a quota counts."""
         wanted = {name for name in hard if name in _PLAIN} | {"pods"}
         wanted |= {name.removeprefix("count/") for name in hard if name.startswith("count/")}
         if any(name.startswith("services.") for name in hard):
             wanted.add("services")
         if any("storage" in name for name in hard):
             wanted.add("persistentvolumeclaims")
-        found: dict[str, ServedKind] = {}
+        kinds_by_resource: dict[str, ServedKind] = {}
         for row in self.context.registry.kinds:
             if row.resource in wanted and row.namespaced and row.stored:
-                found.setdefault(row.resource, self.context.registry.kinds.storage_kind(row))
-        return list(found.values())
+                kinds_by_resource.setdefault(row.resource, self.context.registry.kinds.storage_kind(row))
+        return list(kinds_by_resource.values())
 
     def _watch(self, row: ServedKind) -> None:
         if row.storage_key not in self._watched:

@@ -1,9 +1,9 @@
-"""The shape of a controller: a queue of keys, each synced within one turn of the loop, retried with backoff.
+"""The base of controllers: a queue of keys, each synced within one turn of the event loop, retried with backoff.
 
-Terms: to *reconcile* a key is to read the newest state and stage what is missing. It is level-triggered and
-idempotent, keeps nothing that cannot be read again (so kill -9 costs nothing), and runs in one turn of the
-event loop, so nothing changes under its hands. Work is cut into turns of a few milliseconds so that the
-server stays responsive.
+Terms: to *reconcile* a key is to read the newest state and stage the missing changes. Reconciliation is level-triggered
+and idempotent, keeps no state that cannot be read again (so kill -9 is harmless), and runs in one turn of the event
+loop, so no state changes during a sync. Work is divided into turns of a few milliseconds so that the server stays
+responsive.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _EVENT_SECONDS = 300.0
 _MOST_BUDGETS = 10_000
 MANAGER = "kube-controller-manager"
 WRITES_AT_ONCE = 100
-"""Objects that one sync of a key ends or changes; the rest follows in the next turn, so that no owner of tens of
-thousands holds up the server (interfaces.md 5.7)."""
+"""Objects that one sync of a key ends or changes; the next turn continues, so that no owner of many pods
+blocks the server (interfaces.md 5.7)."""
 
 
 class NextTurn(Exception):  # noqa: N818 - not a failure
-    """The sync of a key goes on in the next turn of the loop."""
+    """Raised to continue the sync of a key in the next turn of the event loop."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Times:
     """Waiting times of the controllers in seconds, with upstream's defaults (kube-controller-manager flags).
 
     ``node_grace``: silence after which a node is unreachable (a lease's own duration counts if longer).
-    ``orphan_grace``: how long a node must be missing before its pods go. ``most_finished``: finished pods kept.
+    ``orphan_grace``: how long a node is missing before its pods are removed. ``most_finished``: finished pods kept.
     """
 
     node_grace: float = 50.0
@@ -69,16 +69,16 @@ class Times:
 
 
 class ForeignStatuses(Step):
-    """Reports which statuses clients write; controllers repair those that are theirs.
+    """An admission step that reports which statuses clients write; controllers repair those that they own.
 
-    Writes of the controllers themselves are not reported, so that a status costs no second sync.
+    Writes of the controllers themselves are not reported, so that a status write causes no second sync.
     """
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[Callable[[Key], None]]] = {}
 
     def add_handler(self, kind: ServedKind, handler: Callable[[Key], None]) -> None:
-        """Call ``handler`` with the key of each object of a kind with a status that a client wrote."""
+        """Call ``handler`` with the key of each object of a kind after a client wrote its status."""
         self._handlers.setdefault(kind.storage_key, []).append(handler)
 
     def committed(self, request: AdmissionRequest) -> None:
@@ -90,7 +90,7 @@ class ForeignStatuses(Step):
 
 @dataclass
 class Context:
-    """What every controller works with."""
+    """The objects that every controller uses."""
 
     registry: ObjectRegistry
     sources: Sources
@@ -98,12 +98,12 @@ class Context:
     times: Times = field(default_factory=Times)
     ca_certificate: str = ""
     authority: CertificateAuthority | None = None
-    """What signs certificates; None: nothing does."""
+    """The signer of certificates; None: no certificates are signed."""
     tokens: Tokens | None = None
-    """What makes tokens of service accounts; None: nothing does."""
+    """The issuer of service account tokens; None: no tokens are issued."""
     foreign_statuses: ForeignStatuses = field(default_factory=ForeignStatuses)
     pending: PendingWrites | None = None
-    """Writes of the sync under way that wait for webhooks; None where a write cannot wait."""
+    """Writes of the current sync that wait for webhooks; None where a write cannot wait."""
     _budgets: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -112,11 +112,11 @@ class Context:
         return self.registry.clock
 
     def now(self) -> datetime:
-        """Return the present moment."""
+        """Return the current time."""
         return self.registry.clock.now()
 
     def stamp(self) -> str:
-        """Return now as objects write it."""
+        """Return the current time in the format of objects."""
         return stamp(self.registry.clock.now())
 
     def kind(self, api_version: str, kind: str) -> ServedKind:
@@ -129,7 +129,7 @@ class Context:
 
     @contextmanager
     def _steps(self, kind: ServedKind, *write: Any) -> Iterator[OffLoopSteps]:
-        """Give how a write waits for webhooks: not at all where none concerns it, or no sync could go on later."""
+        """Yield how a write waits for webhooks: inline if no webhook applies or no sync could continue later."""
         if self.pending is None or not self.registry.chain.waits(kind):
             yield INLINE
             return
@@ -137,7 +137,7 @@ class Context:
             yield steps
 
     def create(self, kind: ServedKind, namespace: str, obj: Json, manager: str = MANAGER) -> Json:
-        """Stage a create of a manifest (decoded, defaulted, admitted); raises StatusError."""
+        """Stage the creation of a manifest (decoded, defaulted, admitted); raises StatusError."""
         with self._steps(kind, "create", namespace, obj) as steps:
             whole = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
             decoded = self.registry.decoder.decode(kind, whole, "Ignore", [])
@@ -147,9 +147,9 @@ class Context:
     def modify(
         self, kind: ServedKind, key: Key, change: Callable[[Json], None], subresource: str = "", manager: str = MANAGER
     ) -> Json:
-        """Stage a change through the registry; nothing is written if nothing changes.
+        """Stage a change through the registry; a change without effect writes nothing.
 
-        Statuses are sent to no webhook: they are part of what a sync does, and cannot wait for another one.
+        Statuses are not sent to webhooks: they are part of a sync and cannot wait for another one.
         """
         if subresource == "status":
             return self.registry.modify_now(kind, *key, change, WriteOptions(manager=manager), subresource).object
@@ -158,13 +158,13 @@ class Context:
             return self.registry.modify_now(kind, *key, change, options, subresource).object
 
     def put(self, state: Stored, obj: Json) -> None:
-        """Stage a new state of a built-in object as it is, without admission: for statuses written in masses."""
+        """Stage a new state of a built-in object without admission: for bulk writes of statuses."""
         self.registry.store.put(state.resource, state.namespace, state.name, obj, state)
 
     def set_status(self, kind: ServedKind, key: Key, status: Json) -> None:
         """Stage ``status`` if it differs from what the object has."""
-        found = self.find(kind, key)
-        if found is None or found.get("status") == status:
+        current = self.find(kind, key)
+        if current is None or current.get("status") == status:
             return
 
         def change(obj: Json) -> None:
@@ -173,7 +173,7 @@ class Context:
         self.modify(kind, key, change, "status")
 
     def delete(self, kind: ServedKind, key: Key, options: DeleteOptions | None = None) -> bool:
-        """Stage a delete; False if the object was gone, another took its name, or the delete waits for a webhook."""
+        """Stage a deletion; False if the object was gone, was replaced, or the deletion waits for a webhook."""
         try:
             with self._steps(kind, "delete", key) as steps:
                 self.registry.delete_now(kind, *key, replace(options or DeleteOptions(), off_loop_steps=steps))
@@ -195,9 +195,9 @@ class Context:
         return tokens >= 1
 
     def event(self, about: Json, reason: str, message: str, kind: str = "Normal", source: str = MANAGER) -> None:
-        """Stage an Event about an object; an event that is refused (a namespace that goes) is forgotten.
+        """Stage an Event about an object; a refused event (in a terminating namespace) is dropped.
 
-        As upstream, an object that causes many events has 25 of them recorded, then one in five minutes.
+        As upstream, an object that causes many events gets 25 of them recorded, then one every five minutes.
         """
         metadata = about["metadata"]
         if not self._may_record(metadata.get("uid", "")):
@@ -226,7 +226,7 @@ class Context:
             "lastTimestamp": now,
             "count": 1,
         }
-        pending, self.pending = self.pending, None  # events of controllers are sent to no webhook
+        pending, self.pending = self.pending, None  # webhooks do not receive events of controllers
         try:
             self.create(row, namespace, event, source)
         except StatusError as error:
@@ -236,7 +236,7 @@ class Context:
 
 
 class Controller:
-    """One controller: handlers call ``queue``, ``reconcile`` does the work for one key."""
+    """A controller: handlers call ``queue``, and ``reconcile`` does the work for one key."""
 
     name: ClassVar[str] = ""
 
@@ -254,46 +254,46 @@ class Controller:
         self.connect()
 
     def connect(self) -> None:
-        """Hang the handlers into the sources."""
+        """Add the controller's handlers to the sources."""
         raise NotImplementedError
 
     def reconcile(self, key: Any) -> None:
-        """Bring one key to its wanted state; StatusError means: again later, NextTurn: at once, after others."""
+        """Bring one key to its desired state; raises StatusError to retry later, NextTurn for another turn."""
         raise NotImplementedError
 
     # -- the queue
 
     def queue(self, key: Any) -> None:
-        """Have ``key`` synced; a key that waits already waits once."""
+        """Queue ``key`` for a sync; a queued key is not queued twice."""
         self._waiting[key] = None
         if self._ready is not None:
             self._ready.set()
 
     def spend(self) -> None:
-        """Count a write of a sync that may do many; raises NextTurn if it has done `WRITES_AT_ONCE`."""
+        """Count a write of a sync that may make many; raises NextTurn after `WRITES_AT_ONCE` writes."""
         if not self._writes_left:
             raise NextTurn
         self._writes_left -= 1
 
     def queue_after(self, key: Any, seconds: float) -> None:
-        """Have ``key`` synced in ``seconds``."""
+        """Queue ``key`` in ``seconds``."""
         self.context.timers.after(seconds, lambda: self.queue(key))
 
     @property
     def idle(self) -> bool:
-        """Return whether no key waits."""
+        """Return whether no key is queued."""
         return not self._waiting
 
     def step(self) -> int:
-        """Sync the keys that wait now; returns how many. Takes as long as it takes (tests)."""
+        """Sync the queued keys and return their number; takes as long as they need (for tests)."""
         batch, self._waiting = self._waiting, {}
         for key in batch:
             self.context.sources.sync()
-            self._one(key)
+            self._sync(key)
         self.context.sources.sync()
         return len(batch)
 
-    def _one(self, key: Any) -> None:
+    def _sync(self, key: Any) -> None:
         self._writes_left = WRITES_AT_ONCE
         pending = self.context.pending = self._pending_of(key) if self._ready is not None else None
         try:
@@ -301,7 +301,7 @@ class Controller:
         except NextTurn:
             self.queue(key)
         except AwaitingWebhookError:
-            pass  # the key is queued when the answer is there
+            pass  # the key is queued when the webhook has responded
         except StatusError as error:
             log.debug("%s: %s: %s", self.name, key, error)
             self._retry(key)
@@ -330,14 +330,14 @@ class Controller:
         return pending
 
     def _queue_undone(self) -> None:
-        """Queue the keys of writes that were undone again: no event will report them."""
+        """Queue the keys of writes that were rolled back: no event reports them."""
         uncommitted, self._uncommitted = self._uncommitted, []
         for key, ticket in uncommitted:
             if ticket.error is not None:
                 self._retry(key)
 
     def sync_again_later(self, key: Any) -> None:
-        """Have the key that is being synced synced again later, as after a failure, though this sync goes on."""
+        """Sync the current key again later, as after a failure, although its sync continues."""
         self._sync_again_later.add(key)
         self._retry(key)
 
@@ -348,9 +348,9 @@ class Controller:
 
     @contextmanager
     def resting(self, key: Any, factor: float, short: float = 0.0) -> Iterator[bool]:
-        """For syncs that may take long: one that took t seconds is not repeated within ``factor`` times t.
+        """Limit the repetition of long syncs: a sync that took t seconds is not repeated within ``factor`` times t.
 
-        Gives whether to sync now, else the key is queued for when it may; after less than ``short`` there is no rest.
+        Yields whether to sync now; if not, the key is queued for later. No limit for less than ``short`` seconds.
         """
         until = self._rests.pop(key, None)
         if until is not None and until > self.context.now():
@@ -367,7 +367,7 @@ class Controller:
             self._rests = {key: until for key, until in self._rests.items() if until > self.context.now()}
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Sync queued keys until cancelled."""
         try:
             await self._work()
         finally:
@@ -387,7 +387,7 @@ class Controller:
                 key = next(iter(batch))
                 del batch[key]
                 self._waiting.pop(key, None)
-                self._one(key)
+                self._sync(key)
                 if batch and time.monotonic() > ends:
                     await asyncio.sleep(0)
                     ends = time.monotonic() + _TURN_SECONDS

@@ -1,4 +1,4 @@
-"""ReplicaSet and ReplicationController: as many active pods as asked for; what is preempted is made again."""
+"""ReplicaSet and ReplicationController: keep the requested number of active pods; replace preempted ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kube_standin.controllers.views import Key, PodSeen
 
 
 class ReplicaSets(PodOwner):
-    """Creates and ends pods until ``spec.replicas`` are active; writes the status."""
+    """The controller that keeps ``spec.replicas`` pods active and writes the status."""
 
     name = "replicaset"
     of_kind = ("apps/v1", "ReplicaSet")
 
     def reconcile(self, key: Key) -> None:
-        """Bring one owner's pods to their number."""
+        """Create or end pods until the owner has its number of replicas."""
         owner = self.read(key)
         if owner is None:
             return
@@ -35,10 +35,10 @@ class ReplicaSets(PodOwner):
                 problem = self.create_pods(owner, missing, lambda: pod_of(owner, template, parts))
             elif missing < 0:
                 try:
-                    for pod in self.first_to_go(pods)[:-missing]:
+                    for pod in self.deletion_order(pods)[:-missing]:
                         self.end_pod(owner, pod)
                 except NextTurn:
-                    self.queue(key)  # the status shows how far it is
+                    self.queue(key)  # the status shows the progress
             if missing:
                 self.context.sources.sync()
                 pods = [pod for pod in self.pods.some("owner", owner["metadata"]["uid"]) if pod.active]
@@ -69,7 +69,7 @@ class ReplicaSets(PodOwner):
 
 
 class ReplicationControllers(ReplicaSets):
-    """The same for the older kind."""
+    """The controller of ReplicationControllers, the older kind."""
 
     name = "replicationcontroller"
     of_kind = ("v1", "ReplicationController")

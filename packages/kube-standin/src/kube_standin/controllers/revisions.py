@@ -1,7 +1,7 @@
 """Revisions of pod templates: stable hashes, and ControllerRevision objects for ``kubectl rollout``.
 
-A revision of a StatefulSet or DaemonSet is a ControllerRevision that holds the template as a patch; its name
-ends in the hash that its pods carry in the label ``controller-revision-hash``.
+A revision of a StatefulSet or DaemonSet is a ControllerRevision that holds the template as a patch. Its name ends in
+the hash that its pods carry in the label ``controller-revision-hash``.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class Revisions:
 
     def all(self) -> list[Json]:
         """Return the owner's revisions, oldest first."""
-        found = []
+        revisions = []
         for state in self._context.registry.store.heads(self._kind.storage_key, self._namespace):
             if self._uid.encode() in state.raw:
                 body = state.decode()
-                if any(one["uid"] == self._uid for one in body["metadata"].get("ownerReferences") or ()):
-                    found.append(body)
-        return sorted(found, key=lambda body: int(body.get("revision", 0)))
+                if any(owner["uid"] == self._uid for owner in body["metadata"].get("ownerReferences") or ()):
+                    revisions.append(body)
+        return sorted(revisions, key=lambda body: int(body.get("revision", 0)))
 
     def name(self, digest: str) -> str:
         """Return the name of the revision with a hash."""
         return f"{self._owner['metadata']['name']}-{digest}"
 
     def ensure(self) -> str:
-        """Make the present template the newest revision; returns its hash."""
+        """Make the current template the newest revision and return its hash."""
         template = self._owner["spec"]["template"]
         digest = template_hash(template)
         present = self.all()
-        highest = max((int(one["revision"]) for one in present), default=0)
-        same = next((one for one in present if one["metadata"]["name"] == self.name(digest)), None)
+        highest = max((int(revision["revision"]) for revision in present), default=0)
+        same = next((revision for revision in present if revision["metadata"]["name"] == self.name(digest)), None)
         if same is not None:
             if int(same["revision"]) < highest:
 
@@ -69,17 +69,17 @@ class Revisions:
         return digest
 
     def template(self, digest: str) -> Json | None:
-        """Return the template of a revision, None if it is gone."""
-        found = self._context.find(self._kind, (self._namespace, self.name(digest)))
-        if found is None:
+        """Return the template of a revision, None if it does not exist."""
+        revision = self._context.find(self._kind, (self._namespace, self.name(digest)))
+        if revision is None:
             return None
-        template: Json = {**((found.get("data") or {}).get("spec") or {}).get("template", {})}
+        template: Json = {**((revision.get("data") or {}).get("spec") or {}).get("template", {})}
         template.pop("$patch", None)
         return template
 
     def trim(self, keep: int, in_use: set[str]) -> None:
         """Delete the oldest revisions beyond ``keep`` that no pod uses (hashes in ``in_use``)."""
         names = {self.name(digest) for digest in in_use}
-        unused = [one for one in self.all() if one["metadata"]["name"] not in names]
-        for one in unused[: max(0, len(unused) - keep)]:
-            self._context.delete(self._kind, (self._namespace, one["metadata"]["name"]))
+        unused = [revision for revision in self.all() if revision["metadata"]["name"] not in names]
+        for revision in unused[: max(0, len(unused) - keep)]:
+            self._context.delete(self._kind, (self._namespace, revision["metadata"]["name"]))

@@ -1,6 +1,6 @@
-"""ServiceCIDRs: ready when they are there, and kept while addresses have no other (interfaces.md 7.16).
+"""ServiceCIDRs: ready while they exist, and kept while addresses have no other network (interfaces.md 7.16).
 
-What links Services and IPAddresses is repaired where clients, a crash or an older server broke it (7.17).
+Links between Services and IPAddresses are repaired after a client, a crash or an older server broke them (7.17).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from kube_standin.service_addresses import (
 
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"
 _GRACE: Final = timedelta(seconds=10)
-"""How long a deleted one stays at least, so that allocators see that it goes."""
+"""How long a deleted ServiceCIDR remains at least, so that allocators observe the deletion."""
 _LEAKED: Final = timedelta(seconds=60)
-"""How long an address may be without its Service, which may be about to be created."""
+"""How long an address may have no Service, which may be about to be created."""
 _READY: Final = condition("Ready", "True", "", "Kubernetes Service CIDR is ready")
 _HELD: Final = condition(
     "Ready",
@@ -43,12 +43,12 @@ _HELD: Final = condition(
 
 
 class ServiceCIDRs(Controller):
-    """Keys are names of ServiceCIDRs."""
+    """The controller of ServiceCIDRs; keys are their names."""
 
     name = "service-cidr-controller"
 
     def connect(self) -> None:
-        """Queue what changes, and what is being deleted when another one or an address changes."""
+        """Queue ServiceCIDRs that change, and deleted ones when another one or an address changes."""
         context = self.context
         row, addresses = (
             context.registry.kinds.of("networking.k8s.io/v1", kind) for kind in ("ServiceCIDR", "IPAddress")
@@ -66,51 +66,51 @@ class ServiceCIDRs(Controller):
         self._queue_deleted()
 
     def _queue_deleted(self) -> None:
-        for seen in self._source.items.values():
-            if seen.metadata.deletion_timestamp:
-                self.queue(seen.metadata.name)
+        for service_cidr in self._source.items.values():
+            if service_cidr.metadata.deletion_timestamp:
+                self.queue(service_cidr.metadata.name)
 
     def reconcile(self, key: str) -> None:
-        """Set the finalizer and the condition; let go of what nothing needs."""
-        found = self.context.find(self._row, ("", key))
-        if found is None:
+        """Set the finalizer and the condition; remove the finalizer of a ServiceCIDR that nothing needs."""
+        service_cidr = self.context.find(self._row, ("", key))
+        if service_cidr is None:
             return
-        deleted = found["metadata"].get("deletionTimestamp")
+        deleted = service_cidr["metadata"].get("deletionTimestamp")
         if not deleted:
-            if FINALIZER not in (found["metadata"].get("finalizers") or ()):
+            if FINALIZER not in (service_cidr["metadata"].get("finalizers") or ()):
                 self.context.modify(self._row, ("", key), _protect)
-            self._report(key, found, _READY)
-        elif self._is_needed(found):
-            self._report(key, found, _HELD)
+            self._report(key, service_cidr, _READY)
+        elif self._is_needed(service_cidr):
+            self._report(key, service_cidr, _HELD)
         elif (due := parse_stamp(deleted) + _GRACE) > self.context.now():
             self.context.timers.at(due, lambda: self.queue(key))
         else:
             self.context.modify(self._row, ("", key), without_finalizer(FINALIZER))
 
-    def _report(self, key: str, found: Json, wanted: Json) -> None:
-        status = {**(found.get("status") or {})}
-        status["conditions"] = [dict(one) for one in status.get("conditions") or ()]
+    def _report(self, key: str, service_cidr: Json, wanted: Json) -> None:
+        status = {**(service_cidr.get("status") or {})}
+        status["conditions"] = [dict(entry) for entry in status.get("conditions") or ()]
         put_condition(status, wanted, self.context.stamp())
         self.context.set_status(self._row, ("", key), status)
 
-    def _is_needed(self, going: Json) -> bool:
-        """Return whether an address is in no other network, and no other network contains a whole one of these."""
+    def _is_needed(self, deleted: Json) -> bool:
+        """Return whether an address is only in a network of a deleted ServiceCIDR, which no other network contains."""
         store = self.context.registry.store
-        name = going["metadata"]["name"]
-        others = [
+        name = deleted["metadata"]["name"]
+        remaining = [
             network
             for state in store.heads(self._row.storage_key)
             if state.name != name
             for network in networks_of(state.decode())
         ]
-        own = networks_of(going)
-        if all(any(_contains(other, network) for other in others) for network in own):
+        own = networks_of(deleted)
+        if all(any(_contains(outer, network) for outer in remaining) for network in own):
             return False
         for state in store.heads(self._addresses.storage_key):
             if (state.decode()["metadata"].get("labels") or {}).get(MANAGED_BY) != ALLOCATOR:
                 continue
             address = ip_address(state.name)
-            if any(address in network for network in own) and not any(address in network for network in others):
+            if any(address in network for network in own) and not any(address in network for network in remaining):
                 return True
         return False
 
@@ -126,12 +126,12 @@ def _contains(outer: IPv4Network | IPv6Network, inner: IPv4Network | IPv6Network
 
 
 class ServiceAddressRepair(Controller):
-    """Keys are those of Services, and names of IPAddresses."""
+    """The controller that repairs Service addresses; keys are those of Services, and names of IPAddresses."""
 
     name = "service-ip-repair-controller"
 
     def connect(self) -> None:
-        """Queue what comes and changes, and an address that goes."""
+        """Watch Services and IPAddresses."""
         context = self.context
         self._row = context.kind("v1", "Service")
         services = context.sources.of(self._row.storage_key, SelectingSeen)
@@ -143,11 +143,11 @@ class ServiceAddressRepair(Controller):
             context.sources.of(self._addresses.storage_key, Seen).add_handler(self._address_changed)
 
     def _address_changed(self, old: Seen | None, new: Seen | None) -> None:
-        if (seen := new or old) is not None:
-            self.queue(seen.metadata.name)
+        if (ip_address_view := new or old) is not None:
+            self.queue(ip_address_view.metadata.name)
 
     def reconcile(self, key: Key | str) -> None:
-        """Give a Service what it lacks; delete an IPAddress that is of no Service."""
+        """Allocate missing addresses of a Service, or delete an IPAddress without a Service."""
         if isinstance(key, str):
             self._reconcile_address(key)
             return
@@ -156,7 +156,7 @@ class ServiceAddressRepair(Controller):
             return
         spec = service["spec"]
         if spec.get("type") != "ExternalName" and not spec.get("clusterIP"):
-            self.context.modify(self._row, key, lambda _: None)  # stored before addresses were handed out
+            self.context.modify(self._row, key, lambda _: None)  # stored before addresses were allocated
             return
         networks = ServiceNetworks(self.context.registry.store)
         for address in addresses_of(spec):
@@ -168,16 +168,16 @@ class ServiceAddressRepair(Controller):
         state = context.registry.store.head(ADDRESSES, "", address)
         why = "is not allocated; repairing"
         if state is not None:
-            found = state.decode()
-            other = context.find(self._row, parent_key(found)) if _is_of_service(found) else None
-            if other is None:
+            ip_object = state.decode()
+            parent = context.find(self._row, parent_key(ip_object)) if _is_of_service(ip_object) else None
+            if parent is None:
                 why = "has a wrong reference; repairing"
-            elif parent_key(found) != key:
-                if address in addresses_of(other["spec"]):
+            elif parent_key(ip_object) != key:
+                if address in addresses_of(parent["spec"]):
                     text = f"Cluster IP {address} was assigned to multiple services; please recreate service"
                     context.event(service, "ClusterIPAlreadyAllocated", text, "Warning")
                 return
-            elif address_labels(address).items() <= (found["metadata"].get("labels") or {}).items():
+            elif address_labels(address).items() <= (ip_object["metadata"].get("labels") or {}).items():
                 return
         context.event(service, "ClusterIPNotAllocated", f"Cluster IP {address} {why}", "Warning")
         put_address(context.registry, address, *key)
@@ -189,15 +189,15 @@ class ServiceAddressRepair(Controller):
             if (service := self._services.pop(name, None)) is not None:
                 self.queue(service)
             return
-        found = state.decode()
-        self._services[name] = parent_key(found)
-        if (found["metadata"].get("labels") or {}).get(MANAGED_BY) != ALLOCATOR:
+        ip_object = state.decode()
+        self._services[name] = parent_key(ip_object)
+        if (ip_object["metadata"].get("labels") or {}).get(MANAGED_BY) != ALLOCATOR:
             return
-        owner = context.find(self._row, parent_key(found)) if _is_of_service(found) else None
+        owner = context.find(self._row, parent_key(ip_object)) if _is_of_service(ip_object) else None
         if owner is not None and name in addresses_of(owner["spec"]):
             return
-        due = parse_stamp(found["metadata"]["creationTimestamp"]) + _LEAKED
-        if owner is None and _is_of_service(found) and due > context.now():
+        due = parse_stamp(ip_object["metadata"]["creationTimestamp"]) + _LEAKED
+        if owner is None and _is_of_service(ip_object) and due > context.now():
             context.timers.at(due, lambda: self.queue(name))
             return
         store.delete(state)

@@ -1,10 +1,9 @@
-"""What is there: per resource, the views of all its objects, kept in step with the store; shared by all watchers.
+"""Views of all objects of each resource, kept up to date with the store and shared by all watchers.
 
 A *source* subscribes to one resource, decodes each change once and notifies its handlers (old view, new view).
-``Sources.sync`` commits what is staged and takes in every change made so far, synchronously. A reconciler that
-syncs first therefore sees its own earlier writes, so it needs no expectations or retries against stale caches.
-Invariant: after ``sync`` every source equals the store. Falling behind (a full watch buffer) only costs a new
-list.
+``Sources.sync`` commits staged writes and processes every change made so far, synchronously. A reconciler that syncs
+first therefore sees its own earlier writes and needs no expectations or retries against stale caches. Invariant: after
+``sync`` every source equals the store. If a watch buffer overflows, the source lists again.
 """
 
 from __future__ import annotations
@@ -79,12 +78,12 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "persistentvolumeclaims": (VolumeClaimSeen, typed_reader(VolumeClaimSeen, PersistentVolumeClaim)),
     "storage.k8s.io/storageclasses": (StorageClassSeen, typed_reader(StorageClassSeen, StorageClass)),
 }
-"""Storage key -> view and its decoder; other resources are seen as their metadata."""
+"""The view of each storage key and its decoder; other resources have their metadata as the view."""
 _PLAIN = (Seen, _reader(Seen))
 
 
 class Source(Generic[V]):
-    """All objects of one resource as views, with indices."""
+    """The views of all objects of one resource, with indexes."""
 
     def __init__(self, store: Store, resource: str, read: Callable[[bytes], V]) -> None:
         self.resource = resource
@@ -96,7 +95,7 @@ class Source(Generic[V]):
         self.subscription: Subscription | None = None
 
     def index(self, name: str, of: Callable[[V], Iterable[Hashable]]) -> None:
-        """Keep the keys of objects by the values ``of`` gives for them."""
+        """Index the keys of objects by the values that ``of`` returns for them."""
         if name in self._indices:
             return
         table: dict[Hashable, set[Key]] = {}
@@ -106,7 +105,7 @@ class Source(Generic[V]):
                 table.setdefault(value, set()).add(key)
 
     def keys_by(self, name: str, value: Hashable) -> set[Key]:
-        """Return the keys of the objects with ``value`` in an index (not to be changed)."""
+        """Return the keys of the objects with ``value`` in an index (read-only)."""
         return self._indices[name][1].get(value, _NONE)
 
     def by(self, name: str, value: Hashable) -> list[V]:
@@ -120,13 +119,13 @@ class Source(Generic[V]):
         return [items[key] for key in self.keys_by(name, value)]
 
     def add_handler(self, handler: Handler[V]) -> None:
-        """Call ``handler`` for every change from now on, and at once for what is there."""
+        """Call ``handler`` for every change from now on, and at once for existing objects."""
         self._handlers.append(handler)
         for view in list(self.items.values()):
             handler(None, view)
 
     def start(self) -> Subscription:
-        """Subscribe and list; handlers hear of the objects in the order in which they were written."""
+        """Subscribe and list; handlers are called in the order in which the objects were written."""
         self.subscription = self._store.subscribe(self.resource)
         self._list()
         return self.subscription
@@ -137,7 +136,7 @@ class Source(Generic[V]):
             self._store.unsubscribe(self.subscription)
 
     def sync(self) -> None:
-        """Take in the changes that are waiting."""
+        """Process pending changes."""
         subscription = self.subscription
         if subscription is None:
             return
@@ -178,7 +177,7 @@ class Source(Generic[V]):
             for value in after - before:
                 table.setdefault(value, set()).add(key)
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
-            # Deleted and made again between two syncs: handlers are notified of both.
+            # Deleted and created again between two syncs: handlers are notified of both.
             for handler in self._handlers:
                 handler(old, None)
             old = None
@@ -191,7 +190,7 @@ _NO_VALUES: set[Hashable] = set()
 
 
 class Sources:
-    """The sources of one server, made when first asked for."""
+    """The sources of one server, created on first use."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -199,16 +198,16 @@ class Sources:
         self._pumps: dict[str, asyncio.Task[None]] = {}
         self._running = False
         self._syncing = False
-        self._taken_in = -1
-        """The revision up to which every source has taken in changes."""
+        self._synced_revision = -1
+        """The revision up to which every source has processed changes."""
 
     def of(self, resource: str, view: type[V]) -> Source[V]:
-        """Return the source of a storage key, seen as ``view`` (which must be the one of ``VIEWS``)."""
+        """Return the source of a storage key with views of type ``view``, which must be the one of ``VIEWS``."""
         source = self._sources.get(resource)
         if source is None:
-            made: Source[HasMeta] = Source(self._store, resource, VIEWS.get(resource, _PLAIN)[1])
-            made.start()
-            self._sources[resource] = source = made
+            new_source: Source[HasMeta] = Source(self._store, resource, VIEWS.get(resource, _PLAIN)[1])
+            new_source.start()
+            self._sources[resource] = source = new_source
             if self._running:
                 self._pump(resource)
         seen_as: type[Any] = VIEWS.get(resource, _PLAIN)[0]
@@ -227,23 +226,23 @@ class Sources:
         return self.of("nodes", NodeSeen)
 
     def sync(self) -> None:
-        """Commit what is staged and take in all changes."""
+        """Commit staged writes and process all changes."""
         if self._syncing:
             return
         self._syncing = True
         try:
             self._store.flush()
             revision = self._store.revision
-            if revision == self._taken_in:
+            if revision == self._synced_revision:
                 return
             for source in list(self._sources.values()):
                 source.sync()
-            self._taken_in = revision
+            self._synced_revision = revision
         finally:
             self._syncing = False
 
     def start(self) -> None:
-        """Take in changes as they come, from now on."""
+        """Start to process changes as they occur."""
         self._running = True
         for resource in self._sources:
             self._pump(resource)
@@ -262,12 +261,12 @@ class Sources:
             if not self._running:
                 return
             if subscription.closed and source.subscription is subscription:
-                # Ended from outside: a custom resource that goes, or a server that stops.
+                # Ended by the store: a custom resource was removed, or the server stops.
                 await asyncio.sleep(0.05)
             source.sync()
 
     async def stop(self) -> None:
-        """Stop taking in changes."""
+        """Stop processing changes."""
         self._running = False
         for source in self._sources.values():
             source.stop()

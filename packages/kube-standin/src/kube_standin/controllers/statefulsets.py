@@ -1,8 +1,8 @@
-"""StatefulSets: pods with names and numbers, made and ended in order (or in parallel), updated from the top.
+"""StatefulSets: numbered pods, created and ended in order (or in parallel), updated from the highest number.
 
 Rules: upstream's stateful set controller of 1.37, its basics: OrderedReady and Parallel, RollingUpdate with partition
 and maxUnavailable, OnDelete, claims from volumeClaimTemplates with their retention policy, revisions. A pod that
-failed, succeeded or vanished is made again.
+failed, succeeded or vanished is recreated.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from kube_standin.metadata import key_of, owner_reference
 
 
 class StatefulSets(PodOwner):
-    """Keys are those of stateful sets."""
+    """The controller of stateful sets; keys are theirs."""
 
     name = "statefulset"
     of_kind = ("apps/v1", "StatefulSet")
 
     def connect(self) -> None:
-        """Follow claims, too: a pod waits for one of its name that is to go."""
+        """Watch claims, too: a pod waits for a claim of its name that is being deleted."""
         super().connect()
         self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
         self._claims = self.context.sources.of(self._claim_row.storage_key, VolumeClaimSeen)
 
     def reconcile(self, key: Key) -> None:
-        """Move one step on: make, end or replace pods, then write the status."""
+        """Advance one step: create, end or replace pods, then write the status."""
         owner = self.read(key)
         if owner is None:
             return
@@ -56,7 +56,7 @@ class StatefulSets(PodOwner):
 
     @staticmethod
     def _hashes(owner: Json) -> tuple[str, str]:
-        """(current, update) hashes as the status has them, "" where it has none."""
+        """Return the (current, update) hashes of the status, "" for missing ones."""
         status, prefix = owner.get("status") or {}, f"{owner['metadata']['name']}-"
         names = (status.get("currentRevision") or "", status.get("updateRevision") or "")
         return (names[0].removeprefix(prefix), names[1].removeprefix(prefix))
@@ -66,20 +66,20 @@ class StatefulSets(PodOwner):
         ordered = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
         start = (spec.get("ordinals") or {}).get("start", 0)
         wanted = range(start, start + spec.get("replicas", 1))
-        made = 0
+        created = 0
         for number, present in pods.items() if spec.get("volumeClaimTemplates") else ():
             self._own_claims(owner, number, present)
         for number in wanted:
             pod = pods.get(number)
             if pod is None:
-                if made >= CREATES_AT_ONCE:
-                    return  # those that were made queue their owner
+                if created >= CREATES_AT_ONCE:
+                    return  # the created pods queue their owner
                 self._make(owner, number, hashes, revisions)
-                made += 1
+                created += 1
                 if ordered:
                     return
             elif pod.finished and not pod.terminating:
-                self.end_pod(owner, pod)  # made again once it is gone
+                self.end_pod(owner, pod)  # recreated after it is removed
                 if ordered:
                     return
             elif ordered and (pod.terminating or not self._usable(owner, pod)):
@@ -89,12 +89,12 @@ class StatefulSets(PodOwner):
         for number in surplus:
             pod = pods[number]
             if ordered and not pod.terminating and number != unready and not self._usable(owner, pod):
-                return  # only the first unready one may be ended before it is well
+                return  # only the first unready pod may end before it is available
             if not pod.terminating:
                 self.end_pod(owner, pod)
             if ordered:
                 return
-        if not made and all(pods[number].terminating for number in surplus):
+        if not created and all(pods[number].terminating for number in surplus):
             self._update(owner, [pods[number] for number in wanted], hashes[1])
 
     def _usable(self, owner: Json, pod: PodSeen) -> bool:
@@ -104,9 +104,9 @@ class StatefulSets(PodOwner):
         return bool(usable)
 
     def _update(self, owner: Json, pods: list[PodSeen], update: str) -> None:
-        """Rolling update: end pods of another revision, the highest first, while enough of all pods are available.
+        """End pods of another revision in a rolling update, the highest number first, while enough pods are available.
 
-        Of a set that makes pods in parallel, those that are not available are ended in any case: they may never be.
+        In a set that creates pods in parallel, unavailable pods end in any case: they may never become available.
         """
         spec = owner["spec"]
         strategy = spec.get("updateStrategy") or {}
@@ -145,52 +145,52 @@ class StatefulSets(PodOwner):
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
-            # A pod of that name that is not ours: nothing to do until it goes.
+            # A pod of this name has another owner: wait until it is removed.
             self.context.event(owner, "FailedCreate", str(error), "Warning", self.source)
             self.sync_again_later(key_of(owner))
 
     def _make_claims(self, owner: Json, pod_name: str) -> bool:
-        """Make the claims of a pod that are not there yet; False if one is there that goes with an earlier pod."""
+        """Create the missing claims of a pod; return False if a claim is deleted with an earlier pod."""
         namespace = owner["metadata"]["namespace"]
         for template in claim_templates(owner["spec"]):
             claim = claim_of(owner, template, pod_name)
             if self.context.registry.head(self._claim_row, namespace, claim["metadata"]["name"]) is None:
                 self.context.create(self._claim_row, namespace, copy.deepcopy(claim))
                 continue
-            seen = self._claims.items.get((namespace, claim["metadata"]["name"]))
-            if seen is not None and (
-                seen.metadata.deletion_timestamp
-                or any((one.kind, one.name) == ("Pod", pod_name) for one in seen.metadata.owner_references or ())
+            existing = self._claims.items.get((namespace, claim["metadata"]["name"]))
+            if existing is not None and (
+                existing.metadata.deletion_timestamp
+                or any((ref.kind, ref.name) == ("Pod", pod_name) for ref in existing.metadata.owner_references or ())
             ):
                 return False
         return True
 
     def _own_claims(self, owner: Json, number: int, pod: PodSeen) -> None:
-        """Have the claims of a pod go with the set, with the pod or with neither, as the retention policy says."""
+        """Set the owner of a pod's claims to the set, to the pod or to neither, as the retention policy states."""
         by_kind = {
             "StatefulSet": owner_reference(owner),
             "Pod": owner_reference(
                 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod.metadata.name, "uid": pod.metadata.uid}}
             ),
         }
-        ours = {one["uid"] for one in by_kind.values()}
+        ours = {entry["uid"] for entry in by_kind.values()}
         kind = claim_owner(owner["spec"], number)
         for template in claim_templates(owner["spec"]):
             name = claim_of(owner, template, pod.metadata.name)["metadata"]["name"]
-            seen = self._claims.items.get((pod.metadata.namespace, name))
-            if seen is None:
+            existing = self._claims.items.get((pod.metadata.namespace, name))
+            if existing is None:
                 continue
-            references = seen.metadata.owner_references or ()
-            foreign = any(one.controller and one.uid not in ours for one in references)
+            references = existing.metadata.owner_references or ()
+            foreign = any(reference.controller and reference.uid not in ours for reference in references)
             wanted = [] if kind is None or foreign else [by_kind[kind]]
             if {one.uid for one in references} & ours == {one["uid"] for one in wanted}:
                 continue
 
             def change(obj: Json, wanted: list[Json] = wanted) -> None:
-                kept = [one for one in obj["metadata"].get("ownerReferences") or () if one["uid"] not in ours]
-                obj["metadata"]["ownerReferences"] = [*kept, *wanted]
+                foreign = [ref for ref in obj["metadata"].get("ownerReferences") or () if ref["uid"] not in ours]
+                obj["metadata"]["ownerReferences"] = [*foreign, *wanted]
 
-            self.context.modify(self._claim_row, seen.metadata.key, change)
+            self.context.modify(self._claim_row, existing.metadata.key, change)
 
     def _report(self, key: Key, owner: Json, pods: dict[int, PodSeen], hashes: tuple[str, str]) -> None:
         spec, name = owner["spec"], owner["metadata"]["name"]
@@ -226,7 +226,7 @@ class StatefulSets(PodOwner):
         self.context.set_status(self.row, key, status)
 
     def end_pod(self, owner: Json, pod: PodSeen) -> None:
-        """Stage the delete of a pod; a finished one goes at once."""
+        """Stage the deletion of a pod; a finished pod is removed at once."""
         if pod.finished:
             self.spend()
             self.context.delete(self.pod_row, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))

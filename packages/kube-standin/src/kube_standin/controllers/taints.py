@@ -1,7 +1,7 @@
-"""NoExecute taints: pods that do not tolerate one are deleted, others when their toleration runs out.
+"""NoExecute taints: evict pods that do not tolerate one, others when their toleration expires.
 
-Rules: upstream's taint eviction controller. Of several tolerations that are used, the shortest counts; the time
-runs from when the taint was added. The pod gets the condition DisruptionTarget (DeletionByTaintManager).
+Rules: upstream's taint eviction controller. Of several matching tolerations the shortest counts, from the time when the
+taint was added. The pod gets the condition DisruptionTarget (DeletionByTaintManager).
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ def tolerates(toleration: Json, taint: TaintSeen) -> bool:
 
 
 def tolerated_until(since: datetime, seconds: int) -> datetime | None:
-    """Return when a toleration of so many seconds ends; None: after the last day there is (any int64 is a valid
-    number).
-    """
+    """Return when a toleration of some seconds ends; None if that is after the last date (any int64 is valid)."""
     try:
         return since + timedelta(seconds=max(0, seconds))
     except OverflowError:
@@ -35,12 +33,12 @@ def tolerated_until(since: datetime, seconds: int) -> datetime | None:
 
 
 class TaintEviction(Controller):
-    """Keys are those of pods."""
+    """The controller of taint evictions; keys are those of pods."""
 
     name = "taint-eviction"
 
     def connect(self) -> None:
-        """Queue pods of tainted nodes."""
+        """Queue the pods of tainted nodes."""
         sources = self.context.sources
         self._pods, self._nodes = sources.pods, sources.nodes
         index_nodes(self._pods)
@@ -60,8 +58,8 @@ class TaintEviction(Controller):
             return
         name, now = new.metadata.name, self.context.now()
         keep = {(name, taint.key, taint.value): now for taint in taints}
-        for known in [known for known in self._first_seen if known[0] == name and known not in keep]:
-            del self._first_seen[known]
+        for stale in [stale for stale in self._first_seen if stale[0] == name and stale not in keep]:
+            del self._first_seen[stale]
         for taint_key, moment in keep.items():
             self._first_seen.setdefault(taint_key, moment)
         if taints:
@@ -75,7 +73,7 @@ class TaintEviction(Controller):
             self.queue(new.key)
 
     def reconcile(self, key: Key) -> None:
-        """Delete the pod if it may not stay, or queue it for when it may no longer."""
+        """Evict the pod if it may not stay, or queue it for the end of its toleration."""
         pod = self._pods.items.get(key)
         if pod is None or not pod.active:
             return
@@ -88,11 +86,11 @@ class TaintEviction(Controller):
         now = self.context.now()
         ends: datetime | None = None
         for taint in taints:
-            used = [one for one in tolerations if tolerates(one, taint)]
+            used = [toleration for toleration in tolerations if tolerates(toleration, taint)]
             if not used:
                 ends = now
                 break
-            seconds = [one["tolerationSeconds"] for one in used if one.get("tolerationSeconds") is not None]
+            seconds = [t["tolerationSeconds"] for t in used if t.get("tolerationSeconds") is not None]
             if not seconds:
                 continue
             end = tolerated_until(self._since(pod.node, taint), min(seconds))

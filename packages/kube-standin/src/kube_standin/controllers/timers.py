@@ -1,7 +1,7 @@
-"""Doing things later: one heap of moments and what to call then, for all controllers and kubelets of a server.
+"""Timers: one heap of times and calls, for all controllers and kubelets of a server.
 
-Moments are those of the server's clock, so a test that sets its clock forward and calls :meth:`ControllerTimers.fire`
-sees hours go by at once.
+Times are those of the server's clock, so a test that advances its clock and calls :meth:`ControllerTimers.fire` skips
+hours at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ log = logging.getLogger("reprieve.controllers")
 
 _LONGEST_SLEEP = 3600.0
 _TURN_SECONDS = 0.005
-"""How long calls are made before the loop gets a turn."""
+"""How long calls run before the event loop gets a turn."""
 
 
 class ControllerTimers:
-    """A heap of (moment, call). Calls are synchronous and short; an exception in one is logged."""
+    """A heap of (moment, call). Calls are synchronous and short; exceptions are logged."""
 
     def __init__(self, clock: ServerClock) -> None:
         self.clock = clock
@@ -36,7 +36,7 @@ class ControllerTimers:
         return len(self._heap)
 
     def at(self, moment: datetime, call: Callable[[], None]) -> None:
-        """Call at ``moment`` (at once if it has passed)."""
+        """Schedule a call at ``moment`` (at once if it has passed)."""
         when = moment.timestamp()
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, call))
@@ -44,31 +44,31 @@ class ControllerTimers:
             self._changed.set()
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call in ``seconds``."""
+        """Schedule a call in ``seconds``."""
         self.at(later(self.clock.now(), seconds), call)
 
     def next_moment(self) -> datetime | None:
-        """Return when the next call is due, None if there is none."""
+        """Return when the next call is due, None without calls."""
         return datetime.fromtimestamp(self._heap[0][0], UTC) if self._heap else None
 
     def fire(self, turn: float | None = None) -> int:
-        """Make the calls that are due, for ``turn`` seconds at most (None: all); returns how many."""
-        made = 0
+        """Make the calls that are due, for ``turn`` seconds at most (None: all), and return their number."""
+        count = 0
         now = self.clock.now().timestamp()
         ends = None if turn is None else time.monotonic() + turn
         while self._heap and self._heap[0][0] <= now:
-            if ends is not None and made % 16 == 15 and time.monotonic() > ends:
+            if ends is not None and count % 16 == 15 and time.monotonic() > ends:
                 break
             call = heapq.heappop(self._heap)[2]
-            made += 1
+            count += 1
             try:
                 call()
             except Exception:
                 log.exception("a timed call failed")
-        return made
+        return count
 
     async def run(self) -> None:
-        """Fire as time goes by, until cancelled."""
+        """Fire calls as they become due, until cancelled."""
         self._changed = asyncio.Event()
         while True:
             self._changed.clear()
@@ -79,7 +79,7 @@ class ControllerTimers:
                 if wait == 0.0:
                     await asyncio.sleep(0)
                     continue
-            # Not `wait_for`: in Python 3.11 it forgets that it was cancelled where what it waits for has just come.
+            # Not `wait_for`: in Python 3.11 it loses a cancellation if the awaited result has just arrived.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._changed.wait()

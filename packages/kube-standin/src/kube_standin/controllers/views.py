@@ -1,8 +1,8 @@
-"""Small decoded views of stored objects: what controllers need to know of every object at hand.
+"""Small decoded views of stored objects: the fields that controllers need of every object.
 
-A view holds the fields that decide *whether* something has to be done; the full manifest is decoded only when
-it is. So a cluster of 50,000 pods costs some tens of megabytes here, and an event some microseconds. Views form
-no cycles and are kept from the garbage collector (``gc=False``): it would traverse all of them again and again.
+A view has the fields that decide *whether* there is work; the full manifest is decoded only for the work itself. A
+cluster of 50,000 pods thus costs tens of megabytes, and an event a few microseconds. Views form no cycles and are
+excluded from garbage collection (``gc=False``), which would traverse all of them repeatedly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Owner(msgspec.Struct, rename="camel", gc=False):
 
 
 class Meta(msgspec.Struct, rename="camel", gc=False):
-    """metadata of any object; times are as written."""
+    """The metadata of any object; times are as stored."""
 
     name: str = ""
     namespace: str = ""
@@ -50,7 +50,7 @@ class Meta(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
+        """Return (namespace, name)."""
         return (self.namespace, self.name)
 
     @property
@@ -63,7 +63,7 @@ class Meta(msgspec.Struct, rename="camel", gc=False):
 
 
 class Seen(msgspec.Struct, rename="camel", gc=False):
-    """Any object: its metadata."""
+    """The view of any object: its metadata."""
 
     metadata: Meta
 
@@ -73,16 +73,16 @@ class _GroupSpec(msgspec.Struct, rename="camel", gc=False):
 
 
 class GroupSeen(msgspec.Struct, rename="camel", gc=False):
-    """A PodGroup or CompositePodGroup: its metadata and the composite it is in."""
+    """A PodGroup or CompositePodGroup: its metadata and its parent composite."""
 
     metadata: Meta
     spec: _GroupSpec = msgspec.field(default_factory=_GroupSpec)
     victim_class: str = ""
-    """The class that it names as a victim."""
+    """The priority class that it names for preemption of its pods."""
 
     @property
     def parent(self) -> str:
-        """Name of the composite above; empty for a root."""
+        """Return the name of the parent composite; empty for a root."""
         return self.spec.parent_composite_pod_group_name or ""
 
 
@@ -99,12 +99,12 @@ _decode_annotated = msgspec.json.Decoder(_Annotated).decode
 
 
 def read_group(raw: bytes) -> GroupSeen:
-    """Return a stored group as controllers see it."""
-    found = _decode_group(raw)
+    """Return the view of a stored group."""
+    group = _decode_group(raw)
     if PREEMPTION_PRIORITY_CLASS.encode() in raw:
         annotations = _decode_annotated(raw).metadata.annotations or {}
-        found.victim_class = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
-    return found
+        group.victim_class = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
+    return group
 
 
 class ConditionSeen(msgspec.Struct, rename="camel", gc=False):
@@ -157,10 +157,10 @@ class _Pod(msgspec.Struct, rename="camel", gc=False):
 
 
 class PodSeen(msgspec.Struct, gc=False):
-    """A pod: where it is bound, whether it runs, is ready, ends.
+    """A pod: its node, phase, readiness and termination.
 
-    ``node`` and ``group`` are "" if it has none; ``ready_since`` is when its condition Ready became true;
-    ``disrupted``: something other than the pod itself ends it (condition DisruptionTarget).
+    ``node`` and ``group`` are "" for none; ``ready_since`` is the time when the condition Ready became true;
+    ``disrupted``: the condition DisruptionTarget is true.
     """
 
     metadata: Meta
@@ -171,28 +171,28 @@ class PodSeen(msgspec.Struct, gc=False):
     ready_since: str | None
     disrupted: bool
     has_claims: bool = False
-    """It names device claims, or has one for its extended resources."""
+    """Whether the pod names device claims, or has a claim for its extended resources."""
     addresses: str = ""
-    """Its addresses, with commas between them."""
+    """The pod's IP addresses, separated by commas."""
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
+        """Return (namespace, name)."""
         return self.metadata.key
 
     @property
     def finished(self) -> bool:
-        """Succeeded or Failed."""
+        """Return whether the pod has succeeded or failed."""
         return self.phase in FINISHED
 
     @property
     def terminating(self) -> bool:
-        """Deleted, but still there."""
+        """Return whether the pod is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def active(self) -> bool:
-        """Counts as a replica: neither finished nor terminating."""
+        """Return whether the pod counts as a replica: neither finished nor terminating."""
         return self.phase not in FINISHED and self.metadata.deletion_timestamp is None
 
 
@@ -201,7 +201,7 @@ _NO_STATUS = _PodStatus()
 
 
 def read_pod(raw: bytes) -> PodSeen:
-    """Decode the view of a pod; strings that many pods share are kept once."""
+    """Decode the view of a pod; strings that many pods share are stored once."""
     pod = _decode_pod(raw)
     status = pod.status or _NO_STATUS
     ready, since, disrupted = False, None, False
@@ -223,12 +223,12 @@ def read_pod(raw: bytes) -> PodSeen:
         since,
         disrupted,
         bool(pod.spec.resource_claims) or status.extended_resource_claim_status is not None,
-        ",".join([one.ip for one in status.pod_addresses or ()]),
+        ",".join([address.ip for address in status.pod_addresses or ()]),
     )
 
 
 class Consumer(msgspec.Struct, rename="camel", gc=False):
-    """One of those a claim is reserved for."""
+    """A consumer that a claim is reserved for."""
 
     uid: str = ""
     name: str = ""
@@ -236,7 +236,7 @@ class Consumer(msgspec.Struct, rename="camel", gc=False):
 
 
 class ResultSeen(msgspec.Struct, rename="camel", gc=False):
-    """One device that a claim got, and what its request tolerates."""
+    """One allocated device of a claim, and the tolerations of its request."""
 
     driver: str = ""
     pool: str = ""
@@ -258,37 +258,37 @@ class _ClaimStatus(msgspec.Struct, rename="camel", gc=False):
 
 
 class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
-    """A device claim: its owner, its users, its devices."""
+    """A device claim: its owner, consumers and devices."""
 
     metadata: Meta
     status: _ClaimStatus | None = None
 
     @property
     def users(self) -> tuple[Consumer, ...]:
-        """Those it is reserved for."""
+        """Return the consumers that the claim is reserved for."""
         return (self.status.reserved_for if self.status is not None else None) or ()
 
     @property
     def consumers(self) -> list[str]:
-        """UIDs of those it is reserved for."""
-        return [one.uid for one in self.users]
+        """Return the UIDs of the consumers that the claim is reserved for."""
+        return [consumer.uid for consumer in self.users]
 
     @property
     def results(self) -> tuple[ResultSeen, ...]:
-        """Return the devices it got."""
+        """Return the allocated devices."""
         allocation = self.status.allocation if self.status is not None else None
         devices = allocation.devices if allocation is not None else None
         return (devices.results if devices is not None else None) or ()
 
     @property
     def owning_pod(self) -> Owner | None:
-        """The pod it was made for."""
+        """Return the pod that the claim was created for."""
         owner = self.metadata.controller
         return owner if owner is not None and (owner.api_version, owner.kind) == ("v1", "Pod") else None
 
     @property
     def owning_group(self) -> Owner | None:
-        """The PodGroup it was made for."""
+        """Return the PodGroup that the claim was created for."""
         owner = self.metadata.controller
         ours = owner is not None and owner.kind == "PodGroup" and owner.api_version.startswith("scheduling.k8s.io/")
         return owner if ours else None
@@ -332,8 +332,8 @@ class SliceSeen(msgspec.Struct, rename="camel", gc=False):
 
     @property
     def tainted(self) -> bool:
-        """Return whether a device has a taint that evicts."""
-        return any(taint.effect == "NoExecute" for one in self.spec.devices or () for taint in one.taints or ())
+        """Return whether a device has a taint of effect NoExecute."""
+        return any(taint.effect == "NoExecute" for device in self.spec.devices or () for taint in device.taints or ())
 
 
 class _Selector(msgspec.Struct, rename="camel", gc=False):
@@ -353,12 +353,12 @@ class RuleSeen(msgspec.Struct, rename="camel", gc=False):
     metadata: Meta
     spec: _RuleSpec = msgspec.field(default_factory=_RuleSpec)
 
-    def selects(self, one: ResultSeen) -> bool:
-        """Return whether a device is meant; without a selector none is."""
+    def selects(self, result: ResultSeen) -> bool:
+        """Return whether the rule selects a device; a rule without a selector selects none."""
         wanted = self.spec.device_selector
         if wanted is None:
             return False
-        pairs = ((wanted.driver, one.driver), (wanted.pool, one.pool), (wanted.device, one.device))
+        pairs = ((wanted.driver, result.driver), (wanted.pool, result.pool), (wanted.device, result.device))
         return all(want in (None, have) for want, have in pairs)
 
 
@@ -372,7 +372,7 @@ class _NodeStatus(msgspec.Struct, rename="camel", gc=False):
 
 
 class NodeSeen(msgspec.Struct, rename="camel", gc=False):
-    """A node: its taints, whether it is cordoned, its conditions."""
+    """A node: its taints, conditions, and whether it is cordoned."""
 
     metadata: Meta
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
@@ -380,9 +380,9 @@ class NodeSeen(msgspec.Struct, rename="camel", gc=False):
 
     def condition(self, kind: str) -> str | None:
         """Return the status of a condition, None if the node does not report it."""
-        for one in self.status.conditions or ():
-            if one.type == kind:
-                return one.status
+        for condition in self.status.conditions or ():
+            if condition.type == kind:
+                return condition.status
         return None
 
 
@@ -392,14 +392,14 @@ class _LeaseSpec(msgspec.Struct, rename="camel", gc=False):
 
 
 class LeaseSeen(msgspec.Struct, rename="camel", gc=False):
-    """A lease: when it was renewed."""
+    """A lease: its renew time and duration."""
 
     metadata: Meta
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
 class SelectingSeen(msgspec.Struct, rename="camel"):
-    """An object of which the whole ``spec`` matters: owners of pods, budgets, quotas."""
+    """An object with its whole ``spec``: owners of pods, budgets, quotas."""
 
     metadata: Meta
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -430,6 +430,6 @@ _decode_seen = msgspec.json.Decoder(Seen).decode
 
 
 def typed_reader(view: Callable[[Meta, Any], T], kind: type[Struct]) -> Callable[[bytes], T]:
-    """Return a decoder of objects of a kind to views of them."""
+    """Return a decoder from objects of a kind to their views."""
     decode = msgspec.json.Decoder(kind).decode
     return lambda raw: view(_decode_seen(raw).metadata, decode(raw))

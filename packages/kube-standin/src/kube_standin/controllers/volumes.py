@@ -1,11 +1,11 @@
-"""Volumes and claims find each other: binding, loss, release, reclaim.
+"""Binding of volumes and claims: binding, loss, release, reclaim.
 
-Rules: upstream's persistent volume controller. A claim takes the volume that is held for it, else the smallest that
-is available, of its class, large enough and of its modes and labels. If the class waits for a pod, it is bound only
-once the scheduler has held a volume for it or chosen a node. A claim that finds nothing is handed to its class's
-provisioner by an annotation. A volume without its claim is Released, and deleted if that is its policy; a bound claim
-without its volume is Lost. Terms: a volume is *held* for a claim by its claimRef; the two are *bound* once the claim
-names the volume, too.
+Rules: upstream's persistent volume controller. A claim gets the volume that is held for it, else the smallest available
+one of its class that is large enough and fits its modes and labels. If the class waits for a consumer, the claim is
+bound only after the scheduler has held a volume for it or selected a node. A claim without a volume is assigned to its
+class's provisioner by an annotation. A volume without its claim is Released, and deleted if its policy is Delete; a
+bound claim without its volume is Lost. Terms: a volume is *held* for a claim by its claimRef; the two are *bound* once
+the claim names the volume, too.
 """
 
 from __future__ import annotations
@@ -55,38 +55,38 @@ def reference_of(claim: VolumeClaimSeen) -> Json:
 
 
 class VolumeBinder(Controller):
-    """Keys are claims and volumes."""
+    """The controller that binds volumes; keys are claims and volumes."""
 
     name = "persistentvolume-binder"
 
     def connect(self) -> None:
-        """Queue a claim or volume that changes, and those waiting when something comes that they can have."""
+        """Queue claims and volumes that change, and unbound claims when a volume or class becomes usable for them."""
         sources = self.context.sources
         self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
         self._volume_row = self.context.kind("v1", "PersistentVolume")
         self._claims = sources.of(CLAIMS, VolumeClaimSeen)
         self._volumes = sources.of(VOLUMES, VolumeSeen)
         self._classes = sources.of(CLASSES, StorageClassSeen)
-        self._claims.index("unbound", lambda one: () if one.item.spec.volume_name else (True,))
-        self._volumes.index("claim", lambda one: (key,) if (key := _claim_of(one)) else ())
-        self._volumes.index("class", lambda one: (class_of(one.item),))
+        self._claims.index("unbound", lambda claim: () if claim.item.spec.volume_name else (True,))
+        self._volumes.index("claim", lambda volume: (key,) if (key := _claim_of(volume)) else ())
+        self._volumes.index("class", lambda volume: (class_of(volume.item),))
         self._claims.add_handler(self._claim_changed)
         self._volumes.add_handler(self._volume_changed)
         self._classes.add_handler(lambda _old, _new: self._wake_unbound())
 
     def _claim_changed(self, old: VolumeClaimSeen | None, new: VolumeClaimSeen | None) -> None:
-        seen = new or old
-        if seen is None:
+        current = new or old
+        if current is None:
             return
-        key = seen.metadata.key
+        key = current.metadata.key
         if new is not None:
             self.queue(StorageItem(CLAIMS, *key))
         for volume in self._volumes.keys_by("claim", key):
             self.queue(StorageItem(VOLUMES, *volume))
 
     def _volume_changed(self, old: VolumeSeen | None, new: VolumeSeen | None) -> None:
-        for seen in (old, new):
-            claim = _claim_of(seen) if seen is not None else None
+        for volume in (old, new):
+            claim = _claim_of(volume) if volume is not None else None
             if claim is not None:
                 self.queue(StorageItem(CLAIMS, *claim))
         if new is not None:
@@ -101,7 +101,7 @@ class VolumeBinder(Controller):
             self.queue(StorageItem(CLAIMS, *key))
 
     def reconcile(self, key: StorageItem) -> None:
-        """Bind, hand over, release or reclaim."""
+        """Bind, provision, release or reclaim."""
         if key.resource == CLAIMS:
             claim = self._claims.items.get((key.namespace, key.name))
             if claim is not None:
@@ -131,21 +131,21 @@ class VolumeBinder(Controller):
             return
         unclassed = claim.item.spec.storage_class_name is None and CLASS_BETA not in annotations
         if unclassed and self._take_default(claim):
-            return  # it is queued again with its class
-        seen = self._classes.items.get(("", class_of(claim.item)))
-        found = seen.item if seen is not None else None
-        waits = found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER
+            return  # the claim is queued again with its class
+        class_view = self._classes.items.get(("", class_of(claim.item)))
+        storage_class = class_view.item if class_view is not None else None
+        waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_CONSUMER
         volume = self._match(claim, held_only=waits)
         if volume is not None:
             self._bind(claim, volume)
         elif waits and SELECTED_NODE not in annotations:
-            return  # the scheduler's turn
-        elif found is not None and is_provisioned(found):
-            self._hand_over(claim, found.provisioner)
+            return  # waits for the scheduler
+        elif storage_class is not None and is_provisioned(storage_class):
+            self._assign_provisioner(claim, storage_class.provisioner)
 
     def _take_default(self, claim: VolumeClaimSeen) -> bool:
-        """Give a claim without a class the default class, if there is one."""
-        best = default_class(seen.item for seen in self._classes.items.values())
+        """Set the default class on a claim without a class, if there is one."""
+        best = default_class(view.item for view in self._classes.items.values())
         if best is None:
             return False
 
@@ -156,9 +156,9 @@ class VolumeBinder(Controller):
         return True
 
     def _match(self, claim: VolumeClaimSeen, *, held_only: bool) -> VolumeSeen | None:
-        """Return the volume held for the claim, else the smallest that is free and fits."""
+        """Return the volume held for the claim, else the smallest available one that fits."""
         candidates = [self._volumes.items[key] for key in self._volumes.keys_by("class", class_of(claim.item))]
-        offers = [(one.item, None if _claim_of(one) is None else _held_for(one, claim)) for one in candidates]
+        offers = [(v.item, None if _claim_of(v) is None else _held_for(v, claim)) for v in candidates]
         try:
             best = best_volume(claim.item, offers, held_only=held_only)
         except (QuantityError, SelectorError, FieldError):
@@ -166,16 +166,16 @@ class VolumeBinder(Controller):
         return self._volumes.items["", best.name] if best is not None else None
 
     def _bind(self, claim: VolumeClaimSeen, volume: VolumeSeen) -> None:
-        """Write both sides; what is there already is not written again."""
+        """Write both sides of a binding; sides that are already written do not change."""
         meta = claim.metadata
-        held = _held_for(volume, claim)
+        held_before = _held_for(volume, claim)
         reference = reference_of(claim)
 
         def take(obj: Json) -> None:
             ref = obj["spec"].get("claimRef") or {}
             if any(ref.get(key) != value for key, value in reference.items()):
                 obj["spec"]["claimRef"] = {**ref, **reference}
-            if not held:
+            if not held_before:
                 obj["metadata"].setdefault("annotations", {})[BOUND_BY_CONTROLLER] = "yes"
 
         def name(obj: Json) -> None:
@@ -196,9 +196,9 @@ class VolumeBinder(Controller):
             "accessModes": list(volume.item.spec.access_modes),
             "capacity": volume.item.spec.capacity,
         }
-        found = self.context.find(volumes, volume.metadata.key) or {}
-        attributes = (found.get("spec") or {}).get("volumeAttributesClassName")
-        if attributes and before.get("phase") != "Bound":  # later ones come with modifications
+        bound = self.context.find(volumes, volume.metadata.key) or {}
+        attributes = (bound.get("spec") or {}).get("volumeAttributesClassName")
+        if attributes and before.get("phase") != "Bound":  # later changes come by modifications
             status["currentVolumeAttributesClassName"] = attributes
         self.context.set_status(claims, meta.key, status)
 
@@ -206,12 +206,12 @@ class VolumeBinder(Controller):
         if claim.item.status.phase == "Lost":
             return
         self.context.set_status(self._claim_row, claim.metadata.key, {"phase": "Lost"})
-        found = self.context.find(self._claim_row, claim.metadata.key)
-        if found is not None:
+        lost = self.context.find(self._claim_row, claim.metadata.key)
+        if lost is not None:
             text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-            self.context.event(found, "ClaimLost", text, "Warning", "persistentvolume-controller")
+            self.context.event(lost, "ClaimLost", text, "Warning", "persistentvolume-controller")
 
-    def _hand_over(self, claim: VolumeClaimSeen, provisioner: str) -> None:
+    def _assign_provisioner(self, claim: VolumeClaimSeen, provisioner: str) -> None:
         if claim.item.metadata.annotations.get(PROVISIONER) == provisioner:
             return
 
@@ -229,7 +229,7 @@ class VolumeBinder(Controller):
         ref = volume.item.spec.claim_ref
         claim = self._claims.items.get(owner) if owner is not None else None
         if owner is None or ref is None or not ref.uid:
-            # Free, or held beforehand for a claim that may come.
+            # Free, or held in advance for a future claim.
             if volume.item.status.phase != "Bound":
                 self._set_phase(volume, "Available")
         elif claim is None or claim.metadata.uid != ref.uid:
@@ -243,9 +243,9 @@ class VolumeBinder(Controller):
             self._set_phase(volume, "Available")
 
     def _set_phase(self, volume: VolumeSeen, phase: str) -> None:
-        """Set a phase; message and reason are those of another phase then, else they stay as a client set them."""
-        found = self.context.find(self._volume_row, volume.metadata.key)
-        if found is not None and (found.get("status") or {}).get("phase") != phase:
+        """Set a changed phase without message and reason; an unchanged phase keeps those that a client set."""
+        stored = self.context.find(self._volume_row, volume.metadata.key)
+        if stored is not None and (stored.get("status") or {}).get("phase") != phase:
             self.context.set_status(self._volume_row, volume.metadata.key, {"phase": phase})
 
 

@@ -1,7 +1,6 @@
-"""Simulated nodes and kubelets: pods that are bound start, run, end and stop, without a container anywhere.
+"""Simulated nodes and kubelets: bound pods start, run, end and stop without containers.
 
-``Kubelets`` plays them over the sources and timers of a set of controllers; ``settings`` lists what objects
-can state about nodes and pods.
+``Kubelets`` uses the sources and timers of a set of controllers; ``settings`` lists the annotations of nodes and pods.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ __all__ = ["KubeletOptions", "Kubelets"]
 
 
 class Kubelets:
-    """The simulated kubelets of one server; ``begin`` once the controllers are set up, before they start."""
+    """The simulated kubelets of one server; call ``begin`` after the controllers are set up and before they start."""
 
     def __init__(self, controllers: ControllerSet, options: KubeletOptions | None = None) -> None:
         self.options = options if options is not None else KubeletOptions()
         self._life = PodLife(controllers.context, self.options)
 
     def begin(self) -> None:
-        """Make the nodes and take up the pods that are there; raises StatusError for a bad node manifest."""
+        """Create the nodes and adopt existing pods; raises StatusError for an invalid node manifest."""
         self._life.begin()
 
     def is_up(self, node: str) -> bool:
-        """Return whether a simulated kubelet works on a node."""
+        """Return whether a node has a running simulated kubelet."""
         return self._life.fleet.is_up(node)
 
     def stop(self) -> None:
-        """Stop; nodes fall silent, pods stay as they are."""
+        """Stop the kubelets; nodes become silent, pods do not change."""
         self._life.stop()

@@ -1,8 +1,8 @@
-"""Simulated nodes: making them, reporting them ready, renewing their leases.
+"""Simulated nodes: creation, readiness, lease renewal.
 
-A node is *ours* if it was made here or adopted (see ``settings``); it is *up* unless its annotation says
-``down``. Leases are renewed in batches, a part of the fleet at a time, so that thousands of nodes cost a few
-writes per second. Invariant: every node that is up has a lease that is renewed after a quarter of its time.
+A node is *ours* if it was created here or adopted (see ``settings``); it is *up* unless its annotation is ``down``.
+Leases are renewed in batches, a part of the fleet at a time, so that thousands of nodes cost few writes per second.
+Invariant: the lease of every node that is up is renewed after a quarter of its duration.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def filled(template: Any, name: str, index: int) -> Any:
 
 
 def address(first: str, position: int) -> str:
-    """Return the address ``position`` places after ``first``."""
+    """Return the address ``position`` steps after ``first``."""
     return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address(first)) + position % (1 << 22)))
 
 
 def label_as_kubelets_do(node: Json) -> None:
-    """Give a manifest the labels that a kubelet registers with, where it has none of its own."""
+    """Add the labels with which a kubelet registers to a manifest, unless it has them."""
     metadata = node["metadata"]
     metadata["labels"] = {
         "kubernetes.io/hostname": metadata["name"],
@@ -73,20 +73,20 @@ def label_as_kubelets_do(node: Json) -> None:
 
 
 class Fleet:
-    """The simulated nodes of one server. ``on_up`` is called with the name of a node that came (back) up."""
+    """The simulated nodes of one server. ``on_up`` is called with the name of a node that comes up (again)."""
 
     def __init__(self, context: Context, options: KubeletOptions, on_up: Callable[[str], None]) -> None:
         self._context = context
         self._options = options
         self._on_up = on_up
         self._up: dict[str, str] = {}
-        """Nodes that are up -> their address."""
-        self._made: set[str] = set()
+        """The address of each node that is up."""
+        self._created: set[str] = set()
         self._offered: dict[str, frozenset[str]] = {}
-        """Nodes -> the extended resources of their capacity that were made allocatable."""
+        """By node, the extended resources of its capacity that were made allocatable."""
         self._next_address = 1
         self._renewals: list[tuple[float, str]] = []
-        """A heap of when the lease of a node is renewed, in seconds since 1970."""
+        """A heap of lease renewals: time in seconds since 1970, node name."""
         self._renewing: set[str] = set()
         """The nodes in the heap."""
         self._is_ticking = False
@@ -96,7 +96,7 @@ class Fleet:
         context.sources.nodes.add_handler(self._node_changed)
 
     def is_up(self, node: str) -> bool:
-        """Return whether a kubelet works on the node."""
+        """Return whether a kubelet runs on the node."""
         return node in self._up
 
     def address(self, node: str) -> str:
@@ -105,14 +105,14 @@ class Fleet:
 
     @property
     def lease_period(self) -> float:
-        """Return seconds between two renewals of one lease."""
+        """Return the seconds between two renewals of one lease."""
         size = max(len(self._up), self._options.nodes)
         return max(self._options.lease_seconds, size / self._options.renewals_per_second)
 
-    # -- making nodes
+    # -- creating nodes
 
     def make(self) -> None:
-        """Stage the nodes the options ask for, some now and the rest soon; those that exist are left as they are.
+        """Stage the nodes of the options, some now and the rest soon; existing nodes do not change.
 
         Raises StatusError for a manifest that is refused.
         """
@@ -121,7 +121,7 @@ class Fleet:
         self._make_next(1)
 
     def _make_next(self, first: int) -> None:
-        """Make nodes from the template, a batch at a time so that a large fleet does not hold up the server."""
+        """Create nodes from the template, a batch at a time so that a large fleet does not block the server."""
         if self._stopped:
             return
         last = min(self._options.nodes, first + _MADE_AT_ONCE - 1)
@@ -136,22 +136,22 @@ class Fleet:
     def _make(self, manifest: Json) -> None:
         kind = self._context.kind("v1", "Node")
         metadata = manifest["metadata"]
-        for field in _SERVER_FIELDS:  # a node taken from another cluster
+        for field in _SERVER_FIELDS:  # a node copied from another cluster
             metadata.pop(field, None)
         name = metadata["name"]
-        self._made.add(name)
+        self._created.add(name)
         if self._context.registry.head(kind, "", name) is None:
             self._complete(manifest)
             self._context.create(kind, "", manifest, MANAGER)
         self._sync_node(name)
 
     def _complete(self, node: Json) -> None:
-        """Give a manifest the labels, resources and conditions a kubelet registers with."""
+        """Add the labels, resources and conditions with which a kubelet registers to a manifest."""
         label_as_kubelets_do(node)
         self._complete_status(node["metadata"]["name"], node.setdefault("status", {}))
 
     def _complete_status(self, name: str, status: Json) -> bool:
-        """Fill in what a status lacks; returns whether anything was."""
+        """Fill in the missing fields of a status; return whether there were any."""
         before = copy.deepcopy(status)
         allocatable = status.get("allocatable") or status.get("capacity") or dict(self._options.resources)
         for part in ("capacity", "allocatable"):
@@ -177,10 +177,10 @@ class Fleet:
                 "kubeletVersion": version,
             }
         stamp = self._context.stamp()
-        held = {one["type"]: one for one in status.get("conditions") or ()}
+        conditions = {condition_set["type"]: condition_set for condition_set in status.get("conditions") or ()}
         for kind, value, reason, message in _CONDITIONS:
-            present = held.get(kind)
-            # A condition that the manifest sets stands; one that silence caused does not.
+            present = conditions.get(kind)
+            # A condition of the manifest stays; a condition that silence caused does not.
             if present is not None and present.get("status") not in (None, "", "Unknown"):
                 continue
             condition = {"type": kind, "status": value, "reason": reason, "message": message}
@@ -189,9 +189,9 @@ class Fleet:
         return status != before
 
     def _offer(self, name: str, status: Json) -> bool:
-        """Make extended resources of the capacity allocatable as a kubelet does; returns whether anything changed.
+        """Make extended resources of the capacity allocatable as a kubelet does; return whether anything changed.
 
-        A client adds them to the capacity, and takes away what it added (interfaces.md 7.4).
+        A client adds them to the capacity, and removes them (interfaces.md 7.4).
         """
         capacity, allocatable = status["capacity"], status["allocatable"]
         extended = {resource for resource in capacity if is_extended_resource(resource)}
@@ -209,17 +209,17 @@ class Fleet:
             self._offered.pop(name, None)
         return bool(missing or withdrawn)
 
-    # -- nodes that come and go
+    # -- added and removed nodes
 
     def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
-        seen = new or old
-        if seen is None:
+        node = new or old
+        if node is None:
             return
         if new is None:
-            self._up.pop(seen.metadata.name, None)
-            self._offered.pop(seen.metadata.name, None)
+            self._up.pop(node.metadata.name, None)
+            self._offered.pop(node.metadata.name, None)
             return
-        self._waiting[seen.metadata.name] = None
+        self._waiting[node.metadata.name] = None
         if len(self._waiting) == 1:
             self._context.timers.after(0, self._sync_waiting)
 
@@ -229,14 +229,14 @@ class Fleet:
             self._sync_node(name)
 
     def _sync_node(self, name: str) -> None:
-        """Take a node up or down by its annotation."""
+        """Mark a node as up or down by its annotation."""
         state = self._context.registry.store.head("nodes", "", name)
         if state is None or self._stopped:
             self._up.pop(name, None)
             return
         body = state.decode()
         word = (body["metadata"].get("annotations") or {}).get(KUBELET, "")
-        ours = name in self._made or self._options.adopt
+        ours = name in self._created or self._options.adopt
         if not ours or word in ("none", "down"):
             self._up.pop(name, None)
             return
@@ -244,7 +244,7 @@ class Fleet:
         filled_in = self._complete_status(name, status)
         if self._offer(name, status) or filled_in:
             self._context.put(state, body)
-        own = next((one["address"] for one in status["addresses"] if one["type"] == "InternalIP"), "127.0.0.1")
+        own = next((entry["address"] for entry in status["addresses"] if entry["type"] == "InternalIP"), "127.0.0.1")
         if name not in self._up:
             self._up[name] = own
             self._renew(name)
@@ -254,16 +254,16 @@ class Fleet:
     # -- leases
 
     def start(self) -> None:
-        """Begin renewing."""
+        """Start renewing leases."""
         self._is_ticking = True
         self._await_renewal()
 
     def stop(self) -> None:
-        """Stop renewing."""
+        """Stop renewing leases."""
         self._stopped = True
 
     def _first_share(self) -> float:
-        """Return after which part of the period a new node renews: nodes that are made together are spread evenly."""
+        """Return the share of the period before a new node's first renewal, to spread nodes created together."""
         self._placed += 1
         return self._placed * _GOLDEN % 1
 
@@ -277,13 +277,13 @@ class Fleet:
             self._await_renewal()
 
     def _await_renewal(self) -> None:
-        """Come back when the first lease is to be renewed, a second later at the earliest."""
+        """Schedule the next tick for the first due lease, at least a second from now."""
         if self._renewals:
             wait = self._renewals[0][0] - self._context.now().timestamp()
             self._context.timers.after(max(_TICK, wait), self._tick)
 
     def _tick(self) -> None:
-        """Renew the part of the fleet that is due."""
+        """Renew the leases that are due."""
         if self._stopped:
             return
         now = self._context.now().timestamp()

@@ -1,8 +1,8 @@
-"""The life of pods on simulated nodes: bound, started, ended, restarted, stopped, gone.
+"""The life of pods on simulated nodes: bound, started, ended, restarted, stopped, removed.
 
-What happens next to a pod and when follows from its stored state alone, so a killed server goes on where it
-was. There is at most one appointment per pod; it is recreated whenever the pod changes, and kept only if the
-pod still is in the state it was made for. Writes go straight to the store, many to a transaction.
+The stored state of a pod alone decides its next step and when it happens, so a restarted server continues. There is at
+most one appointment per pod; it is recreated whenever the pod changes, and kept only if the pod is still in the state
+that it was made for. Writes go directly to the store, many in one transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEADLINE = "Pod was active on the node longer than the specified deadline"
 
 
 class PodLife:
-    """Plays every kubelet of the fleet."""
+    """The simulated kubelets of all nodes of the fleet."""
 
     def __init__(self, context: Context, options: KubeletOptions) -> None:
         self._context = context
@@ -58,13 +58,13 @@ class PodLife:
         self.fleet = Fleet(context, options, self._node_up)
 
     def begin(self) -> None:
-        """Make the nodes and take up every pod that is there."""
+        """Create the nodes and adopt every existing pod."""
         self.fleet.make()
         self._pods.add_handler(self._pod_changed)
         self.fleet.start()
 
     def stop(self) -> None:
-        """Do nothing any more."""
+        """Stop; no appointment is kept after this."""
         self._stopped = True
         self.fleet.stop()
 
@@ -112,7 +112,7 @@ class PodLife:
         self._context.timers.at(moment, keep)
 
     def _plan(self, pod: PodSeen) -> None:
-        """Make the appointment a pod needs now."""
+        """Make the next appointment of a pod."""
         if pod.terminating:
             self._plan_stop(pod)
         elif pod.finished:
@@ -124,8 +124,8 @@ class PodLife:
 
     def _start_moment(self, pod: PodSeen) -> datetime:
         state = self._context.registry.store.head("pods", *pod.key)
-        known = state is not None and START_SECONDS.encode() in state.raw
-        return self._start_moment_of(state.decode() if state is not None and known else None)
+        annotated = state is not None and START_SECONDS.encode() in state.raw
+        return self._start_moment_of(state.decode() if state is not None and annotated else None)
 
     def _start_moment_of(self, pod: Json | None) -> datetime:
         own = seconds_of(pod["metadata"], START_SECONDS) if pod is not None else None
@@ -138,7 +138,7 @@ class PodLife:
             moment = later(moment, earliest - moment.timestamp())
         return moment
 
-    # -- what happens
+    # -- steps
 
     def _start(self, state: Stored, pod: Json) -> None:
         metadata = pod["metadata"]
@@ -165,7 +165,7 @@ class PodLife:
         self._run(state, pod, lacks, own, host)
 
     def _run(self, state: Stored, pod: Json, lacks: MissingConfig, own: str, host: str) -> None:
-        """Run what can run of a pod that has its volumes: its next init container, or its containers."""
+        """Run the parts of a pod that can run once it has its volumes: its next init container, or its containers."""
         stamp = self._context.stamp()
         match statuses.wait_for_init(pod, stamp, pod_ip=own, host_ip=host, refused=lacks.containers):
             case InitStage.DONE:
@@ -183,7 +183,7 @@ class PodLife:
             self._context.put(state, pod)
 
     def _rejection(self, key: Key, pod: Json) -> tuple[str, str] | None:
-        """Return for which reason the kubelet of a node rejects a pod, with the message (interfaces.md 7.5, 7.6)."""
+        """Return the reason and message with which the kubelet of a node rejects a pod (interfaces.md 7.5, 7.6)."""
         spec, store = pod["spec"], self._context.registry.store
         system = (spec.get("os") or {}).get("name")
         if system:
@@ -194,12 +194,12 @@ class PodLife:
         own = ports.wanted(pod)
         if not own:
             return None
-        others = (seen.key for seen in self._pods.some("node", spec["nodeName"]) if seen.key != key)
-        taken = ports.conflict(own, (store.head("pods", *other) for other in others))
-        return (ports.REASON, ports.MESSAGE) if taken else None
+        neighbours = (neighbour.key for neighbour in self._pods.some("node", spec["nodeName"]) if neighbour.key != key)
+        conflicting = ports.conflict(own, (store.head("pods", *key_of_neighbour) for key_of_neighbour in neighbours))
+        return (ports.REASON, ports.MESSAGE) if conflicting else None
 
     def _await_config(self, state: Stored, pod: Json, lacks: MissingConfig, reason: str, message: str) -> None:
-        """Let a pod wait until what it lacks is written, unless its deadline comes before; report it once."""
+        """Let a pod wait until its missing objects are written, or until its deadline; report it once."""
         self._references.await_objects(state.key, lacks.objects)
         self._appointments.pop(state.key, None)
         if (deadline := _deadline(pod)) is not None:
@@ -213,7 +213,7 @@ class PodLife:
         self._meet(key, self._context.now(), self._start)
 
     def _meet_or_exceed(self, key: Key, pod: Json, moment: datetime) -> None:
-        """Go on starting a pod at a moment, unless its deadline comes before."""
+        """Continue to start a pod at a moment, unless its deadline is earlier."""
         act = self._start
         deadline = _deadline(pod)
         if deadline is not None and deadline < moment:
@@ -221,7 +221,7 @@ class PodLife:
         self._meet(key, moment, act)
 
     def _plan_running(self, state: Stored, pod: Json) -> None:
-        """A pod that runs: set it ready if a lost node made it unready, and see when it ends."""
+        """Make a running pod ready again after its node was lost, and plan its end."""
         key = state.key
         if statuses.is_waiting(pod):
             self._plan_restart(key, pod)
@@ -230,7 +230,7 @@ class PodLife:
         now = self._context.now()
         started = parse_stamp(statuses.running_since(pod) or self._context.stamp())
         if timedelta(0) <= now - started < timedelta(seconds=1):
-            started = now  # stamps are cut to seconds, but it started just now
+            started = now  # stamps have whole seconds, but the pod started just now
         ends: list[tuple[datetime, Callable[[Stored, Json], None]]] = []
         run = seconds_of(metadata, RUN_SECONDS)
         if run is not None:
@@ -241,7 +241,7 @@ class PodLife:
         probed, due = statuses.follow_probes(pod, now)
         if due is not None:
             ends.append((due, self._plan_running))
-        conditions = [dict(one) for one in status.get("conditions") or ()]
+        conditions = [dict(condition) for condition in status.get("conditions") or ()]
         stamp = self._context.stamp()
         statuses.set_ready(pod, stamp)
         changed = probed or [x.get("status") for x in conditions] != [x.get("status") for x in status["conditions"]]
@@ -256,7 +256,7 @@ class PodLife:
             self._context.put(state, pod)
 
     def _retry_resizes(self, node: str) -> None:
-        """Resources of a node may have become free: try the deferred resizes, the highest priority first."""
+        """Try the deferred resizes of a node with possibly free resources, the highest priority first."""
         waiting = []
         for key in self._deferred.pop(node, ()):
             state = self._context.registry.store.head("pods", *key)
@@ -266,19 +266,19 @@ class PodLife:
             self._meet(key, self._context.now(), self._plan_running)
 
     def _resize(self, pod: Json, stamp: str) -> bool:
-        """Give a pod the resources that its spec asks for, if its node has them; returns whether it has.
+        """Give a pod the requested resources if its node has them, and return whether it has.
 
-        Of the pod the most of what it wants and has counts, of the others what they have.
+        The pod counts with the maximum of requested and current resources, other pods with their current ones.
         """
         name = pod["spec"]["nodeName"]
-        found = self._context.registry.store.head("nodes", "", name)
-        node = found.decode() if found is not None else {"metadata": {"name": name}}
+        state = self._context.registry.store.head("nodes", "", name)
+        node = state.decode() if state is not None else {"metadata": {"name": name}}
         free = amounts((node.get("status") or {}).get("allocatable"))
-        wanted = highest(of_pod(pod["spec"], "requests"), of_pod(statuses.given(pod), "requests"))
+        wanted = highest(of_pod(pod["spec"], "requests"), of_pod(statuses.granted(pod), "requests"))
         for reason, word in (("Infeasible", "capacity"), ("Deferred", "available")):
-            lacking = [one for one in wanted if one in free and wanted[one].nano > free[one].nano]
+            lacking = [res for res in wanted if res in free and wanted[res].nano > free[res].nano]
             if lacking:
-                parts = (f"{one}, requested: {wanted[one].text}, {word}: {free[one].text}" for one in lacking)
+                parts = (f"{res}, requested: {wanted[res].text}, {word}: {free[res].text}" for res in lacking)
                 text = f"Node didn't have enough {'capacity' if word == 'capacity' else 'resource'}: {'; '.join(parts)}"
                 statuses.defer_resize(pod, stamp, reason, text)
                 if reason == "Deferred":
@@ -290,17 +290,17 @@ class PodLife:
         statuses.resize(pod, stamp)
         return True
 
-    def _requested(self, node: str, apart: str) -> Amounts:
-        """Return what the other pods of a node have."""
+    def _requested(self, node: str, except_uid: str) -> Amounts:
+        """Return the resources of the other pods of a node."""
         total: Amounts = {}
-        for seen in self._pods.some("node", node):
-            state = self._context.registry.store.head("pods", *seen.key)
-            if state is not None and not seen.finished and seen.metadata.uid != apart:
-                total = added(total, of_pod(statuses.given(state.decode()), "requests"))
+        for pod in self._pods.some("node", node):
+            state = self._context.registry.store.head("pods", *pod.key)
+            if state is not None and not pod.finished and pod.metadata.uid != except_uid:
+                total = added(total, of_pod(statuses.granted(state.decode()), "requests"))
         return total
 
     def _end(self, state: Stored, pod: Json) -> None:
-        """The containers ended: for good, or until they are restarted."""
+        """End the containers of a pod: for good, or until they are restarted."""
         code = exit_code_of(pod["metadata"])
         policy = (pod.get("spec") or {}).get("restartPolicy", "Always")
         stamp = self._context.stamp()
@@ -319,11 +319,11 @@ class PodLife:
         self._meet(key, self._restart_moment(pod, "containerStatuses"), self._restart)
 
     def _restart_moment(self, pod: Json, part: str) -> datetime:
-        """Return when containers that failed are restarted: each time later, as kubelets do."""
+        """Return when failed containers are restarted: later each time, as with kubelets."""
         containers = pod["status"].get(part) or ()
-        count = max((one.get("restartCount", 0) for one in containers), default=0)
-        ended = [((one.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for one in containers]
-        last = max((parse_stamp(one) for one in ended if one), default=self._context.now())
+        count = max((entry.get("restartCount", 0) for entry in containers), default=0)
+        ended = [((entry.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for entry in containers]
+        last = max((parse_stamp(stamp) for stamp in ended if stamp), default=self._context.now())
         wait = min(_FIRST_BACKOFF * 2 ** max(0, min(count - 1, 10)), _LONGEST_BACKOFF)
         return later(last, wait)
 
@@ -347,7 +347,7 @@ class PodLife:
         body = state.decode()
         metadata = body["metadata"]
         killed = parse_stamp(metadata["deletionTimestamp"])
-        asked = later(killed, -(metadata.get("deletionGracePeriodSeconds") or 0))
+        stopped = later(killed, -(metadata.get("deletionGracePeriodSeconds") or 0))
         takes = seconds_of(metadata, STOP_SECONDS)
         if takes is None:
             takes = self._options.stop_seconds
@@ -356,10 +356,10 @@ class PodLife:
             takes = 0.0
         if takes > 0 and not pod.finished and statuses.observe(body, self._context.stamp()):
             self._context.put(state, body)
-        self._meet(pod.key, min(killed, later(asked, takes)), self._stop)
+        self._meet(pod.key, min(killed, later(stopped, takes)), self._stop)
 
     def _stop(self, state: Stored, pod: Json) -> None:
-        """The containers stopped: report it, and let the pod go."""
+        """Report that the containers stopped, and remove the pod."""
         metadata, status = pod["metadata"], pod.setdefault("status", {})
         if not metadata.get("deletionTimestamp"):
             return
@@ -376,6 +376,6 @@ class PodLife:
 
 
 def _deadline(pod: Json) -> datetime | None:
-    """Return when the ``activeDeadlineSeconds`` of a pod that has started are over."""
+    """Return when the ``activeDeadlineSeconds`` of a started pod are over."""
     seconds, since = (pod.get("spec") or {}).get("activeDeadlineSeconds"), (pod.get("status") or {}).get("startTime")
     return later(parse_stamp(since), seconds) if seconds is not None and since else None

@@ -1,6 +1,6 @@
-"""What a simulated container has logged: when it started and ended. Pure functions over pods.
+"""The log of a simulated container: when it started and ended. Pure functions over pods.
 
-Which requests are refused, and the words: kube-apiserver 1.36 (pod log strategy) and kubelet.
+Refused requests and messages are those of kube-apiserver 1.36 (pod log strategy) and kubelet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerSt
 
 @dataclass(frozen=True)
 class LogOptions:
-    """The parameters of a request for a log."""
+    """The parameters of a log request."""
 
     container: str = ""
     follow: bool = False
@@ -33,58 +33,58 @@ class LogOptions:
     limit: int | None = None
 
 
-def _number(query: Mapping[str, str], name: str, low: int, why: str, found: list[FieldError]) -> int | None:
+def _number(query: Mapping[str, str], name: str, low: int, why: str, problems: list[FieldError]) -> int | None:
     text = query.get(name, "")
     value = parse_int(text) if text else None
     if value is not None and value < low:
-        found.append(fe.invalid(name, value, why))
+        problems.append(fe.invalid(name, value, why))
     return value
 
 
 def read_log_options(query: Mapping[str, str], pod: str, now: datetime) -> LogOptions:
-    """Read the parameters of a request for the log of a pod; raises StatusError (422, 400)."""
-    found: list[FieldError] = []
-    tail = _number(query, "tailLines", 0, "must be greater than or equal to 0", found)
-    limit = _number(query, "limitBytes", 1, "must be greater than 0", found)
+    """Return the parameters of a request for a pod's log; raises StatusError (422, 400)."""
+    problems: list[FieldError] = []
+    tail = _number(query, "tailLines", 0, "must be greater than or equal to 0", problems)
+    limit = _number(query, "limitBytes", 1, "must be greater than 0", problems)
     seconds, moment = query.get("sinceSeconds", ""), query.get("sinceTime", "")
     since: datetime | None = None
     if seconds and moment:
-        found.append(fe.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        problems.append(fe.forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     elif seconds:
-        ago = _number(query, "sinceSeconds", 1, "must be greater than 0", found)
+        ago = _number(query, "sinceSeconds", 1, "must be greater than 0", problems)
         since = later(now, -(ago or 0))
     elif moment:
         try:
             since = parse_stamp(moment)
         except ValueError:
             raise errors.bad_request(f'parsing time "{moment[:64]}": it is no RFC 3339 time') from None
-    if found:
-        raise errors.unfit("PodLogOptions", "", pod, *found)
+    if problems:
+        raise errors.unfit("PodLogOptions", "", pod, *problems)
     flags = {name: query.get(name, "").lower() in ("true", "1") for name in ("follow", "previous", "timestamps")}
     return LogOptions(container=query.get("container", ""), since=since, tail=tail, limit=limit, **flags)
 
 
-def container_of(pod: Json, asked: str) -> str:
-    """Return the name of the container that is meant; raises StatusError (400) if there is none."""
-    name, why = name_of_container(pod.get("spec") or {}, asked)
+def container_of(pod: Json, requested: str) -> str:
+    """Return the name of the requested container; raises StatusError (400) if there is none."""
+    name, why = name_of_container(pod.get("spec") or {}, requested)
     if why:
         raise errors.bad_request(why.replace("{pod}", pod["metadata"]["name"]))
     return name
 
 
 def status_of(pod: Json, container: str) -> Json | None:
-    """Return the status of a container of any kind; None if there is none yet."""
+    """Return the status of a container of any kind, None if it does not exist yet."""
     status = pod.get("status") or {}
     for part in _STATUSES:
-        for one in status.get(part) or ():
-            if one.get("name") == container:
-                found: Json = one
-                return found
+        for entry in status.get(part) or ():
+            if entry.get("name") == container:
+                container_status: Json = entry
+                return container_status
     return None
 
 
 def log_lines(pod: Json, container: str, *, previous: bool = False) -> list[tuple[str, str]]:
-    """Return the lines of a container's log, each with its time; raises StatusError (400) while it has none."""
+    """Return the lines of a container's log, each with its time; raises StatusError (400) while there is no log."""
     name = pod["metadata"]["name"]
     status = status_of(pod, container)
     state: Json = (status or {}).get("lastState" if previous else "state") or {}
@@ -108,13 +108,13 @@ def log_lines(pod: Json, container: str, *, previous: bool = False) -> list[tupl
 
 
 def is_running(pod: Json, container: str) -> bool:
-    """Return whether more lines may come: the container runs, or waits for its first start."""
+    """Return whether more lines may follow: the container runs, or waits for its first start."""
     state: Json = (status_of(pod, container) or {}).get("state") or {}
     return "terminated" not in state and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
 def rendered(lines: list[tuple[str, str]], options: LogOptions) -> bytes:
-    """Return lines as they are sent: chosen by time, the last ones, with times, cut at the limit."""
+    """Return lines as the response has them: filtered by time, tailed, with times, cut at the limit."""
     chosen = [(when, text) for when, text in lines if options.since is None or parse_stamp(when) >= options.since]
     if options.tail is not None:
         chosen = chosen[len(chosen) - min(options.tail, len(chosen)) :]

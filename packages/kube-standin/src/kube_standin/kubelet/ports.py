@@ -1,4 +1,4 @@
-"""Host ports of pods on one simulated node: a kubelet rejects a pod that wants one that another pod holds.
+"""Host ports of pods on one simulated node: a kubelet rejects a pod that requests a port another pod holds.
 
 Rules: interfaces.md 7.5.
 """
@@ -20,9 +20,9 @@ HostPort = tuple[str, int, str]
 
 
 def wanted(pod: Json) -> set[HostPort]:
-    """Return the host ports of a pod: of its containers, and of the sidecars among its init containers."""
+    """Return the host ports of a pod: of its containers and its sidecars."""
     spec = pod.get("spec") or {}
-    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    sidecars = [init for init in spec.get("initContainers") or () if init.get("restartPolicy") == "Always"]
     return {
         (port.get("protocol") or "TCP", port["hostPort"], port.get("hostIP") or _EVERY_ADDRESS)
         for container in [*(spec.get("containers") or ()), *sidecars]
@@ -46,6 +46,6 @@ def _clash(left: HostPort, right: HostPort) -> bool:
     return left[:2] == right[:2] and (left[2] == right[2] or _EVERY_ADDRESS in (left[2], right[2]))
 
 
-def conflict(own: set[HostPort], others: Iterable[Stored | None]) -> bool:
-    """Return whether one of the other pods of the node holds one of the ports."""
-    return any(state is not None and holds(state, own) for state in others)
+def conflict(own: set[HostPort], states: Iterable[Stored | None]) -> bool:
+    """Return whether another pod of the node holds one of the ports."""
+    return any(state is not None and holds(state, own) for state in states)

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets that a pod refers to: which of them its kubelet misses, and which pods wait for them.
+"""ConfigMaps and Secrets that pods refer to: the missing ones, and the pods that wait for them.
 
 Rules: interfaces.md 7.7 and 7.8.
 """
@@ -17,12 +17,12 @@ from kube_standin.kubelet.settings import IGNORE, MISSING_CONFIG
 
 CONFIG_MAPS, SECRETS = "configmaps", "secrets"
 _ROOT_CERTIFICATE = "kube-root-ca.crt"
-"""It comes from a controller that may be off; no container reads it."""
+"""This ConfigMap comes from a controller that may be off; no container reads it."""
 _WORDS = {CONFIG_MAPS: ("configmap", "config key", "ConfigMap"), SECRETS: ("secret", "secret key", "Secret")}
 
 
 class ConfigReference(NamedTuple):
-    """A ConfigMap or Secret that must be there, with some keys, for a volume or a container."""
+    """A ConfigMap or Secret that must exist, with some keys, for a volume or a container."""
 
     resource: str
     name: str
@@ -33,17 +33,17 @@ class ConfigReference(NamedTuple):
 
 @dataclass
 class MissingConfig:
-    """What a pod lacks: for its volumes, why the first one cannot be set up; for containers, why each cannot start."""
+    """The missing objects of a pod, and why its first volume and some containers have to wait."""
 
     volume: tuple[str, str] | None = None
-    """The name of the volume, and why."""
+    """The name of the volume, and why it cannot be set up."""
     containers: dict[str, str] = field(default_factory=dict)
     objects: set[tuple[str, Key]] = field(default_factory=set)
-    """What has to appear or change: resource, and namespace with name."""
+    """The objects that must be written: resource, and namespace with name."""
 
 
 def references(spec: Json) -> Iterator[ConfigReference]:
-    """Yield what the volumes and the environments of a decoded pod spec need; optional references are left out."""
+    """Yield the references of a decoded pod spec's volumes and environments, except optional ones."""
     for volume in spec.get("volumes") or ():
         parts = [volume, *((volume.get("projected") or {}).get("sources") or ())]
         for part in parts:
@@ -63,57 +63,55 @@ def _of_environment(container: Json) -> Iterator[ConfigReference]:
             if chosen and chosen.get("name") and not chosen.get("optional"):
                 yield ConfigReference(resource, chosen["name"], (), container=container["name"])
     for variable in container.get("env") or ():
-        given = variable.get("valueFrom") or {}
-        for resource, chosen in ((CONFIG_MAPS, given.get("configMapKeyRef")), (SECRETS, given.get("secretKeyRef"))):
+        origin = variable.get("valueFrom") or {}
+        for resource, chosen in ((CONFIG_MAPS, origin.get("configMapKeyRef")), (SECRETS, origin.get("secretKeyRef"))):
             if chosen and chosen.get("name") and not chosen.get("optional"):
                 yield ConfigReference(resource, chosen["name"], (chosen["key"],), container=container["name"])
 
 
 class ConfigReferences:
-    """What pods of one server refer to. ``wake`` is called with the key of a pod when something it waits for is
-    written.
-    """
+    """The references of one server's pods; ``wake`` is called with the key of a pod when an awaited object changes."""
 
     def __init__(self, context: Context, wake: Callable[[Key], None]) -> None:
         self._context = context
         self._wake = wake
         self._pods: dict[tuple[str, Key], set[Key]] = {}
-        """What is awaited -> the pods that wait for it."""
+        """The pods that wait for each object."""
         self._awaited: dict[Key, set[tuple[str, Key]]] = {}
         self._listens = False
 
     def missing(self, pod: Json) -> MissingConfig:
-        """Return what a pod lacks; nothing where it, or its namespace, is to start without."""
+        """Return what a pod lacks; nothing if the pod or its namespace ignores missing objects."""
         namespace = pod["metadata"]["namespace"]
-        found = MissingConfig()
-        for one in references(pod.get("spec") or {}):
-            why = self._why(one, namespace)
+        lacking = MissingConfig()
+        for reference in references(pod.get("spec") or {}):
+            why = self._why(reference, namespace)
             if not why:
                 continue
-            if not found.objects and self._ignored(pod["metadata"]):
-                return found
-            found.objects.add((one.resource, (namespace, one.name)))
-            if one.volume:
-                found.volume = found.volume or (one.volume, why)
+            if not lacking.objects and self._ignored(pod["metadata"]):
+                return lacking
+            lacking.objects.add((reference.resource, (namespace, reference.name)))
+            if reference.volume:
+                lacking.volume = lacking.volume or (reference.volume, why)
             else:
-                found.containers.setdefault(one.container, why)
-        return found
+                lacking.containers.setdefault(reference.container, why)
+        return lacking
 
-    def _why(self, one: ConfigReference, namespace: str) -> str:
-        word, key_word, kind = _WORDS[one.resource]
-        state = self._context.registry.store.head(one.resource, namespace, one.name)
+    def _why(self, reference: ConfigReference, namespace: str) -> str:
+        word, key_word, kind = _WORDS[reference.resource]
+        state = self._context.registry.store.head(reference.resource, namespace, reference.name)
         if state is None:
-            return f'{word} "{one.name}" not found'
-        if not one.keys:
+            return f'{word} "{reference.name}" not found'
+        if not reference.keys:
             return ""
         body = state.decode()
-        held = {*(body.get("data") or ()), *((body.get("binaryData") or ()) if one.volume else ())}
-        absent = next((key for key in one.keys if key not in held), None)
+        present = {*(body.get("data") or ()), *((body.get("binaryData") or ()) if reference.volume else ())}
+        absent = next((key for key in reference.keys if key not in present), None)
         if absent is None:
             return ""
-        if one.volume:
+        if reference.volume:
             return f"references non-existent {key_word}: {absent}"
-        return f"couldn't find key {absent} in {kind} {namespace}/{one.name}"
+        return f"couldn't find key {absent} in {kind} {namespace}/{reference.name}"
 
     def _ignored(self, metadata: Json) -> bool:
         if (metadata.get("annotations") or {}).get(MISSING_CONFIG) == IGNORE:
@@ -124,21 +122,21 @@ class ConfigReferences:
     def await_objects(self, pod: Key, objects: set[tuple[str, Key]]) -> None:
         """Wake a pod when one of the objects is written."""
         self.forget(pod)
-        if not self._listens:  # nothing is kept of these resources before the first pod waits
+        if not self._listens:  # no source is needed before the first pod waits
             self._listens = True
             for resource in (CONFIG_MAPS, SECRETS):
                 self._context.sources.of(resource, Seen).add_handler(partial(self._written, resource))
         self._awaited[pod] = set(objects)
-        for one in objects:
-            self._pods.setdefault(one, set()).add(pod)
+        for item in objects:
+            self._pods.setdefault(item, set()).add(pod)
 
     def forget(self, pod: Key) -> None:
-        """Let a pod wait no more."""
-        for one in self._awaited.pop(pod, ()):
-            waiting = self._pods[one]
+        """Remove a pod from the waiting pods."""
+        for item in self._awaited.pop(pod, ()):
+            waiting = self._pods[item]
             waiting.discard(pod)
             if not waiting:
-                del self._pods[one]
+                del self._pods[item]
 
     def _written(self, resource: str, _: Seen | None, new: Seen | None) -> None:
         if new is None:

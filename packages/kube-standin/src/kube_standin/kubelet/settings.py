@@ -1,6 +1,6 @@
-"""How simulated nodes and pods behave: options of the fleet, and annotations of single pods and nodes.
+"""Behaviour of simulated nodes and pods: options of the fleet, and annotations of pods and nodes.
 
-The constants are annotations of pods; the last one is of nodes. A value that cannot be read counts as absent.
+The constants are annotations of pods; the last one is of nodes. An invalid value counts as absent.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from kube_rules.selectors import parse_integer
 from kube_standin.releases import NEWEST
 
 RUN_SECONDS = "reprieve.dev/run-seconds"
-"""How long the containers run."""
+"""How long the containers run, in seconds."""
 EXIT_CODE = "reprieve.dev/exit-code"
 """The exit code of the containers."""
 INIT_EXIT_CODE = "reprieve.dev/init-exit-code"
 """The exit code of the init containers."""
 STOP_SECONDS = "reprieve.dev/stop-seconds"
-"""How long the containers take to stop."""
+"""How long the containers take to stop, in seconds."""
 START_SECONDS = "reprieve.dev/start-seconds"
-"""How long the containers take to start."""
+"""How long the containers take to start, in seconds."""
 MISSING_CONFIG = "reprieve.dev/missing-config"
-"""`ignore`: the pod, or all pods of the namespace, start without ConfigMaps and Secrets that do not exist."""
+"""`ignore`: the pod, or all pods of the namespace, start without missing ConfigMaps and Secrets."""
 IGNORE = "ignore"
 KUBELET = "reprieve.dev/kubelet"
-"""Which kubelet the node has: `none`, one outside of the stand-in; `down`, a simulated one that sends no heartbeats."""
+"""The node's kubelet: `none`, a kubelet outside the stand-in; `down`, a simulated one that sends no heartbeats."""
 _LONGEST = 10.0 * 365 * 86400
 
 
 @dataclass(frozen=True)
 class KubeletOptions:
-    """The fleet.
+    """Options of the fleet.
 
-    ``nodes``: how many nodes to make, named ``node-1``..; ``template``: the Node manifest they are made from
-    (texts may contain ``{name}`` and ``{index}``); ``manifests``: further Node manifests, made as they are.
-    ``adopt``: also play kubelet for nodes others create. ``start_seconds``, ``stop_seconds``: how long pods take
-    to start, and to stop. ``starts_per_second``: how many pods start at most, over all nodes
-    (None: no bound). ``lease_seconds``: how often a node renews its lease; ``renewals_per_second`` bounds the
-    writes of large fleets (leases then last longer). ``addresses``: first address of the pods, of the nodes.
-    ``minor``: the release of Kubernetes that nodes name as their version.
+    ``nodes``: how many nodes to create, named ``node-1``..; ``template``: their Node manifest (texts may contain
+    ``{name}`` and ``{index}``); ``manifests``: further Node manifests, created unchanged. ``adopt``: also simulate the
+    kubelet of nodes that others create. ``start_seconds``, ``stop_seconds``: how long pods take to start, and to stop.
+    ``starts_per_second``: how many pods start at most, over all nodes (None: no bound). ``lease_seconds``: how often a
+    node renews its lease; ``renewals_per_second`` bounds the writes of large fleets (leases then last longer).
+    ``addresses``: first address of the pods, of the nodes. ``minor``: the Kubernetes release that nodes report as their
+    version.
     """
 
     nodes: int = 0
@@ -65,7 +65,7 @@ class KubeletOptions:
 
 
 def seconds_of(metadata: Json, name: str) -> float | None:
-    """Read a number of seconds from an annotation."""
+    """Return the seconds that an annotation states, or None."""
     text = (metadata.get("annotations") or {}).get(name)
     if text is None:
         return None
@@ -77,7 +77,7 @@ def seconds_of(metadata: Json, name: str) -> float | None:
 
 
 def sleep_before_stop(spec: Json) -> float:
-    """Return for how many seconds the preStop hooks of a pod sleep before its containers stop."""
+    """Return the seconds that a pod's preStop hooks sleep before its containers stop."""
     hooks = [
         ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
         for part in ("containers", "initContainers")
@@ -88,12 +88,12 @@ def sleep_before_stop(spec: Json) -> float:
 
 
 def exit_code_of(metadata: Json) -> int:
-    """Read the exit code from the annotation."""
+    """Return the exit code that the annotation states."""
     return _code(metadata, EXIT_CODE)
 
 
 def init_exit_code_of(metadata: Json) -> int:
-    """Read the exit code of init containers from the annotation."""
+    """Return the exit code of init containers that the annotation states."""
     return _code(metadata, INIT_EXIT_CODE)
 
 
