@@ -1,4 +1,4 @@
-"""What DynamicResources writes before a pod is bound, and whether its devices are ready (devices.md 4)."""
+"""Writes of DynamicResources before a pod is bound, and the readiness of its devices (devices.md 4)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 def readiness(key: str, item: ResourceClaim, grants: Sequence[DeviceGrant]) -> Status:
-    """SUCCESS: all binding conditions of the devices are true; WAIT: not yet; UNSCHEDULABLE: one has failed."""
+    """Return SUCCESS if all binding conditions of the devices hold, WAIT if not yet, UNSCHEDULABLE if one failed."""
     waits = False
     for grant in grants:
         if not grant.binding_conditions:
@@ -44,11 +44,11 @@ def _same_device(reported: dict[str, Any], grant: DeviceGrant) -> bool:
 def reservation(
     claim: ClaimState, allocation: Allocation, pod: PodRecord, group: GroupState | None
 ) -> list[Instruction]:
-    """Return the writes that allocate and reserve a claim; `group`: the one that owns it.
+    """Return the writes that allocate and reserve a claim; `group`: the owner of the claim, if any.
 
-    The finalizer comes first: a claim that is allocated without it would never be given back.  Members of a list are
-    added, not lists replaced, so that pods that share a claim can be bound side by side.  The API server refuses that
-    two schedulers allocate it differently: an allocation cannot be changed.
+    The finalizer comes first: a claim that is allocated without it would never be deallocated.  Entries are added to
+    lists, which are not replaced, so that pods that share a claim can be bound concurrently.  The API server refuses a
+    second, different allocation by another scheduler: an allocation is immutable.
     """
     meta = claim.claim.metadata
     namespace = meta.namespace or "default"
@@ -69,10 +69,10 @@ def reservation(
 
 
 def creation(cluster: ClusterState, pod: PodRecord, row: int, allocation: Allocation) -> list[Instruction]:
-    """Make the claim for extended resources, allocate and reserve it, and write its requests to the pod's status.
+    """Create, allocate and reserve the claim for extended resources; write its requests to the pod's status.
 
-    The claim belongs to the pod from the first call on and is deleted with it: whatever is not done after that leaves
-    nothing behind (devices.md 4.6).
+    The claim belongs to the pod from the first call on and is deleted with it, so an interruption leaves nothing behind
+    (devices.md 4.6).
     """
     shaped = cluster.devices.special_shape(pod, row)
     assert shaped is not None
@@ -107,15 +107,15 @@ def creation(cluster: ClusterState, pod: PodRecord, row: int, allocation: Alloca
     ]
 
 
-def removal(namespace: str, name: str, known: ResourceClaim | None) -> DeleteObject:
-    """Delete the claim for extended resources, whether or not it is known to be there."""
-    if known is not None:
-        return DeleteObject("ResourceClaim", namespace, known.metadata.name, known.metadata.uid, FINALIZER)
+def removal(namespace: str, name: str, claim: ResourceClaim | None) -> DeleteObject:
+    """Delete the claim for extended resources, whether or not it is known to exist."""
+    if claim is not None:
+        return DeleteObject("ResourceClaim", namespace, claim.metadata.name, claim.metadata.uid, FINALIZER)
     return DeleteObject("ResourceClaim", namespace, name, finalizer=FINALIZER)
 
 
 def leftover_deletion(special: ClaimState | None) -> DeleteObject | None:
-    """Delete what an attempt that ended half-way left of a pod without a place."""
+    """Delete the claim that an interrupted attempt left for a pod that is not placed."""
     if special is None or special.object is None or special.object.metadata.deletion_timestamp is not None:
         return None
     meta = special.object.metadata
@@ -123,21 +123,21 @@ def leftover_deletion(special: ClaimState | None) -> DeleteObject | None:
 
 
 def give_back(claim: ClaimState) -> PatchObject:
-    """End an allocation that no pod uses."""
+    """Deallocate a claim that no pod uses."""
     meta = claim.claim.metadata
     status: dict[str, Any] = {"allocation": None, "reservedFor": None}
     if claim.claim.status.devices:
-        status["devices"] = None  # only what is allocated may have a status
+        status["devices"] = None  # only an allocated claim may have device statuses
     patch = {"status": status}
-    known = claim.claim.status
-    results = known.allocation.devices.get("results") if known.allocation is not None else None
-    users = {(item.resource, item.uid) for item in known.reserved_for}
+    claim_status = claim.claim.status
+    results = claim_status.allocation.devices.get("results") if claim_status.allocation is not None else None
+    users = {(item.resource, item.uid) for item in claim_status.reserved_for}
 
-    def again(found: Mapping[str, Any]) -> bool:
-        """Another client has written meanwhile: the devices are the same, and they have no new consumers."""
-        there = found.get("status") or {}
-        same = results is not None and ((there.get("allocation") or {}).get("devices") or {}).get("results") == results
-        return same and {(item.get("resource"), item.get("uid")) for item in there.get("reservedFor") or ()} <= users
+    def again(current: Mapping[str, Any]) -> bool:
+        """Return whether a claim that was written meanwhile has the same devices and no new consumers."""
+        status = current.get("status") or {}
+        same = results is not None and ((status.get("allocation") or {}).get("devices") or {}).get("results") == results
+        return same and {(item.get("resource"), item.get("uid")) for item in status.get("reservedFor") or ()} <= users
 
     return PatchObject(
         "ResourceClaim",

@@ -1,8 +1,7 @@
-"""`KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`), read as it is (scheduling.md 6).
+"""`KubeSchedulerConfiguration` (`kubescheduler.config.k8s.io/v1`) as types (scheduling.md 6).
 
-This module knows the form; a file becomes one in `configuration_reader`, what values are allowed is in
-`configuration_rules`, which plugins there are and what their args mean is the business of `reprieve.scheduling`.
-Unknown fields are errors that name their path in the file.
+`configuration_reader` reads it from a parsed file, `configuration_rules` validates its values, and
+`reprieve.scheduling` interprets plugins and their args. Unknown fields are errors that name their path in the file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ DEFAULT_EXTENDER_TIMEOUT = "5s"
 
 
 class ConfigurationError(ValueError):
-    """A configuration that cannot be used; `path` is where in the file."""
+    """A configuration that cannot be used; `path` is the location in the file."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -35,7 +34,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class PluginRef(_Part, frozen=True, kw_only=True):
-    """An enabled plugin; weight only for Score and PlacementScore, 0 or none means 1."""
+    """An enabled plugin; `weight` is for Score and PlacementScore only, 0 or none means 1."""
 
     name: str
     weight: Int32 = 0
@@ -49,7 +48,7 @@ class PluginName(_Part, frozen=True, kw_only=True):
 
 
 class PluginSet(_Part, frozen=True, kw_only=True):
-    """What a profile changes at one extension point."""
+    """The changes of a profile at one extension point."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginName, ...] = ()
@@ -84,7 +83,7 @@ class Plugins(_Part, frozen=True, kw_only=True):
 
 
 class PluginConfig(_Part, frozen=True, kw_only=True):
-    """The args of one plugin; the plugin defines their form."""
+    """The args of one plugin; the plugin defines their type."""
 
     name: str
     args: dict[str, Any] = {}
@@ -119,7 +118,7 @@ class LeaderElection(_Part, frozen=True, kw_only=True):
 
 
 class ClientConnection(_Part, frozen=True, kw_only=True):
-    """How the live scheduler talks to the API server."""
+    """The connection of the live scheduler to the API server."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -133,7 +132,7 @@ class ClientConnection(_Part, frozen=True, kw_only=True):
 
 
 class ExtenderTls(_Part, frozen=True, kw_only=True):
-    """How an extender is reached over TLS; the data fields are base64, as in kubeconfig, and win over the files."""
+    """TLS settings of an extender; the data fields are base64, as in kubeconfig, and take precedence over the files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -146,7 +145,7 @@ class ExtenderTls(_Part, frozen=True, kw_only=True):
 
 
 class ManagedResource(_Part, frozen=True, kw_only=True):
-    """An extended resource an extender cares for."""
+    """An extended resource that an extender manages."""
 
     name: str
     ignored_by_scheduler: bool = False
@@ -154,7 +153,7 @@ class ManagedResource(_Part, frozen=True, kw_only=True):
 
 
 class Extender(_Part, frozen=True, kw_only=True):
-    """An HTTP extender; it does not serve a verb that is empty."""
+    """An HTTP extender; an empty verb is not served."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -167,23 +166,23 @@ class Extender(_Part, frozen=True, kw_only=True):
     tls_config: ExtenderTls | None = None
     http_timeout: str = DEFAULT_EXTENDER_TIMEOUT
     node_cache_capable: bool = False
-    """The extender caches nodes: it receives their names only."""
+    """The extender caches nodes: it receives only their names."""
     managed_resources: tuple[ManagedResource, ...] = ()
-    """The extender is called for pods that request one of these resources; an empty list means for all pods."""
+    """The extender is called for pods that request one of these resources; an empty list means all pods."""
     ignorable: bool = False
     """A failure of the extender does not fail the attempt."""
 
     @property
     def seconds(self) -> float:
-        """Return how long to wait for an answer; 0 in the file means the default, 5 s."""
+        """Return the timeout of a call in seconds; 0 in the file means the default, 5 s."""
         return duration(self.http_timeout) or duration(DEFAULT_EXTENDER_TIMEOUT)
 
 
 class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
     """The whole file.
 
-    `parallelism`, `percentageOfNodesToScore` and `percentageOfPlacementsToScore` are accepted; everything is always
-    scored.
+    `parallelism`, `percentageOfNodesToScore` and `percentageOfPlacementsToScore` are accepted without effect: all nodes
+    and placements are scored.
     """
 
     api_version: str = API_VERSION
@@ -201,7 +200,7 @@ class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
     percentage_of_placements_to_score: Int32 | None = None
     """Accepted without effect: all placements are scored."""
     pod_initial_backoff_seconds: Int64 = 1
-    """Seconds of backoff after the first failed attempt; it doubles with each further one."""
+    """Seconds of backoff after the first failed attempt; doubled after each further one."""
     pod_max_backoff_seconds: Int64 = 10
     """The longest backoff in seconds."""
     profiles: tuple[ProfileConfiguration, ...] = ()
@@ -209,12 +208,13 @@ class SchedulerConfiguration(_Part, frozen=True, kw_only=True):
     delay_cache_until_active: bool = False
     """Accepted without effect."""
     group_sources: dict[str, bool] | tuple[str, ...] = {}
-    """Ours: how pods name their group (workloads.md 1.2). A map such as `{kueue: false}` switches sources, a list names
-    all that are on."""
+    """Ours: how pods name their group (workloads.md 1.2).
+    A map such as `{kueue: false}` switches sources, a list names all enabled ones.
+    """
 
     @property
     def sources(self) -> GroupSources:
-        """Return the sources of groups that are on. Raises ConfigurationError."""
+        """Return the enabled sources of groups. Raises ConfigurationError."""
         chosen = self.group_sources
         try:
             return GroupSources.switched(chosen) if isinstance(chosen, Mapping) else GroupSources(chosen)

@@ -1,4 +1,4 @@
-"""A `KubeSchedulerConfiguration` from a parsed file (scheduling.md 6)."""
+"""The reader of a `KubeSchedulerConfiguration` from a parsed file (scheduling.md 6)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from reprieve.framework.configuration_rules import check
 
 
 def configuration_of(document: object) -> SchedulerConfiguration:
-    """Return the configuration in a parsed file. Raises ConfigurationError naming the path and what is wrong."""
+    """Return the configuration in a parsed file. Raises ConfigurationError with the path and the problem."""
     if not isinstance(document, Mapping):
         raise ConfigurationError("", f"expected a {KIND} object")
     version, kind = document.get("apiVersion"), document.get("kind")
@@ -38,7 +38,7 @@ def configuration_of(document: object) -> SchedulerConfiguration:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return an explicit null means absent, as in Go."""
+    """Return the value without explicit nulls, which mean absent fields, as in Go."""
     if isinstance(value, Mapping):
         return {str(key): _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -47,13 +47,13 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _located(text: str, document: Mapping[str, Any]) -> ConfigurationError:
-    """msgspec's `... - at `$.profiles[0].x`` as path and message."""
+    """Split msgspec's ``... - at `$.profiles[0].x` `` into a path and a message."""
     message, _, where = text.partition(" - at ")
     path = where.strip("`").removeprefix("$").removeprefix(".")
     if message.startswith("Object contains unknown field "):
         name = message.removeprefix("Object contains unknown field ").strip("`")
         path = f"{path}.{name}" if path else name
-        found = (item for item in misnamed_in(SchedulerConfiguration, document) if path_text(item.path) == path)
-        meant = next((item.nearest for item in found), "")
+        misnamed = (item for item in misnamed_in(SchedulerConfiguration, document) if path_text(item.path) == path)
+        meant = next((item.nearest for item in misnamed), "")
         return ConfigurationError(path, f'unknown field, did you mean "{meant}"?' if meant else "unknown field")
     return ConfigurationError(path, message[0].lower() + message[1:])

@@ -1,4 +1,4 @@
-"""What is allowed in a `KubeSchedulerConfiguration` beyond its form: upstream's checks, each with its path in the file.
+"""Validation of a `KubeSchedulerConfiguration` beyond its types: upstream's checks, each with its path in the file.
 
 Source: kubernetes/kubernetes pkg/scheduler/apis/config/validation and k8s.io/component-base/config/validation.
 """
@@ -17,44 +17,44 @@ from reprieve.framework.configuration import (
 )
 
 REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-"""Plugins of earlier versions of the form that v1 has no more."""
+"""Plugins of earlier versions of the configuration that v1 no longer has."""
 
 
-def check(found: SchedulerConfiguration) -> None:
-    """Raise ConfigurationError for the first thing that is not allowed."""
-    burst = found.client_connection.burst
+def check(configuration: SchedulerConfiguration) -> None:
+    """Raise ConfigurationError for the first invalid value."""
+    burst = configuration.client_connection.burst
     if burst is not None and burst < 0:
         raise ConfigurationError("clientConnection.burst", f"{burst}: must be non-negative")
-    if found.leader_election.leader_elect:
-        _check_election(found.leader_election)
-    if found.parallelism <= 0:
+    if configuration.leader_election.leader_elect:
+        _check_election(configuration.leader_election)
+    if configuration.parallelism <= 0:
         raise ConfigurationError("parallelism", "should be an integer value greater than zero")
-    if found.pod_initial_backoff_seconds <= 0:
+    if configuration.pod_initial_backoff_seconds <= 0:
         raise ConfigurationError("podInitialBackoffSeconds", "must be greater than 0")
-    if found.pod_max_backoff_seconds < found.pod_initial_backoff_seconds:
+    if configuration.pod_max_backoff_seconds < configuration.pod_initial_backoff_seconds:
         raise ConfigurationError("podMaxBackoffSeconds", "must be greater than or equal to podInitialBackoffSeconds")
-    _check_percentage("percentageOfNodesToScore", found.percentage_of_nodes_to_score)
-    _check_percentage("percentageOfPlacementsToScore", found.percentage_of_placements_to_score)
+    _check_percentage("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score)
+    _check_percentage("percentageOfPlacementsToScore", configuration.percentage_of_placements_to_score)
     names: dict[str, int] = {}
-    for index, profile in enumerate(found.profiles):
+    for index, profile in enumerate(configuration.profiles):
         path = f"profiles[{index}]"
         name = profile.scheduler_name
         if not name:
             raise ConfigurationError(f"{path}.schedulerName", "is required where there are several profiles")
         if name in names:
-            other = f"profiles[{names[name]}]"
-            raise ConfigurationError(f"{path}.schedulerName", f"{name!r} is used twice: it is that of {other}, too")
+            first_use = f"profiles[{names[name]}]"
+            raise ConfigurationError(f"{path}.schedulerName", f"{name!r} is used twice: it is that of {first_use}, too")
         names[name] = index
-        for number, other in enumerate(profile.also_known_as):
+        for number, alias in enumerate(profile.also_known_as):
             at = f"{path}.alsoKnownAs[{number}]"
-            if not other:
+            if not alias:
                 raise ConfigurationError(at, "must not be empty")
-            known = names.setdefault(other, index)
-            if known != index or other == name:
-                raise ConfigurationError(at, f"{other!r} is used twice: it is that of profiles[{known}], too")
+            owner = names.setdefault(alias, index)
+            if owner != index or alias == name:
+                raise ConfigurationError(at, f"{alias!r} is used twice: it is that of profiles[{owner}], too")
         _check_profile(profile, path)
-    _check_extenders(found.extenders)
-    _ = found.sources
+    _check_extenders(configuration.extenders)
+    _ = configuration.sources
 
 
 def _check_percentage(path: str, value: int | None) -> None:
@@ -93,14 +93,14 @@ def _check_profile(profile: ProfileConfiguration, path: str) -> None:
     sets = [*profile.plugins.points(), ("multiPoint", profile.plugins.multi_point)]
     for point, chosen in sets:
         _check_set(chosen, f"{path}.plugins.{point}")
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, config in enumerate(profile.plugin_config):
         where = f"{path}.pluginConfig[{index}].name"
         if config.name in REMOVED:
             raise ConfigurationError(where, f"{config.name!r} was removed from this version of the configuration")
-        if config.name in seen:
+        if config.name in names:
             raise ConfigurationError(where, f"{config.name!r} is given twice")
-        seen.add(config.name)
+        names.add(config.name)
 
 
 def _check_set(chosen: PluginSet, path: str) -> None:

@@ -1,6 +1,6 @@
-"""Finding out why no node fits: every filter, in order, on every live row.
+"""The diagnosis of a pod that fits no node: every filter, in order, on every live row.
 
-Like the views of `reprieve.framework.evaluation`, what is found is kept by signature and priority, and only rows in the
+Like the views of `reprieve.framework.evaluation`, results are kept by signature and priority, and only rows in the
 touch log since then are filtered again: a stream of identical pods that fit nowhere costs a full pass once.  With
 CLUSTER-scope plugins in play nothing is kept.
 """
@@ -23,11 +23,11 @@ from reprieve.framework.status import FITS, UNRESOLVABLE, Code, call_plugin
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 _KEPT = 128
 _FEW = 8
-"""For so many rows it is not checked which filters may reject the pod."""
+"""Up to this number of rows all filters count as ones that may reject the pod."""
 
 
 def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tuple[int, list[PodRecord]]]:
-    """Rows with nominated pods of equal or higher priority that are not placed yet (scheduling.md 2)."""
+    """Return rows with unplaced nominated pods of equal or higher priority, and these pods (scheduling.md 2)."""
     nominated = cluster.nodes.nominated
     if not nominated:
         return []
@@ -41,9 +41,9 @@ def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tup
         numbers = [row for row in sorted(nominated) if wanted[row]]
     result = []
     for row in numbers:
-        there = nominated.get(row)
-        if there:
-            pods = [pod for pod in there.values() if pod.row < 0 and pod.priority >= priority]
+        by_uid = nominated.get(row)
+        if by_uid:
+            pods = [pod for pod in by_uid.values() if pod.row < 0 and pod.priority >= priority]
             if pods:
                 result.append((row, pods))
     return result
@@ -51,40 +51,40 @@ def nominated_pods(cluster: ClusterState, priority: int, rows: Rows) -> list[tup
 
 @dataclass(frozen=True, slots=True)
 class NominatedRows:
-    """Rows where nominated pods count, int64[rows] ascending, and what those ask for: int64[columns, rows]."""
+    """Rows where nominated pods count, int64[rows] ascending, and the requests of those: int64[columns, rows]."""
 
     priority: int
     rows: npt.NDArray[np.int64]
     amounts: npt.NDArray[np.int64]
 
-    def only(self, which: Mask | slice) -> "NominatedRows":
-        """Some of the rows."""
-        return NominatedRows(self.priority, self.rows[which], self.amounts[:, which])
+    def only(self, chosen: Mask | slice) -> "NominatedRows":
+        """Return a part of the rows: a mask or slice of them."""
+        return NominatedRows(self.priority, self.rows[chosen], self.amounts[:, chosen])
 
 
 def nominated_rows(cluster: ClusterState, priority: int, rows: Rows) -> NominatedRows:
-    """`nominated_pods` in figures."""
+    """Return `nominated_pods` as amounts."""
     nodes = cluster.nodes
     if not nodes.nominated:
         return NominatedRows(priority, _NO_ROWS, np.zeros((len(nodes.used), 0), dtype=np.int64))
     if not isinstance(rows, slice) and len(rows) <= _FEW:
-        there = nominated_pods(cluster, priority, np.sort(rows))
-        amounts = np.zeros((len(there), len(nodes.used)), dtype=np.int64)
-        for sums, (_, pods) in zip(amounts, there, strict=True):
+        pods_on = nominated_pods(cluster, priority, np.sort(rows))
+        amounts = np.zeros((len(pods_on), len(nodes.used)), dtype=np.int64)
+        for sums, (_, pods) in zip(amounts, pods_on, strict=True):
             for pod in pods:
                 sums += pod.signature.delta
-        return NominatedRows(priority, np.array([row for row, _ in there], dtype=np.int64), amounts.T)
+        return NominatedRows(priority, np.array([row for row, _ in pods_on], dtype=np.int64), amounts.T)
     every = NominatedRows(priority, *nodes.nominated_amounts.held(priority, len(nodes.used)))
     if isinstance(rows, slice) or not len(every.rows):
         return every
     wanted = np.zeros(len(nodes), dtype=np.bool_)
     wanted[rows] = True
-    which = wanted[every.rows]
-    return every if which.all() else every.only(which)
+    chosen = wanted[every.rows]
+    return every if chosen.all() else every.only(chosen)
 
 
 class RowReasons:
-    """What rejected a pod on each row. `codes`: int8[rows]; `texts` and `plugins`: name -> bool[rows]."""
+    """The reasons for the rejections of a pod. `codes`: int8[rows]; `texts` and `plugins`: name -> bool[rows]."""
 
     __slots__ = ("codes", "message", "plugins", "texts")
 
@@ -93,23 +93,23 @@ class RowReasons:
         self.texts: dict[str, Mask] = {}
         self.plugins: dict[str, Mask] = {}
         self.message = ""
-        """Set when a PreFilter rejected the pod outright."""
+        """The text of a PreFilter that rejected the pod before any node."""
 
     def forget(self, rows: npt.NDArray[np.int64]) -> None:
-        """Nothing is known about these rows any more."""
+        """Reset these rows."""
         self.codes[rows] = FITS
         for mask in (*self.texts.values(), *self.plugins.values()):
             mask[rows] = False
 
     def mark(self, table: dict[str, Mask], name: str, rows: npt.NDArray[np.int64]) -> None:
-        """Note a text or a plugin for some rows."""
+        """Record a text or a plugin for some rows."""
         mask = table.get(name)
         if mask is None:
             mask = table[name] = np.zeros(len(self.codes), dtype=np.bool_)
         mask[rows] = True
 
     def summary(self, nodes: int) -> Diagnosis:
-        """Counts per reason, as the message needs them."""
+        """Return the counts per reason, as the message needs them."""
         counts = {text: int(np.count_nonzero(mask)) for text, mask in self.texts.items()}
         rejected = {name: mask.copy() for name, mask in self.plugins.items() if mask.any()}
         return Diagnosis(
@@ -123,7 +123,7 @@ class RowReasons:
 
 
 class Diagnoser:
-    """Runs the filters of one profile for their reasons. `share=False` keeps nothing."""
+    """Runs the filters of one profile for their reasons. `share=False` keeps no results."""
 
     def __init__(self, cluster: ClusterState, profile: Profile, *, share: bool) -> None:
         self._cluster = cluster
@@ -133,13 +133,14 @@ class Diagnoser:
         self._kept: dict[tuple[object, ...], tuple[RowReasons, ChangeReader]] = {}
 
     def diagnose(self, state: CycleState, identity: tuple[object, ...] | None) -> Diagnosis:
-        """Return the outcome on all live rows; `identity` is equal for pods that are treated alike on a row as long as
-        it stays as it is, None: share nothing.
+        """Return the outcome on all live rows.
+
+        `identity`: equal for pods that get the same result on each row until the row changes; None: share nothing.
         """
         nodes = self._cluster.nodes
         alive = np.flatnonzero(nodes.alive[: len(nodes)])
         if not len(alive):
-            # No plugin rejected the pod, so each that might decides whether a new node helps.
+            # No plugin rejected the pod, so all filters decide whether a new node helps.
             names = {plugin.name for plugin in self._profile.filters}
             return Diagnosis(nodes=0, codes=np.zeros(len(nodes), dtype=np.int8), plugins=names)
         if identity is None or not self._share:
@@ -147,22 +148,22 @@ class Diagnoser:
             self._inspect(state, alive, row_reasons, apart=self.ruled(state))
             self._ask_extenders(state, alive, row_reasons)
             return row_reasons.summary(len(alive))
-        known, changes = self._kept.pop(identity, (None, self._cluster.changes()))
+        shared, changes = self._kept.pop(identity, (None, self._cluster.changes()))
         recent = changes.take()
-        if known is None or recent is None:
-            known = RowReasons(len(nodes))
-            self._inspect(state, alive, known, apart=False)
+        if shared is None or recent is None:
+            shared = RowReasons(len(nodes))
+            self._inspect(state, alive, shared, apart=False)
         elif recent:
             touched = np.array(sorted(set(recent)), dtype=np.int64)
-            known.forget(touched)
-            self._inspect(state, touched[nodes.alive[touched]], known, apart=False)
+            shared.forget(touched)
+            self._inspect(state, touched[nodes.alive[touched]], shared, apart=False)
         if len(self._kept) >= _KEPT:
             del self._kept[next(iter(self._kept))]
-        self._kept[identity] = (known, changes)
-        return known.summary(len(alive))
+        self._kept[identity] = (shared, changes)
+        return shared.summary(len(alive))
 
     def diagnose_rows(self, state: CycleState, rows: npt.NDArray[np.int64]) -> Diagnosis:
-        """Return the outcome on these live rows alone, as if there were no others; nothing is kept."""
+        """Return the outcome on these live rows alone, as if there were no others; keep nothing."""
         row_reasons = RowReasons(len(self._cluster.nodes))
         self._inspect(state, rows, row_reasons, apart=self.ruled(state))
         self._ask_extenders(state, rows, row_reasons)
@@ -178,50 +179,47 @@ class Diagnoser:
         return next(iter(row_reasons.plugins), ""), tuple(sorted(row_reasons.texts))
 
     def _inspect(
-        self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons, *, apart: bool, rules: bool = True
+        self, state: CycleState, rows: npt.NDArray[np.int64], reasons: RowReasons, *, apart: bool, rules: bool = True
     ) -> None:
-        """Fill in the rows. A row with nominated pods is judged with them running there first, then without.
+        """Fill in the rows. A row with nominated pods is filtered first as if they ran there, then without them.
 
-        That is upstream's order (RunFilterPluginsWithNominatedPods), and the first pass that fails has the word.
-        `apart`: each row is filtered with its own nominated pods and no others, which matters only to plugins that
-        look at other rows.
+        As upstream (RunFilterPluginsWithNominatedPods), the first pass that fails decides. `apart`: each row is
+        filtered with its own nominated pods and no others, which matters only to plugins that look at other rows.
         """
-        if rules and self._refused_outright(state, rows, found):
+        if rules and self._refused_outright(state, rows, reasons):
             return
-        rows = self._narrowed(state, rows, found)
+        rows = self._narrowed(state, rows, reasons)
         filters = [p for p in self._profile.filters if not p.outside and (rules or p.scope is not Scope.CLUSTER)]
         with_nominated = nominated_rows(self._cluster, state.pod.priority, rows)
         if len(with_nominated.rows):
-            self._inspect_nominated(filters, state, with_nominated, found, apart=apart)
-            rows = rows[found.codes[rows] == FITS]
-        self._ask_all(filters, state, rows, found)
+            self._inspect_nominated(filters, state, with_nominated, reasons, apart=apart)
+            rows = rows[reasons.codes[rows] == FITS]
+        self._ask_all(filters, state, rows, reasons)
 
     def _inspect_nominated(
         self,
         filters: Sequence[FilterPlugin],
         state: CycleState,
         with_nominated: NominatedRows,
-        found: RowReasons,
+        reasons: RowReasons,
         *,
         apart: bool,
     ) -> None:
-        """Rows with nominated pods, as if those were running there; filters that look at one row see all at once."""
+        """Filter rows as if their nominated pods ran there; filters that look at one row get all rows at once."""
         left = with_nominated.rows
         elsewhere = (at for at, plugin in enumerate(filters) if plugin.scope is Scope.CLUSTER)
         first = next(elsewhere, len(filters)) if apart else len(filters)
-        asked = filters[:first]
+        filters_asked = filters[:first]
         if len(left) > _FEW:
-            asked = [plugin for plugin in asked if _may_reject(plugin, state)]
-        with nominated_assumed(self._cluster, with_nominated, asked):
-            left = self._ask_all(filters[:first], state, left, found)
+            filters_asked = [plugin for plugin in filters_asked if _may_reject(plugin, state)]
+        with nominated_assumed(self._cluster, with_nominated, filters_asked):
+            left = self._ask_all(filters[:first], state, left, reasons)
         for row in left if first < len(filters) else ():
             with nominated_assumed(self._cluster, with_nominated.only(with_nominated.rows == row), filters[first:]):
-                self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), found)
+                self._ask_all(filters[first:], state, np.array([row], dtype=np.int64), reasons)
 
-    def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> npt.NDArray[np.int64]:
-        """Return the rows that `FilterPlugin.narrowed` leaves over; the others are rejected by all that left any
-        out.
-        """
+    def _narrowed(self, state: CycleState, rows: npt.NDArray[np.int64], reasons: RowReasons) -> npt.NDArray[np.int64]:
+        """Return the rows that every `FilterPlugin.narrowed` keeps; record the plugins that exclude the others."""
         masks = {}
         for plugin in self._narrowing:
             mask = call_plugin(plugin.name, "PreFilter", plugin.narrowed, state)
@@ -231,52 +229,52 @@ class Diagnoser:
             return rows
         out = rows[~np.logical_and.reduce(list(masks.values()))[rows]]
         if len(out):
-            found.mark(found.texts, f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(masks))}]", out)
+            reasons.mark(reasons.texts, f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(masks))}]", out)
             for name in masks:
-                found.mark(found.plugins, name, out)
-            found.codes[out] = UNRESOLVABLE
-        left: npt.NDArray[np.int64] = rows[found.codes[rows] == FITS]
+                reasons.mark(reasons.plugins, name, out)
+            reasons.codes[out] = UNRESOLVABLE
+        left: npt.NDArray[np.int64] = rows[reasons.codes[rows] == FITS]
         return left
 
-    def _refused_outright(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> bool:
-        """Return whether a filter rejects the pod before any node is filtered: then that is the whole diagnosis."""
+    def _refused_outright(self, state: CycleState, rows: npt.NDArray[np.int64], reasons: RowReasons) -> bool:
+        """Return whether a PreFilter rejects the pod before any node is filtered: then that is the whole diagnosis."""
         for plugin in self._profile.filters:
             if plugin.outside:
                 continue
             status = call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state)
             if not status.ok and status.code is not Code.SKIP:
-                found.message = status.reason
-                found.mark(found.plugins, plugin.name, rows)
-                found.codes[rows] = int(status.code)
+                reasons.message = status.reason
+                reasons.mark(reasons.plugins, plugin.name, rows)
+                reasons.codes[rows] = int(status.code)
                 return True
         return False
 
-    def _ask_extenders(self, state: CycleState, rows: npt.NDArray[np.int64], found: RowReasons) -> None:
-        """Plugins that ask outside come last, about rows where everything else fits."""
-        self._ask_all(self._profile.outside_filters, state, rows[found.codes[rows] == FITS], found)
+    def _ask_extenders(self, state: CycleState, rows: npt.NDArray[np.int64], reasons: RowReasons) -> None:
+        """Filter with the plugins that call outside; they come last, for rows where everything else fits."""
+        self._ask_all(self._profile.outside_filters, state, rows[reasons.codes[rows] == FITS], reasons)
 
     def _ask_all(
-        self, plugins: Sequence[FilterPlugin], state: CycleState, left: npt.NDArray[np.int64], found: RowReasons
+        self, plugins: Sequence[FilterPlugin], state: CycleState, left: npt.NDArray[np.int64], reasons: RowReasons
     ) -> npt.NDArray[np.int64]:
-        """Ask the plugins in order; returns the rows that pass them all."""
+        """Run the plugins in order; return the rows that pass them all."""
         for plugin in plugins:
             if not len(left):
                 break
-            left = self._ask(plugin, state, left, found)
+            left = self._ask(plugin, state, left, reasons)
         return left
 
     @staticmethod
     def _ask(
-        plugin: FilterPlugin, state: CycleState, left: npt.NDArray[np.int64], found: RowReasons
+        plugin: FilterPlugin, state: CycleState, left: npt.NDArray[np.int64], reasons: RowReasons
     ) -> npt.NDArray[np.int64]:
-        """Ask one plugin about the rows that passed so far; returns those that still do."""
+        """Run one plugin on the rows that passed so far; return those that still pass."""
         status = call_plugin(plugin.name, "Filter", plugin.pre_filter, state)
         if status.code is Code.SKIP:
             return left
         if not status.ok:
-            found.message = status.reason
-            found.mark(found.plugins, plugin.name, left)
-            found.codes[left] = int(status.code)
+            reasons.message = status.reason
+            reasons.mark(reasons.plugins, plugin.name, left)
+            reasons.codes[left] = int(status.code)
             return left[:0]
         codes = call_plugin(plugin.name, "Filter", plugin.filter, state, left)
         rejected = codes != FITS
@@ -285,19 +283,19 @@ class Diagnoser:
         bad = left[rejected]
         for text, mask in call_plugin(plugin.name, "Filter", plugin.reasons, state, bad):
             if mask.any():
-                found.mark(found.texts, text, bad[mask])
-        found.mark(found.plugins, plugin.name, bad)
-        found.codes[bad] = codes[rejected]
+                reasons.mark(reasons.texts, text, bad[mask])
+        reasons.mark(reasons.plugins, plugin.name, bad)
+        reasons.codes[bad] = codes[rejected]
         passed: npt.NDArray[np.int64] = left[~rejected]
         return passed
 
     def ruled(self, state: CycleState) -> bool:
-        """Return whether CLUSTER filters may have something to say about the pod."""
+        """Return whether CLUSTER or outside filters may concern the pod."""
         profile = self._profile
         return any_concerned(profile.cluster_filters, state) or any_concerned(profile.outside_filters, state)
 
     def likeness(self, state: CycleState) -> tuple[Hashable, ...] | None:
-        """Return what CLUSTER filters take pods to be alike by on rows that stay as they are; None: nothing."""
+        """Return a key of pods that CLUSTER filters treat alike on rows that do not change; None: share nothing."""
         profile = self._profile
         if any_concerned(profile.outside_filters, state):
             return None
@@ -313,25 +311,25 @@ class Diagnoser:
 
 
 def any_concerned(plugins: Sequence[FilterPlugin], state: CycleState) -> bool:
-    """Return whether any of the filters has something to say about the pod (`FilterPlugin.concerns`)."""
-    for plugin in plugins:  # noqa: SIM110 - asked for every pod of a group: a generator costs as much as the answers
+    """Return whether any of the filters concerns the pod (`FilterPlugin.concerns`)."""
+    for plugin in plugins:  # noqa: SIM110 - runs for every pod of a group: a generator costs as much as the calls
         if call_plugin(plugin.name, "PreFilter", plugin.concerns, state):
             return True
     return False
 
 
 def _may_reject(plugin: FilterPlugin, state: CycleState) -> bool:
-    """Return whether the filter may reject the pod anywhere, as far as the pod itself and `concerns` tell."""
+    """Return whether the filter may reject the pod anywhere, according to the pod itself and `concerns`."""
     if plugin.scope is Scope.CLUSTER:
         return call_plugin(plugin.name, "PreFilter", plugin.concerns, state)
     return call_plugin(plugin.name, "PreFilter", plugin.pre_filter, state).code is not Code.SKIP
 
 
 def nominated_assumed(
-    cluster: ClusterState, with_nominated: NominatedRows, asked: Sequence[FilterPlugin]
+    cluster: ClusterState, with_nominated: NominatedRows, filters: Sequence[FilterPlugin]
 ) -> AbstractContextManager[None]:
-    """Nominated pods as running on their rows, for these filters to look at exactly those rows and nothing else."""
-    if all(plugin.by_amounts or plugin.scope is Scope.STATIC for plugin in asked):
+    """Return a context in which nominated pods run on their rows; these filters may look only at those rows."""
+    if all(plugin.by_amounts or plugin.scope is Scope.STATIC for plugin in filters):
         return cluster.assume_amounts(with_nominated.rows, with_nominated.amounts)
-    there = nominated_pods(cluster, with_nominated.priority, with_nominated.rows)
-    return cluster.assume_silently([(pod, row) for row, pods in there for pod in pods])
+    pods_on = nominated_pods(cluster, with_nominated.priority, with_nominated.rows)
+    return cluster.assume_silently([(pod, row) for row, pods in pods_on for pod in pods])

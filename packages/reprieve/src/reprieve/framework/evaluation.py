@@ -1,13 +1,13 @@
-"""Filtering and scoring all nodes for a pod, sharing the work between identical pods.
+"""Filtering and scoring of all nodes for a pod; identical pods share the work.
 
-For each signature (and priority, which decides which nominations count) a *view* keeps one sortable number per row:
--1 where the pod does not fit, else score and name rank folded together so that the best node is one argmax.  When
-something changes, the touch log tells which rows to look at again; a placement therefore costs one row, not a pass over
-all nodes (scheduling.md 4).  The result is the same as evaluating everything afresh (property tests compare with
+For each signature (and priority, which decides which nominations count) a *view* keeps one sortable number per row: -1
+where the pod does not fit, else score and name rank folded together so that the best node is one argmax.  After a
+change, the touch log lists the rows to evaluate again; a placement therefore costs one row, not a pass over all nodes
+(scheduling.md 4).  The result is the same as evaluating everything afresh (property tests compare with
 `Evaluator(share=False)`).
 
 CLUSTER-scope plugins, and static scores that differ between nodes and must be normalised over the feasible ones, are
-taken into account when a node is selected.
+applied when a node is selected.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,16 +27,16 @@ from reprieve.framework.restart_places import RestartPlaces
 from reprieve.framework.status import Code, Status, call_plugin
 
 RANKS = 1 << 22
-"""More than the number of nodes can be: score * RANKS + reversed name rank orders by score, then name."""
+"""An upper bound of the number of nodes: score * RANKS + reversed name rank orders by score, then name."""
 _INFEASIBLE = -1
 _FEW = 16
-"""Up to so many rows are looked up one by one."""
+"""Up to this number of rows are looked up one by one."""
 _AMOUNTS = 1024
-"""So many kinds of row are remembered for a signature."""
+"""The number of kinds of row that are kept for a signature."""
 
 
 class SignatureView:
-    """What one signature can do on every row; see the module docstring."""
+    """The results of one signature on every row; see the module docstring."""
 
     __slots__ = (
         "changes",
@@ -58,16 +58,16 @@ class SignatureView:
         self.static_mask: Mask = np.empty(0, dtype=np.bool_)
         self.static_scores: list[tuple[Weighted, Scores]] = []
         self.static_total: Scores | None = None
-        """What static scores that need no normalizing add on every row."""
+        """The sum of static scores that need no normalizing, by row."""
         self.filters: list[FilterPlugin] = []
         self.scores: list[Weighted] = []
         self.known: dict[tuple[bytes, bytes], int] | None = None
-        """(used, allocatable) of a row -> the score there, or _INFEASIBLE; where nothing else matters."""
+        """(used, allocatable) of a row -> the score there, or _INFEASIBLE; None if a row has more inputs than these."""
         self.changes = state.cluster.changes()
 
 
 class NodeConstraintsView:
-    """What the STATIC plugins that go by a pod's node constraints alone say of every row, while nodes stay as they are.
+    """Results of the STATIC plugins that read only a pod's node constraints, on every row, while nodes do not change.
 
     `mask`: bool[rows], `scores`: int64[rows] by plugin, raw, where they differ between rows.
     """
@@ -83,7 +83,7 @@ class NodeConstraintsView:
 
 
 class RuleView:
-    """What CLUSTER filters say of rows for pods that they treat alike. `mask` holds where `known`: bool[rows]."""
+    """Results of CLUSTER filters for pods that they treat alike. `mask` is valid where `known`: bool[rows]."""
 
     __slots__ = ("changes", "known", "mask")
 
@@ -93,7 +93,7 @@ class RuleView:
         self.mask: Mask = np.empty(0, dtype=np.bool_)
 
     def catch_up(self, rows: int) -> None:
-        """There are so many rows now: forget those that have changed."""
+        """Forget rows that changed; `rows`: the present number of rows."""
         touched = self.changes.take()
         if touched is None:
             self.known, self.mask = np.zeros(rows, dtype=np.bool_), np.zeros(rows, dtype=np.bool_)
@@ -112,21 +112,21 @@ class Evaluator:
         self._share = share
         self._seed = seed
         self._views: dict[tuple[object, ...], SignatureView] = {}
-        """By identity, those used longest ago first."""
+        """By identity, least recently used first."""
         self._rule_views: dict[tuple[object, ...], RuleView] = {}
-        """By priority and what the filters take pods to be alike by, those used longest ago first."""
+        """By priority and the filters' likeness, least recently used first."""
         self._by_node_constraints: dict[int, NodeConstraintsView] = {}
-        """By the node constraints' id, those used longest ago first."""
+        """By the node constraints' id, least recently used first."""
         self._signers = profile.at(SignPlugin)
         self._by_pod = [plugin for plugin in profile.static_filters if not plugin.by_node_constraints]
         self._diagnoser = Diagnoser(cluster, profile, share=share)
         self.restarts = RestartPlaces(cluster, self.allowed_nodes)
         self.passes = 0
-        """How often all rows were evaluated; the bench reports it."""
+        """The number of full evaluations of all rows; the bench reports it."""
 
     @property
     def shares(self) -> bool:
-        """Short cuts may be taken; off only to compare (the answers are the same)."""
+        """Whether results are shared; off only for comparisons (the results are the same)."""
         return self._share
 
     # -- one attempt -------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ class Evaluator:
         *,
         ruled: bool = True,
     ) -> int:
-        """The row the pod should go to, or NO_ROW; `within` are the only rows it may go to (`int64[k]`, ascending).
+        """Return the row for the pod, or NO_ROW; `within`: the only rows allowed (`int64[k]`, ascending).
 
-        Not `ruled`: it is known that CLUSTER filters have nothing to say about the pod.
-        The nominated node is tried first; otherwise the highest score wins, ties go to the first node by name, or with
-        a seed to a seeded choice (scheduling.md 2).  The pod's own nomination must have been lifted by the caller and
-        is passed as `state.nominated`.
+        Not `ruled`: the caller knows that no CLUSTER filter concerns the pod. The nominated node is tried first;
+        otherwise the highest score wins, ties go to the first node by name, or with a seed to a seeded choice
+        (scheduling.md 2).  The pod's own nomination must have been lifted by the caller and is passed as
+        `state.nominated`.
         """
         view = self.view(state)
         keys = view.keys
@@ -185,7 +185,7 @@ class Evaluator:
         cluster_scores: Sequence[Weighted],
         feasible: npt.NDArray[np.int64],
     ) -> Scores:
-        """Return what feasible rows score beside each other: `int64[feasible]`."""
+        """Return the scores of the feasible rows, normalized among them: `int64[feasible]`."""
         total: Scores = view.keys[feasible] // RANKS
         for weighted, raw in view.static_scores:
             total = total + weighted.weight * self._normalized(weighted, state, raw[feasible])
@@ -194,7 +194,7 @@ class Evaluator:
         return total
 
     def score_at(self, state: CycleState, row: int) -> int:
-        """Return what a row scores beside the others that the pod may go to in the present view; 0 where it may not."""
+        """Return the score of a row among the rows that the pod may use in the present view; 0 where it may not run."""
         view = self.view(state)
         feasible = self._keeping(state, self.rules(state), np.flatnonzero(view.keys != _INFEASIBLE))
         at = np.flatnonzero(feasible == row)
@@ -204,17 +204,15 @@ class Evaluator:
         return int(total[at[0]])
 
     def fits_row(self, state: CycleState, row: int) -> bool:
-        """Return whether the pod passes every filter on one row, nominated pods counted (both with and without
-        them).
-        """
+        """Return whether the pod passes every filter on one row, both with and without nominated pods."""
         return self.fits_node(state, row) and self.keeps_rules(state, row, self.rules(state))
 
     def fits_node(self, state: CycleState, row: int) -> bool:
-        """`fits_row` as far as the node and the pods on it are concerned: all but the CLUSTER filters."""
+        """Return `fits_row` without the CLUSTER filters: the node and the pods on it alone."""
         return bool(self.view(state).keys[row] != _INFEASIBLE)
 
     def rules(self, state: CycleState) -> list[FilterPlugin]:
-        """Return the CLUSTER filters that have something to say about the pod, prepared for the present view."""
+        """Return the CLUSTER filters that concern the pod, prepared for the present view."""
         return self._prepared(self._profile.cluster_filters, state)
 
     def _prepared(self, plugins: Sequence[FilterPlugin], state: CycleState) -> list[FilterPlugin]:
@@ -226,11 +224,11 @@ class Evaluator:
         return active
 
     def ruled(self, state: CycleState) -> bool:
-        """Return whether CLUSTER filters may have something to say: then nothing but node views is shared."""
+        """Return whether CLUSTER filters may concern the pod: then only node views are shared."""
         return self._diagnoser.ruled(state)
 
     def keeps_rules(self, state: CycleState, row: int, active: Sequence[FilterPlugin]) -> bool:
-        """Return whether the pod passes the CLUSTER filters that `rules` gave, on one row, nominated pods counted."""
+        """Return whether the pod passes these CLUSTER filters, from `rules`, on one row, nominated pods counted."""
         return len(self._keeping(state, active, np.array([row], dtype=np.int64))) > 0
 
     def broken_rule(
@@ -249,7 +247,7 @@ class Evaluator:
         return None
 
     def broken_by_node(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
-        """`why_not` where it is known that `fits_node` says no: CLUSTER filters are not asked."""
+        """Return `why_not` without CLUSTER filters, for a row where `fits_node` is False."""
         return self._diagnoser.why_not(state, row, rules=False)
 
     def why_not(self, state: CycleState, row: int) -> tuple[str, tuple[str, ...]]:
@@ -257,23 +255,20 @@ class Evaluator:
         return self._diagnoser.why_not(state, row)
 
     def diagnose(self, state: CycleState, within: npt.NDArray[np.int64] | None = None) -> Diagnosis:
-        """Run every filter on every live row in order and say what rejected the pod where; only on rows `within`."""
+        """Run every filter in order on every live row, or only on rows `within`; return the reasons."""
         if within is not None:
             return self._diagnoser.diagnose_rows(state, within)
         return self._diagnoser.diagnose(state, self.identity_on_rows(state))
 
     def identity(self, pod: PodRecord) -> tuple[object, ...] | None:
-        """Equal for pods that every plugin but the CLUSTER-scope ones treats alike; None: nothing may be shared."""
+        """Return a key of pods that all but the CLUSTER-scope plugins treat alike; None: share nothing."""
         if not self._signers:
             return (pod.signature.id, pod.priority)
         fragments = [call_plugin(plugin.name, "Sign", plugin.sign, pod) for plugin in self._signers]
         return None if None in fragments else (pod.signature.id, pod.priority, *fragments)
 
     def identity_on_rows(self, state: CycleState) -> tuple[object, ...] | None:
-        """Equal for pods that every filter treats alike on each row, as long as that row stays as it is.
-
-        None: nothing may be shared.
-        """
+        """Return a key of pods that every filter treats alike on each row until it changes; None: share nothing."""
         identity = self.identity(state.pod)
         if identity is None:
             return None
@@ -281,7 +276,7 @@ class Evaluator:
         return None if rules is None else (*identity, *rules)
 
     def identity_with_room(self, state: CycleState) -> tuple[object, ...] | None:
-        """Return the same for rows with room for whatever they ask for beside the pods there: amounts do not count."""
+        """Return the same for rows with enough free for their requests: the amounts do not count."""
         rules = self._diagnoser.likeness(state) if not self._signers else None
         if rules is None:
             return None
@@ -289,15 +284,13 @@ class Evaluator:
         return (signature.constraints.id, state.pod.priority, signature.extended, *rules)
 
     def by_rows_alone(self, state: CycleState) -> bool:
-        """Return whether where the pod goes among some rows depends on those rows alone, and is the same for pods like
-        it.
-        """
+        """Return whether the choice among some rows depends on them alone, and is the same for similar pods."""
         if not self._share or self._seed is not None or self.ruled(state) or self.identity(state.pod) is None:
             return False
         return not self._active_cluster_scores(state)
 
     def sizes(self) -> dict[str, int]:
-        """Return how much is kept, for the gauges."""
+        """Return the sizes of the caches, for the gauges."""
         return {
             "views": len(self._views),
             "rule_masks": len(self._rule_views),
@@ -305,11 +298,11 @@ class Evaluator:
         }
 
     def allowed_nodes(self, pod: PodRecord) -> Mask:
-        """`bool[rows]`: live nodes that what the pod says of nodes alone allows, its requests and other pods aside."""
+        """Return `bool[rows]`: live nodes that the pod's node constraints allow, whatever it requests."""
         return self._node_constraints_view(CycleState(self._cluster, pod)).mask
 
     def usable_nodes(self, state: CycleState) -> Mask:
-        """`bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; not to be changed."""
+        """Return `bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; read-only."""
         return self._narrow(self._node_constraints_view(state).mask, self._by_pod, state)
 
     # -- views -------------------------------------------------------------------------------------
@@ -378,25 +371,23 @@ class Evaluator:
         self.passes += 1
 
     def _node_constraints_view(self, state: CycleState) -> NodeConstraintsView:
-        """Return what STATIC plugins say that read nothing of a pod but its node constraints; shared by all that have
-        them.
-        """
+        """Return the results of STATIC plugins that read only a pod's node constraints, shared by such pods."""
         key = state.signature.constraints.nodes.id
-        known = self._by_node_constraints.pop(key, None) if self._share else None
-        if known is None or known.changes.take() is None:
-            known = NodeConstraintsView(self._cluster, key)
+        view = self._by_node_constraints.pop(key, None) if self._share else None
+        if view is None or view.changes.take() is None:
+            view = NodeConstraintsView(self._cluster, key)
             alive = self._cluster.nodes.alive[: len(self._cluster.nodes)].copy()
-            known.mask = self._narrow(alive, [p for p in self._profile.static_filters if p.by_node_constraints], state)
+            view.mask = self._narrow(alive, [p for p in self._profile.static_filters if p.by_node_constraints], state)
             for weighted in self._profile.scores:
                 if weighted.plugin.scope is Scope.STATIC and weighted.plugin.by_node_constraints:
                     raw = self._uneven(weighted, state)
                     if raw is not None:
-                        known.scores[weighted.plugin.name] = raw
+                        view.scores[weighted.plugin.name] = raw
             if len(self._by_node_constraints) >= self._VIEWS:
                 del self._by_node_constraints[next(iter(self._by_node_constraints))]
         if self._share:
-            self._by_node_constraints[key] = known
-        return known
+            self._by_node_constraints[key] = view
+        return view
 
     def _narrow(self, mask: Mask, plugins: Sequence[FilterPlugin], state: CycleState) -> Mask:
         everything = slice(0, len(mask))
@@ -406,14 +397,14 @@ class Evaluator:
         return mask
 
     def _uneven(self, weighted: Weighted, state: CycleState) -> Scores | None:
-        """Raw scores of all rows; None where they cannot decide between nodes, being the same, normalised or not."""
+        """Return the raw scores of all rows; None where all are equal, which cannot decide between nodes."""
         if not len(self._cluster.nodes) or not self._scores(weighted, state):
             return None
         raw = self._score(weighted, state, slice(0, len(self._cluster.nodes)))
         return None if raw.min() == raw.max() else raw
 
-    def _evaluate_few(self, view: SignatureView, rows: Sequence[int], known: dict[tuple[bytes, bytes], int]) -> None:
-        """`_evaluate` for a few rows: nodes of one size with as much in use are computed once."""
+    def _evaluate_few(self, view: SignatureView, rows: Sequence[int], score_of: dict[tuple[bytes, bytes], int]) -> None:
+        """Evaluate a few rows: nodes of the same size and usage are computed once."""
         nodes = self._cluster.nodes
         rank = nodes.rank
         missed: list[tuple[int, tuple[bytes, bytes]]] = []
@@ -423,7 +414,7 @@ class Evaluator:
                 apart.append(row)
             elif view.static_mask[row]:
                 amounts = (nodes.used[:, row].tobytes(), nodes.allocatable[:, row].tobytes())
-                score = known.get(amounts)
+                score = score_of.get(amounts)
                 if score is None:
                     missed.append((row, amounts))
                 elif score == _INFEASIBLE:
@@ -434,12 +425,12 @@ class Evaluator:
         if not missed and not apart:
             return
         self._evaluate(view, np.array([*apart, *(row for row, _ in missed)], dtype=np.int64))
-        if len(known) > _AMOUNTS:
-            known.clear()
+        if len(score_of) > _AMOUNTS:
+            score_of.clear()
         for row, amounts in missed:
             key = int(view.keys[row])
             extra = 0 if view.static_total is None else int(view.static_total[row])
-            known[amounts] = key if key == _INFEASIBLE else key // RANKS - extra
+            score_of[amounts] = key if key == _INFEASIBLE else key // RANKS - extra
 
     def _evaluate(self, view: SignatureView, rows: Rows) -> None:
         nodes, state = self._cluster.nodes, view.state
@@ -460,13 +451,13 @@ class Evaluator:
             return
         with_nominated = nominated_rows(self._cluster, view.priority, rows)
         with_nominated = with_nominated.only(view.keys[with_nominated.rows] != _INFEASIBLE)
-        there = with_nominated.rows
-        if len(there):
+        nominated_on = with_nominated.rows
+        if len(nominated_on):
             with nominated_assumed(self._cluster, with_nominated, view.filters):
-                mask = np.ones(len(there), dtype=np.bool_)
+                mask = np.ones(len(nominated_on), dtype=np.bool_)
                 for plugin in view.filters:
-                    mask &= self._fits(plugin, state, there)
-            view.keys[there[~mask]] = _INFEASIBLE
+                    mask &= self._fits(plugin, state, nominated_on)
+            view.keys[nominated_on[~mask]] = _INFEASIBLE
 
     # -- plugins, with their errors named ----------------------------------------------------------
 
@@ -493,7 +484,7 @@ class Evaluator:
     def _let_through(
         self, outside: Sequence[FilterPlugin], state: CycleState, rows: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Return those of the rows that plugins which call outside let through; each sees what those before it left."""
+        """Return the rows that pass the plugins which call outside; each gets the rows that those before it passed."""
         for plugin in outside:
             if len(rows):
                 rows = rows[self._fits(plugin, state, rows)]
@@ -502,7 +493,7 @@ class Evaluator:
     def _keeping(
         self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Return those of the rows on which the pod passes these CLUSTER filters, nominated pods counted."""
+        """Return the rows on which the pod passes these CLUSTER filters, nominated pods counted."""
         return rows[self._cluster_mask(state, active, rows)] if active and len(rows) else rows
 
     def _cluster_mask(self, state: CycleState, active: Sequence[FilterPlugin], rows: npt.NDArray[np.int64]) -> Mask:
@@ -517,9 +508,9 @@ class Evaluator:
         return result
 
     def _rule_view(self, state: CycleState, active: Sequence[FilterPlugin]) -> RuleView | None:
-        """Return what is known of pods that these filters treat like this one; None if nothing may be shared.
+        """Return the view of pods that these filters treat like this one; None if nothing may be shared.
 
-        Nor where no pods are nominated: then filters are asked about all rows at once.
+        None also where no pods are nominated: then the filters evaluate all rows at once.
         """
         if not self._share or self._cluster.overlaid or not self._cluster.nodes.nominated:
             return None
@@ -551,7 +542,7 @@ class Evaluator:
     def _counted(
         self, state: CycleState, active: Sequence[FilterPlugin], row: int, pods: Sequence[PodRecord]
     ) -> Iterator[None]:
-        """Nominated pods as running on the row: in the view, and for plugins that count what they are notified of."""
+        """Add nominated pods to the row: in the cluster's view, and in plugins that count added and removed pods."""
         with self._cluster.assume_silently([(pod, row) for pod in pods]):
             for plugin in active:
                 for pod in pods:
@@ -576,5 +567,5 @@ def _texts(plugin: FilterPlugin, state: CycleState, rows: npt.NDArray[np.int64])
 
 
 def _drawn(seed: int, text: str) -> int:
-    """Return a number below 2**64 that depends on nothing else, whatever the machine and the version of Python."""
+    """Return a number below 2**64 that depends only on the arguments, not on the machine or Python's version."""
     return int.from_bytes(blake2b(f"{seed} {text}".encode(), digest_size=8).digest())

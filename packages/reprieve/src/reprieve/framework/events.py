@@ -1,6 +1,6 @@
 """Cluster events and queueing hints (scheduling.md 1).
 
-An event says what changed; a hint of the plugin that rejected a pod says whether that change may help it.
+An event describes a change; the hint of a plugin that rejected a pod decides whether that change may help it.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,22 +15,22 @@ from reprieve.cluster.volumes import key_of
 
 
 class EventKind(Enum):
-    """What kind of thing happened."""
+    """Kinds of events."""
 
-    __hash__ = object.__hash__  # a member is the only one of its kind; Enum asks its name, several times a pod
+    __hash__ = object.__hash__  # members are singletons; Enum hashes the name, several times a pod
 
     NODE_ADDED = auto()
     NODE_CHANGED = auto()
-    """Labels, taints, allocatable or unschedulable."""
+    """Its labels, taints, allocatable or `unschedulable`."""
     NODE_REMOVED = auto()
     POD_PLACED = auto()
-    """A pod was bound or assumed, by us or by others."""
+    """A pod was bound or assumed, by this or another scheduler."""
     POD_CHANGED = auto()
-    """What filters read of a scheduled pod's spec: scaled down, mostly."""
+    """Filters' inputs in a scheduled pod's spec changed, for example a resize to less."""
     POD_RELABELED = auto()
     """Labels of a scheduled pod changed."""
     POD_GONE = auto()
-    """A scheduled pod ended or was deleted: its room is free. Also a reservation given up."""
+    """A scheduled pod ended or was deleted: its capacity is free. Also: a reservation was given up."""
     POD_TERMINATING = auto()
     POD_ADDED = auto()
     """A pending pod appeared."""
@@ -41,11 +41,11 @@ class EventKind(Enum):
     GROUP_REMOVED = auto()
     GATES_REMOVED = auto()
     NAMESPACE_CHANGED = auto()
-    """Labels of a namespace."""
+    """The labels of a namespace changed."""
     SELECTOR_CHANGED = auto()
     """A service or controller with a selector that default spread constraints use (`cluster.default_selectors`)."""
     VOLUME_CHANGED = auto()
-    """A PersistentVolume came, changed or went; so for the other resources."""
+    """A PersistentVolume was added, changed or deleted; likewise for the other resources."""
     CLAIM_CHANGED = auto()
     STORAGE_CLASS_CHANGED = auto()
     CSI_NODE_CHANGED = auto()
@@ -57,15 +57,15 @@ class EventKind(Enum):
     DEVICE_CLASS_CHANGED = auto()
     DEVICE_TAINT_RULE_CHANGED = auto()
     PREEMPTION_FINISHED = auto()
-    """The API calls of a preemption are done, or it failed (preemption.md 7)."""
+    """The API calls of a preemption ended, successfully or not (preemption.md 7)."""
     FLUSH = auto()
-    """Waiting too long: everything is tried again."""
+    """Entities that have waited too long are tried again."""
 
 
 class ClusterEvent(Struct, frozen=True):
-    """One event. `row` is the row of the node that it concerns, else -1.
+    """One event. `row` is the row of the node concerned, else -1.
 
-    Of a resource, `item` is what it is now (None: it is gone) and `before` what was known of it (None: it is new).
+    For a resource, `item` is the present object (None: deleted) and `before` the previous one (None: added).
     """
 
     kind: EventKind
@@ -75,15 +75,13 @@ class ClusterEvent(Struct, frozen=True):
     item: KubernetesObject | None = None
     before: KubernetesObject | None = None
     composite: str | None = None
-    """`namespace/name` of the CompositePodGroup where one is concerned."""
+    """`namespace/name` of the CompositePodGroup concerned, if any."""
     raised: bool = False
-    """Of a group that has changed in nothing else: it wants more now than before, which helps no pods."""
+    """The group's requirements grew and nothing else in it changed, which helps no pods."""
 
 
 def tree_of(cluster: ClusterState, event: ClusterEvent) -> str | None:
-    """Return the `ref` of the entity of the group, or group of groups, that the event is about; None: it is about
-    none.
-    """
+    """Return the entity `ref` of the group, or composite group, that the event concerns; None if it concerns none."""
     if event.group is not None:
         group = cluster.groups.get(event.group)
         return group.home if group is not None else f"group/{event.group}"
@@ -94,7 +92,7 @@ def tree_of(cluster: ClusterState, event: ClusterEvent) -> str | None:
 
 
 def about_own_tree(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """The hint of a plugin that looks at groups: the event's is of the pod's tree, and did not come to want more."""
+    """Return whether the event concerns the pod's tree and did not raise its requirements: a hint for group plugins."""
     if pod.group is None or event.raised:
         return False
     if pod.group == event.group:
@@ -107,12 +105,12 @@ Hint = Callable[[ClusterState, PodRecord, ClusterEvent], bool]
 
 
 def always(_cluster: ClusterState, _pod: PodRecord, _event: ClusterEvent) -> bool:
-    """The hint of a plugin without a better answer: try again."""
+    """Return True: the hint of a plugin that cannot be more precise."""
     return True
 
 
 def about_own_claim(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """The hint of a plugin that waits for PersistentVolumeClaims: the event's is one of the pod's, and there."""
+    """Return whether the event is of one of the pod's PersistentVolumeClaims that exists: a hint."""
     if event.item is None or pod.volumes is None:
         return False
     key = key_of(event.item)
@@ -120,7 +118,7 @@ def about_own_claim(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent)
 
 
 def own_claim_came(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """The hint of a plugin that waits for a PersistentVolumeClaim of the pod to exist."""
+    """Return whether a PersistentVolumeClaim of the pod was created: a hint."""
     return event.before is None and about_own_claim(cluster, pod, event)
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, fields
 
 
 class GateError(ValueError):
-    """A gate that does not exist, or a value that is no boolean."""
+    """An unknown gate, or a value that is no boolean."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
-    """Every gate with its default. Names are the field's, in Kubernetes' spelling on the command line."""
+    """Every gate with its default. Each field is named after the gate in Kubernetes' spelling."""
 
     generic_workload: bool = True
     """Groups are scheduled and preempt as a whole. Off: groups are ignored, pods are scheduled one by one."""
@@ -41,22 +41,22 @@ class FeatureGates:
 
     @classmethod
     def parse(cls, text: str) -> "FeatureGates":
-        """From `A=true,B=false`. Raises GateError naming the gate and what is allowed."""
+        """Return the gates for `A=true,B=false`. Raises GateError with the gate and the known ones."""
         return cls.read(text)[0]
 
     @classmethod
-    def read(cls, given: "str | Mapping[str, bool]") -> "tuple[FeatureGates, list[str]]":
-        """From text or by name, with a note for every gate of kube-scheduler that changes nothing here."""
-        return cls._settled(_pairs(given) if isinstance(given, str) else given)
+    def read(cls, source: "str | Mapping[str, bool]") -> "tuple[FeatureGates, list[str]]":
+        """Return the gates from text or by name, with a note for every kube-scheduler gate that has no effect here."""
+        return cls._settled(_pairs(source) if isinstance(source, str) else source)
 
     @classmethod
     def of(cls, values: Mapping[str, bool]) -> "FeatureGates":
-        """From Kubernetes' names. Raises GateError for an unknown one, and for a value that is no boolean."""
+        """Return the gates by Kubernetes' names. Raises GateError for unknown names and for non-boolean values."""
         return cls._settled(values)[0]
 
     @classmethod
     def _settled(cls, values: Mapping[str, bool]) -> "tuple[FeatureGates, list[str]]":
-        """`AllAlpha` and `AllBeta` speak for gates of their stage that are not named; of two values the last counts."""
+        """Apply `AllAlpha` and `AllBeta` to gates of their stage that are not named; of two values the last counts."""
         if not isinstance(values, Mapping):
             raise GateError(
                 f"{values!r:.100}: expected feature gates as text, A=true,B=false, or as a dict of booleans"
@@ -69,10 +69,10 @@ class FeatureGates:
         for group, members in _GROUPS.items():
             if group in values:
                 chosen.update((_FIELD_OF[name], values[group]) for name in members)
-        for given, value in values.items():
-            name = _OTHER_NAMES.get(given, given)
-            if name != given:
-                notes.append(f"feature gate {given} is {name} in kube-scheduler; it is read as that")
+        for spelling, value in values.items():
+            name = _OTHER_NAMES.get(spelling, spelling)
+            if name != spelling:
+                notes.append(f"feature gate {spelling} is {name} in kube-scheduler; it is read as that")
             if name in _GROUPS:
                 continue
             if name in _FIELD_OF:
@@ -80,8 +80,8 @@ class FeatureGates:
             elif name in UPSTREAM:
                 notes.append(f"feature gate {name} is kube-scheduler's; it changes nothing here")
             else:
-                known = ", ".join(sorted([*_FIELD_OF, *_GROUPS]))
-                raise GateError(f"unknown feature gate {name!r}; known: {known}")
+                known_names = ", ".join(sorted([*_FIELD_OF, *_GROUPS]))
+                raise GateError(f"unknown feature gate {name!r}; known: {known_names}")
         return cls(**chosen), notes
 
 
@@ -99,12 +99,12 @@ _GROUPS = {
         "TopologyAwareWorkloadScheduling",
     ),
 }
-"""Our gates by the stage they have in Kubernetes 1.38; those that are stable there belong to neither."""
+"""Our gates by their stage in Kubernetes 1.38; gates that are stable there are in neither."""
 _OTHER_NAMES = {
     "SchedulerOpportunisticBatching": "OpportunisticBatching",
     "SchedulerPreemptionForPodResize": "InPlacePodVerticalScalingSchedulerPreemption",
 }
-"""Names that KEPs gave to gates (KEP-5598, KEP-5836), and those that kube-scheduler has."""
+"""Names of gates in KEPs (KEP-5598, KEP-5836), and their names in kube-scheduler."""
 
 UPSTREAM = frozenset(
     {
@@ -142,7 +142,7 @@ UPSTREAM = frozenset(
         "WorkloadAwarePreemption",
     }
 )
-"""Gates kube-scheduler 1.35 to 1.37 reads: command lines written for it are accepted (scheduling.md 6)."""
+"""Gates of kube-scheduler 1.35 to 1.37: command lines written for it are accepted (scheduling.md 6)."""
 
 
 def _pairs(text: str) -> dict[str, bool]:
@@ -160,4 +160,4 @@ _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
     **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
 }
-"""As Go reads them (strconv.ParseBool)."""
+"""Booleans as Go reads them (strconv.ParseBool)."""

@@ -1,7 +1,7 @@
-"""What a plugin asks the driver to do before and for a binding: plain data, nothing is done here.
+"""Instructions of plugins to the driver before and for a binding: plain data, nothing is executed here.
 
-PreBind plugins return instructions that are carried out in order, each after the one before has gone well; if one fails
-for good the pod is not bound, its reservations are undone and it is tried again (scheduling.md 2).
+PreBind plugins return instructions that run in order, each after the one before has succeeded; if one fails for good
+the pod is not bound, its reservations are undone and it is tried again (scheduling.md 2).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from reprieve.framework.status import Status
 class PatchObject:
     """A merge patch (RFC 7386) of one object or its subresource; `strategic`: lists merge by their keys.
 
-    `uid` and `resource_version`, where given, have to be the object's: 409 otherwise, and the instruction fails.
+    `uid` and `resource_version`, if set, must match the object: otherwise 409, and the instruction fails.
     """
 
     kind: str
@@ -28,12 +28,12 @@ class PatchObject:
     resource_version: str = ""
     strategic: bool = False
     again: Callable[[Mapping[str, Any]], bool] | None = field(default=None, compare=False)
-    """Asked of the object as the API has it where `resource_version` is another: True writes all the same."""
+    """Called with the API's object if its `resource_version` differs: True writes nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateObject:
-    """An object to create, as the API writes it. That it exists already (409) is a failure."""
+    """An object to create, as the API writes it. If it exists already (409), the instruction fails."""
 
     kind: str
     namespace: str
@@ -42,9 +42,9 @@ class CreateObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """An object to delete, after the finalizer that would keep it is taken off. That it is gone already is no failure.
+    """An object to delete, after its finalizer is removed. A missing object is no failure.
 
-    `uid`, where given, has to be the object's: another of the name stays.
+    `uid`, if set, must match the object: another object of the name stays.
     """
 
     kind: str
@@ -58,8 +58,8 @@ class DeleteObject:
 class AwaitObject:
     """Wait until an object has the expected state, for at most `seconds`.
 
-    `done` gets the object as last seen (None: it does not exist). SUCCESS ends the wait, WAIT continues it, and any
-    other code fails the binding with its reason.
+    `done` gets the last known object (None: it does not exist). SUCCESS ends the wait, WAIT continues it, and any other
+    code fails the binding with its reason.
     """
 
     kind: str
@@ -71,9 +71,9 @@ class AwaitObject:
 
 @dataclass(frozen=True, slots=True)
 class CallExtender:
-    """Let an HTTP extender bind: POST `body` to `url`; an answer with an `Error` is a failure.
+    """A binding by an HTTP extender: POST `body` to `url`; a response with an `Error` is a failure.
 
-    `ignorable`: a failure is followed by binding as if there were no extender.
+    `ignorable`: after a failure the pod is bound as if there were no extender.
     """
 
     url: str

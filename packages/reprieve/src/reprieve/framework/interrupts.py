@@ -1,10 +1,9 @@
-"""Telling a person's Ctrl-C from a KeyboardInterrupt that a plugin raised by itself.
+"""Distinguishes a user's Ctrl-C from a KeyboardInterrupt that a plugin raised by itself.
 
-Both are the same exception. What is a plugin's must fail an attempt and nothing else; what is a person's must end the
-program. Python delivers signals to the main thread alone, and its own handler, which is no Python code, raises between
-two instructions; what is raised on purpose comes from a `raise`. So the last instruction of the innermost frame tells.
-A handler that is Python code (asyncio's, for one) ends in a `raise` as well: it is recognized by its arguments, a
-signal's number and a frame.
+Both are the same exception. A plugin's must fail only its attempt; a user's must end the program. Python delivers
+signals to the main thread alone, and its default handler, which is not Python code, raises between two instructions; a
+deliberate exception comes from a `raise`. So the last instruction of the innermost frame decides. A handler in Python
+code (asyncio's, for example) ends in a `raise` as well: its frame runs the code of the installed handler.
 """
 
 import opcode
@@ -16,9 +15,9 @@ _RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Return whether the user wants the program to end; False for what the code that was called raised itself.
+    """Return whether the user interrupted the program; False for an exception that the called code raised itself.
 
-    To be asked in the thread in which it was caught.
+    Must be called in the thread that caught it.
     """
     if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
         return False
@@ -31,7 +30,7 @@ def is_ctrl_c(error: BaseException) -> bool:
 
 
 def _handles_signal(frame: FrameType) -> bool:
-    """Return whether the frame is that of the handler of SIGINT."""
+    """Return whether the frame is that of the SIGINT handler."""
     handler = signal.getsignal(signal.SIGINT)
     code = getattr(getattr(handler, "__func__", handler), "__code__", None)
     return code is frame.f_code

@@ -1,4 +1,4 @@
-"""Counts the placements of pod groups that are proposed and tried (KEP-5732); decides nothing.
+"""A meter of the placements of pod groups that are proposed and tried (KEP-5732); it decides nothing.
 
 Without a `watch` it does nothing: deciding reads no clock.
 """
@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(slots=True)
 class Evaluation:
-    """Whether a group fits in the placement in which it is tried; set before the end."""
+    """Whether a group fits in a placement; set before the end of the attempt."""
 
     feasible: bool = False
 
@@ -20,10 +20,10 @@ class PlacementWatch(Protocol):
     """Measures the evaluation of placements. `kind`: podgroup or compositepodgroup."""
 
     def placements_generated(self, profile: str, kind: str, number: int) -> None:
-        """So many placements were proposed for a group."""
+        """Count the placements proposed for a group."""
 
     def placement_evaluated(self, profile: str, kind: str, seconds: float, *, feasible: bool) -> None:
-        """A group was tried in one of them."""
+        """Record an attempt of a group in one placement."""
 
     def clock(self) -> float:
         """Return the time in seconds, for durations."""
@@ -37,18 +37,18 @@ class PlacementMeter:
         self.watch: PlacementWatch | None = None
 
     def generated(self, kind: str, number: int) -> None:
-        """So many placements were proposed for a group of that kind."""
+        """Count the placements proposed for a group of that kind."""
         if self.watch is not None and number:
             self.watch.placements_generated(self._profile, kind.lower(), number)
 
     @contextmanager
     def evaluation(self, kind: str) -> Iterator[Evaluation]:
-        """Put around the attempt in one placement."""
-        made = Evaluation()
+        """Surround an attempt in one placement."""
+        evaluation = Evaluation()
         if self.watch is None:
-            yield made
+            yield evaluation
             return
         began = self.watch.clock()
-        yield made
+        yield evaluation
         seconds = self.watch.clock() - began
-        self.watch.placement_evaluated(self._profile, kind.lower(), seconds, feasible=made.feasible)
+        self.watch.placement_evaluated(self._profile, kind.lower(), seconds, feasible=evaluation.feasible)

@@ -1,16 +1,15 @@
 """The extension points (scheduling.md 5).
 
-A plugin is one object per profile; it derives from the class of each extension point it implements.  Filters and
-scores are vectorised: they are asked about *rows* of the node columns and answer with arrays.  Each declares what its
-answer depends on:
+A plugin is one object per profile; it derives from the class of each extension point it implements.  Filters and scores
+are vectorised: they take *rows* of the node columns and return arrays.  Each declares what its result depends on:
 
 - `Scope.STATIC`: the pod's signature and the node's own object (labels, taints, unschedulable);
 - `Scope.NODE`: also the pods on that node, and nothing else;
 - `Scope.CLUSTER`: anything.
 
-STATIC and NODE plugins may read of the pod only `state.signature`: their answers are shared by identical pods and
-recomputed only for rows that changed.  Deciding is pure: a plugin does no I/O, reads no clock and keeps no state
-that the cluster's columns do not determine (acting points - Reserve, PreBind, Bind, PostBind - return plain data).
+STATIC and NODE plugins may read of the pod only `state.signature`: their results are shared by identical pods and
+recomputed only for rows that changed.  Deciding is pure: a plugin does no I/O, reads no clock and keeps no state that
+the cluster's columns do not determine (acting points - Reserve, PreBind, Bind, PostBind - return plain data).
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from reprieve.framework.diagnosis import Diagnosis
 
 Rows = slice | npt.NDArray[np.int64]
-"""Which rows of the node columns: a slice for all of them, or an index array. Never empty."""
+"""Rows of the node columns: a slice for all of them, or an index array. Never empty."""
 Codes = npt.NDArray[np.int8]
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.int64]
@@ -44,7 +43,7 @@ MAX_NODE_SCORE = 100
 
 
 class Scope(Enum):
-    """What an answer depends on; see the module docstring."""
+    """The inputs of a plugin's result; see the module docstring."""
 
     STATIC = auto()
     NODE = auto()
@@ -52,9 +51,9 @@ class Scope(Enum):
 
 
 class CycleState:
-    """What one attempt of one pod carries from extension point to extension point.
+    """The state of one attempt of one pod, shared by its extension points.
 
-    `data` is where plugins keep what they compute in PreFilter or PreScore, under their own name.
+    Plugins store in `data` what they compute in PreFilter or PreScore, under their own name.
     """
 
     __slots__ = ("cluster", "data", "group", "nominated", "planned", "pod", "preemption_under_way", "signature")
@@ -72,33 +71,33 @@ class CycleState:
         self.pod = pod
         self.signature: PodSpecSignature = pod.signature
         self.group = group
-        """The group of the cycle that this attempt belongs to."""
+        """The group of the cycle to which this attempt belongs."""
         self.nominated = nominated
-        """Row the pod was nominated to; the nomination itself is lifted during the attempt."""
+        """The row of the pod's nominated node; the nomination itself is lifted during the attempt."""
         self.preemption_under_way = preemption_under_way
-        """Victims of this preemptor's last preemption are still leaving (preemption.md 2.3)."""
+        """Victims of this preemptor's last preemption are still terminating (preemption.md 2.3)."""
         self.planned: object = None
         """Its part in an eviction that was planned for several preemptors (cost.md 8)."""
         self.data: dict[str, object] = {}
 
 
 class Plugin:
-    """Base of all plugins. `name` is its name in configuration files and messages."""
+    """Base of all plugins. `name` is the plugin's name in configuration files and messages."""
 
     name: ClassVar[str] = ""
 
     blocking: ClassVar[bool] = False
-    """Its calls may wait for something outside: the driver must not have other work wait with them."""
+    """Calls may block on something outside: the driver must not let other work wait with them."""
 
     args_type: ClassVar[type[Any] | None] = None
-    """What the plugin's args in a configuration file are read into (a msgspec.Struct, dataclass or TypedDict)."""
+    """The type of the plugin's args in a configuration file (a msgspec.Struct, dataclass or TypedDict)."""
 
     @classmethod
     def configured(cls, args: Mapping[str, Any]) -> Self:
         """Return the plugin for these `pluginConfig` args, without apiVersion and kind (docs/plugins.md).
 
-        By default the constructor gets them as an `args_type`, or nothing where there is none.  Raises
-        ConfigurationError, its path within the args, and msgspec.ValidationError.
+        By default the constructor gets them as an `args_type`, or nothing if that is None.  Raises ConfigurationError,
+        with its path within the args, and msgspec.ValidationError.
         """
         if cls.args_type is not None:
             return cls(msgspec.convert(args, cls.args_type))  # type: ignore[call-arg]
@@ -107,21 +106,21 @@ class Plugin:
         return cls()
 
     def events(self) -> Hints:
-        """EventsToRegister: which events may help a pod this plugin rejected. By default any event may."""
+        """EventsToRegister: return the events that may help a pod this plugin rejected. By default any event may."""
         return dict.fromkeys(EventKind, always)
 
 
 class PreEnqueuePlugin(Plugin):
-    """Decide whether an entity may enter the active queue."""
+    """Decides whether an entity may enter the active queue."""
 
     concerns_group: ClassVar[bool] = False
-    """The answer is the same for all members of a group: only one of them is asked about.
+    """The result is the same for all members of a group: the plugin is called for only one of them.
 
-    Hints of such a plugin are asked for events of the entity's own group, and for events of no group.
+    Its hints are called for events of the entity's own group, and for events of no group.
     """
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
-        """Return SUCCESS, or why the pod has to wait."""
+        """Return SUCCESS, or the reason why the pod must wait."""
         raise NotImplementedError
 
 
@@ -129,37 +128,37 @@ class QueueSortPlugin(Plugin):
     """Orders the active queue. Exactly one per profile, the same in all profiles."""
 
     def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
-        """Entities with the smaller key go first; ties go by key (scheduling.md 1)."""
+        """Return the sort key of an entity: the smallest goes first; ties go by `key` (scheduling.md 1)."""
         raise NotImplementedError
 
 
 class FilterPlugin(Plugin):
-    """Decide on which nodes a pod may run."""
+    """Decides on which nodes a pod may run."""
 
     scope: ClassVar[Scope] = Scope.CLUSTER
 
     by_amounts: ClassVar[bool] = False
-    """Of a NODE plugin: of a row it reads nothing but what is used and allocatable there."""
+    """For a NODE plugin: of a row it reads only the used and allocatable amounts."""
 
     checks_everything: bool = False
-    """Of NodeResourcesFit: every amount that a pod asks for decides, so that plain numbers say what fits."""
+    """For NodeResourcesFit: every amount that a pod requests is checked, so that the amounts alone decide what fits."""
 
     by_node_constraints: ClassVar[bool] = False
-    """Of a STATIC plugin: of a pod it reads nothing but its nodeSelector, node affinity and tolerations."""
+    """For a STATIC plugin: of a pod it reads only its nodeSelector, node affinity and tolerations."""
 
     incremental: ClassVar[bool] = False
-    """`filter` answers from what `pre_filter` saw, brought up to date by `add_pod` and `remove_pod` alone.
+    """`filter` uses only what `pre_filter` saw, updated by `add_pod` and `remove_pod`.
 
-    Otherwise it reads the present view, and is asked from scratch whenever that has changed.
+    Otherwise it reads the present view, and is called from scratch whenever that has changed.
     """
 
     by_nodes: ClassVar[bool] = False
-    """Of a CLUSTER plugin: which pods run where does not matter to it."""
+    """For a CLUSTER plugin: the placement of other pods does not matter to it."""
 
     outside: ClassVar[bool] = False
-    """The answer comes from outside (HTTP extenders): it is asked last, about nodes that pass everything else.
+    """The result comes from outside (HTTP extenders): the plugin is called last, for nodes that pass everything else.
 
-    Only for where a pod is to go: not while victims are searched for, and not about nominated pods.
+    It is called only to choose a pod's node: not while victims are searched for, and not about nominated pods.
     """
 
     def pre_filter(self, state: CycleState) -> Status:
@@ -167,59 +166,59 @@ class FilterPlugin(Plugin):
         return SUCCESS
 
     def concerns(self, state: CycleState) -> bool:
-        """Return whether the plugin may have something to say about this pod, wherever other known pods are placed.
+        """Return whether the plugin may affect this pod, wherever other known pods are placed.
 
-        Asked of CLUSTER plugins, to tell the pods that can share work; must not change in a trial.
+        Called for CLUSTER plugins, to find pods that can share work; the result must not change in a trial.
         """
         return self.pre_filter(state).code is not Code.SKIP
 
     def narrowed(self, state: CycleState) -> Mask | None:
-        """PreFilterResult: `bool[rows]`, the only nodes worth a look, from the pod alone; None: all of them.
+        """PreFilterResult: return `bool[rows]`, the only possible nodes, from the pod alone; None: all of them.
 
-        `filter` rejects the others too, for good; it is how they are reported, before any filter is called.
+        `filter` must reject the others too, as unresolvable; they are reported before any filter is called.
         """
         return None
 
     def local(self, state: CycleState) -> bool:
-        """Asked of CLUSTER plugins: for this pod the answer on a row changes only with the pods on that row."""
+        """Return whether for this pod the result on a row depends only on the pods on that row; for CLUSTER plugins."""
         return False
 
     def likeness(self, state: CycleState) -> Hashable:
-        """Asked of CLUSTER plugins after `pre_filter`: equal for pods of which it says the same on every row, as long
-        as the row stays as it is in the touch log; None: there are none.
+        """Return a key of pods with the same result on every row until the row is in the touch log; None: no such pods.
+
+        Called for CLUSTER plugins after `pre_filter`.
         """
         return None
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """PreFilterExtensions: a pod was put on a row since `pre_filter`; bring `state.data` up to date.
+        """PreFilterExtensions: update `state.data` for a pod that was put on a row since `pre_filter`.
 
-        Returns whether that pod there counts for anything; the same for all pods of a kind.
+        Returns whether that pod counts there at all; the same for all pods of a kind.
         """
         return True
 
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """PreFilterExtensions: a pod was taken off a row since `pre_filter`; returns what `add_pod` does."""
+        """PreFilterExtensions: update `state.data` for a pod that left a row since `pre_filter`; returns the same."""
         return True
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> "IncrementalFilter | None":
-        """Return the rules of many pods of one kind, each on its row and prepared by `pre_filter`, to be kept up
-        together.
+        """Return one filter for many pods of one kind, each on its row and prepared by `pre_filter`.
 
-        None: it is notified of each with `add_pod` and `remove_pod`.
+        None: the plugin gets `add_pod` and `remove_pod` calls for each of them.
         """
         return None
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """`int8[len(rows)]`: FITS, UNSCHEDULABLE or UNRESOLVABLE for each row."""
+        """Return `int8[len(rows)]`: FITS, UNSCHEDULABLE or UNRESOLVABLE for each row."""
         raise NotImplementedError
 
     def fits(self, state: CycleState, rows: Rows) -> Mask:
-        """`bool[len(rows)]`: `filter(...) == FITS`; override where that alone is cheaper."""
+        """Return `bool[len(rows)]`: `filter(...) == FITS`; override it if it can be cheaper."""
         mask: Mask = self.filter(state, rows) == FITS
         return mask
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """Return the texts behind a rejection, each with the rows (`bool[len(rows)]`) it holds for.
+        """Return the texts for a rejection, each with the rows (`bool[len(rows)]`) to which it applies.
 
         A row may have several; only rows that `filter` rejected are read.
         """
@@ -227,22 +226,22 @@ class FilterPlugin(Plugin):
 
 
 class IncrementalFilter:
-    """What an incremental filter has counted for pods of one kind that are to stay where they are.
+    """The counts of an incremental filter for pods of one kind that must stay on their rows.
 
-    A pod's *position* is its place in the states it was made from.  All of them pass when it is made, and again after
-    every step that is taken back.
+    A pod's *position* is its index in the states passed in.  All of them pass initially, and again after every step
+    that is undone.
     """
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
-        """A pod came to a row (1) or left it (-1); returns whether that counts for anything."""
+        """Count a pod that came to a row (1) or left it (-1); return whether it counts at all."""
         raise NotImplementedError
 
     def suspects(self) -> Collection[int]:
-        """Positions that may have been made to fail since the last call: at least those that were."""
+        """Return positions that may fail since the last call: at least those that do."""
         raise NotImplementedError
 
     def update_state(self, position: int) -> None:
-        """Bring `data` of that pod's state up to date, for `filter` to be asked."""
+        """Update `data` of that pod's state before a call of `filter`."""
         raise NotImplementedError
 
 
@@ -250,29 +249,29 @@ class PostFilterPlugin(Plugin):
     """Runs when no node fits a single pod: usually preemption."""
 
     def post_filter(self, state: CycleState, diagnosis: "Diagnosis") -> "PostFilterResult":
-        """Return what could be done to make the pod schedulable."""
+        """Return the actions that would make the pod schedulable."""
         raise NotImplementedError
 
 
 class PodGroupPostFilterPlugin(Plugin):
     """Runs once when a whole pod group failed (KEP-5710, "Pod Group Post Filter").
 
-    Plugins run in configured order; the first Success ends it.  `attempt` is the group's cycle: it can run the
-    group's algorithm again in a changed view.
+    Plugins run in configured order; the first Success ends it.  `attempt` is the group's cycle: it can run the group's
+    algorithm again in a changed view.
     """
 
     def pod_group_post_filter(self, attempt: "PodGroupAttempt") -> "PostFilterResult":
-        """Return what could be done to make the group schedulable."""
+        """Return the actions that would make the group schedulable."""
         raise NotImplementedError
 
 
 class ScorePlugin(Plugin):
-    """Score the nodes that passed all filters."""
+    """Scores the nodes that passed all filters."""
 
     scope: ClassVar[Scope] = Scope.CLUSTER
 
     by_amounts: ClassVar[bool] = False
-    """See `FilterPlugin.by_amounts`; scores are 0 or more then."""
+    """See `FilterPlugin.by_amounts`; scores must then be 0 or more."""
 
     by_node_constraints: ClassVar[bool] = False
     """See `FilterPlugin.by_node_constraints`."""
@@ -282,18 +281,18 @@ class ScorePlugin(Plugin):
         return True
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """`int64[len(rows)]`, 0..100 after `normalize`; higher is better."""
+        """Return `int64[len(rows)]`, 0..100 after `normalize`; higher is better."""
         raise NotImplementedError
 
     normalizes: ClassVar[bool] = False
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
-        """NormalizeScore over the feasible nodes: `int64[feasible]` in, the same shape 0..100 out."""
+        """NormalizeScore: return scores 0..100 for the feasible nodes, `int64[feasible]` as `scores`."""
         return scores
 
 
 class ReservePlugin(Plugin):
-    """Account for assumed pods in a plugin."""
+    """Accounts for assumed pods in a plugin."""
 
     def reserve(self, state: CycleState, row: int) -> Status:
         """Account for the pod on the node; a failure ends the attempt and unreserves."""
@@ -303,7 +302,7 @@ class ReservePlugin(Plugin):
         """Undo `reserve`; must not fail and may be called twice."""
 
     def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """A binding failed: what was written for it (PreBind) and should be taken back. Asked before `unreserve`."""
+        """Return the writes that undo those of PreBind after a failed binding. Called before `unreserve`."""
         return ()
 
 
@@ -311,20 +310,20 @@ class PermitPlugin(Plugin):
     """Approves, delays or denies a binding."""
 
     def permit(self, state: CycleState, row: int) -> Status:
-        """SUCCESS, WAIT or a rejection."""
+        """Return SUCCESS, WAIT or a rejection."""
         return SUCCESS
 
 
 class PreBindPlugin(Plugin):
-    """Return the writes that are needed before a pod is bound, as plain data."""
+    """Returns the writes that are needed before a pod is bound, as plain data."""
 
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """Return instructions, which are carried out in order before the pod is bound."""
+        """Return instructions, which are executed in order before the pod is bound."""
         return ()
 
 
 class BindPlugin(Plugin):
-    """Decide how a pod is bound; the first plugin that answers is used."""
+    """Decides how a pod is bound; the first plugin with a result is used."""
 
     def bind(self, state: CycleState, row: int) -> object | None:
         """Return an `Instruction` for the driver, or None to leave it to the next plugin."""
@@ -335,7 +334,7 @@ class PostBindPlugin(Plugin):
     """Notified when a pod is bound."""
 
     def post_bind(self, state: CycleState, row: int) -> None:
-        """Informational."""
+        """Record the binding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,35 +342,35 @@ class Placement:
     """A set of nodes among which a whole group may be placed (KEP-5732). `rows`: int64[k], ascending, live, k >= 1."""
 
     name: str
-    """What messages call it; of a topology constraint the value of the label."""
+    """The name in messages; for a topology constraint the value of the label."""
     rows: npt.NDArray[np.int64]
 
 
 Assigned = Sequence[tuple[PodRecord, int]]
-"""(pod, row) of members that found a place, in scheduling order."""
+"""(pod, row) of placed members, in scheduling order."""
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Propose the sets of nodes in which a group of any level of a tree may be placed (KEP-5732).
+    """Proposes the sets of nodes in which a group of any level of a tree may be placed (KEP-5732).
 
-    Below another group only what its placement has of them counts.  With several such plugins a placement is what one
-    of each proposes in common.
+    For a group below another, only the nodes in the parent's placement count.  With several such plugins a placement is
+    the intersection of one proposal of each.
     """
 
     follows_terms: bool = False
-    """Preferred levels, ranks and slices of groups count (topology.md 5)."""
+    """Whether preferred levels, ranks and slices of groups count (topology.md 5)."""
 
     def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
-        """Return the placements, in the order in which ties between them are settled; None: any node will do.
+        """Return the placements, in the order in which ties between them are broken; None: any node is allowed.
 
-        Raises `PlacementError` where there cannot be a right answer.
+        Raises `PlacementError` if no correct placement exists.
         """
         return None
 
     def generate_below(self, cluster: ClusterState, group: Group, within: Placement) -> Sequence[Placement] | None:
-        """`generate` for a group below one in that placement: what each of its placements has in common with it.
+        """Return `generate` for a group below one in that placement: the intersections of its placements with it.
 
-        Those without any nodes of it are left out. To be overridden where that is known without intersecting.
+        Empty ones are left out. Override it if they are known without intersecting.
         """
         placements = self.generate(cluster, group)
         if placements is None:
@@ -381,30 +380,30 @@ class PlacementGeneratePlugin(Plugin):
 
 
 class PlacementScorePlugin(Plugin):
-    """Score placements in which the group fits."""
+    """Scores placements in which the group fits."""
 
     by_count: ClassVar[bool] = False
-    """The score reads of `assigned` only which pods have a place, not where: the rows may be missing (NO_ROW)."""
+    """Of `assigned` the score reads only which pods are placed, not where: the rows may be missing (NO_ROW)."""
 
     def score_placement(self, cluster: ClusterState, group: Group, placement: Placement, assigned: Assigned) -> int:
-        """Higher is better, 0..100 after `normalize_placements`. The assigned pods are not placed in this view."""
+        """Return a score, 0..100 after `normalize_placements`. The assigned pods are not placed in this view."""
         raise NotImplementedError
 
     def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
-        """NormalizePlacementScore over all placements in which the group fits: as many numbers, 0..100."""
+        """NormalizePlacementScore: return as many scores, 0..100, for all placements in which the group fits."""
         return scores
 
 
 class PlacementFeasiblePlugin(Plugin):
-    """Check the progress of a group's placement after every pod, or of a composite after every child group."""
+    """Checks the progress of a group's placement after every pod, or of a composite after every child group."""
 
     retries_orders: bool = False
-    """A gang that fails is tried again with its pods in other orders (scheduling.md 3.9, `treeSearch: Retry`)."""
+    """A failed gang is tried again with its pods in other orders (scheduling.md 3.9, `treeSearch: Retry`)."""
 
     def feasible(self, group: Group, *, scheduled: int, remaining: int) -> Status:
-        """SUCCESS: good as it is; WAIT: may become good; UNSCHEDULABLE: cannot any more, stop early.
+        """Return SUCCESS if the placement is good, WAIT if it may become good, else UNSCHEDULABLE to stop early.
 
-        More scheduled pods never make the answer worse: a placement without enough capacity is not tried at all.
+        More scheduled pods never make the result worse: a placement without enough capacity is not tried at all.
         """
         return SUCCESS
 
@@ -431,13 +430,13 @@ class PostFilterResult:
     status: Status
     proposal: object | None = None
     clear_nomination: bool = False
-    """Nothing helps: whatever was nominated before no longer holds."""
+    """Preemption would not help: earlier nominations no longer hold."""
     deferred_writes: tuple[Instruction, ...] = ()
-    """What may make the pod fit a later time, to be carried out; no other PostFilter runs then."""
+    """Writes to carry out that may make the pod fit later; no other PostFilter runs then."""
     put_off: object | None = None
-    """What the plugin waits for instead, as its plain data: no other PostFilter runs then."""
+    """The event the plugin waits for instead, as its plain data; no other PostFilter runs then."""
     in_vain: object | None = None
-    """Where it did not succeed: what was tried and why it did not help, as the plugin's plain data."""
+    """After a failure: what was tried and why it did not help, as the plugin's plain data."""
     nominations: Mapping[str, str] = field(default_factory=dict)
     """`namespace/name` of a pod to schedule -> name of its node."""
     victims: Sequence[str] = ()
@@ -445,18 +444,18 @@ class PostFilterResult:
 
 
 class TieBreaker:
-    """Chooses among nodes of equal score, before the name does."""
+    """Chooses among nodes of equal score, before their names do."""
 
     def narrow(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows to prefer among `int64[k]` rows of equal score; never empty."""
         return rows
 
     def took(self, row: int) -> None:
-        """A pod was placed on the row."""
+        """Note that a pod was placed on the row."""
 
 
 class PodGroupAttempt:
-    """The handle a PodGroupPostFilter gets: the group, its pending pods, and its algorithm.
+    """The handle for a PodGroupPostFilter: the group, its pending pods, and its algorithm.
 
     Subclassed by the group cycle in `reprieve.scheduling`.
     """
@@ -466,10 +465,10 @@ class PodGroupAttempt:
     pods: Sequence[PodRecord]
 
     placements: Sequence[Placement] | None = None
-    """Where the group may be placed, as a whole in one of them; None: anywhere."""
+    """The placements for the group, as a whole in one of them; None: anywhere."""
 
     constrained_below: bool = False
-    """Groups below it have placements of their own: not every node of a placement will do for every pod."""
+    """Groups below it have placements of their own: not every node of a placement suits every pod."""
 
     def run(
         self,
@@ -482,67 +481,63 @@ class PodGroupAttempt:
         """Run the group's scheduling algorithm, without post filters, in the cluster's present view.
 
         The view is not changed.  `ties` decides between nodes of equal score before their names do; `within` is the
-        only placement to use.  With `diagnose` it says why members have no place.  `chosen`: the only placements to
-        use of groups below it, by their `ref`.
+        only placement to use.  `diagnose`: report why members are not placed.  `chosen`: the only placements to use for
+        groups below it, by their `ref`.
         """
         raise NotImplementedError
 
     def choices_below(self, within: Placement | None) -> Sequence[tuple[Group, Sequence[Placement]]]:
-        """Groups below it that have placements of their own, and those of them that are left `within` the root's."""
+        """Return the groups below it with placements of their own, and their placements `within` the root's."""
         return ()
 
     def hopeful(self) -> Sequence[Placement]:
-        """Return those of the placements that may have room for enough members in the present view; the others do
-        not.
-        """
+        """Return the placements that may have capacity for enough members in the present view; the others do not."""
         raise NotImplementedError
 
-    def placement_scores(self, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
-        """Return the group's own preference, higher is better, among (placement, members' places, pods counted as
-        gone).
-        """
+    def placement_scores(self, candidates: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
+        """Return the group's score, higher is better, of each (placement, members' rows, pods counted as evicted)."""
         raise NotImplementedError
 
     @property
     def placed_without_help(self) -> int:
-        """Return how many members the failed attempt could place."""
+        """Return the number of members that the failed attempt could place."""
         raise NotImplementedError
 
     @property
     def nominated_rows(self) -> Sequence[int]:
-        """Rows the members were nominated to before this attempt."""
+        """Return the rows of the nodes to which members were nominated before this attempt."""
         raise NotImplementedError
 
     preemption_under_way: bool = False
-    """Victims of this group's last preemption are still leaving (preemption.md 2.3)."""
+    """Victims of this group's last preemption are still terminating (preemption.md 2.3)."""
 
     planned: object = None
     """Its part in an eviction that was planned for several preemptors (cost.md 8)."""
 
     overtaken: bool = False
-    """What leaves the nominated rows does not help the group any more, so that it may preempt (preemption.md 2.7)."""
+    """Capacity freed on the nominated rows no longer helps the group, so it may preempt (preemption.md 2.7)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroupAssignment:
-    """Result of the group algorithm: `(pod, row)` in scheduling order, and whether that is enough to go on."""
+    """Result of the group algorithm: `(pod, row)` in scheduling order, and whether that is enough members."""
 
     placed: tuple[tuple[PodRecord, int], ...]
     feasible: bool
     failed: Mapping[str, str]
-    """UID -> why, for members that were tried and have no place, in that order; empty unless it was asked for."""
+    """UID -> reason, for members that were tried and not placed, in that order; empty without `diagnose`."""
     diagnosis: "Diagnosis | None" = None
     """Why the first of those fits nowhere."""
 
 
 class PerNodeFilter(FilterPlugin):
-    """Adaptor for a filter that is called for one node at a time: simple to write, but slower by the number of nodes.
+    """Adaptor for a filter that is called for one node at a time: simpler to write, but slower by the number of nodes.
 
     Implement `filter_node`; return None when the node fits, else `(reason, resolvable)`.
     """
 
     def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
-        """Return None, or why the node does not fit and whether evictions could help."""
+        """Return None, or the reason why the node does not fit and whether evictions could help."""
         raise NotImplementedError
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
@@ -581,7 +576,7 @@ def row_numbers(cluster: ClusterState, rows: Rows) -> list[int]:
 
 
 def row_count(cluster: ClusterState, rows: Rows) -> int:
-    """Return how many rows are meant."""
+    """Return the number of rows."""
     return len(range(*rows.indices(len(cluster.nodes)))) if isinstance(rows, slice) else len(rows)
 
 

@@ -1,12 +1,11 @@
-"""Third-party plugins at arm's length (scheduling.md 5).
+"""The guard around third-party plugins (scheduling.md 5).
 
-A plugin that does not come with the product is put behind a guard: an object of the same extension points that passes
-every call on, and takes nothing on trust.  Whatever the plugin raises, a KeyboardInterrupt of its own and SystemExit
-included, becomes a `PluginError`, which fails the attempt it happened in and nothing else; so does an answer of the
-wrong type, shape or range.  Where no attempt is there to fail
-(queueing hints, QueueSort, PreEnqueue, Unreserve, PostBind) the guard falls back to what is safe and reports a
-`PluginIncident`.  How the calls are made is up to a `CallPolicy`: here directly, in the live scheduler in a thread with
-a deadline (`reprieve.live.watchdog`).
+A plugin from outside the product runs behind a guard: an object of the same extension points that forwards and checks
+every call.  Whatever the plugin raises, including its own KeyboardInterrupt and SystemExit, becomes a `PluginError`,
+which fails only the attempt; so does a result of the wrong type, shape or range.  Outside attempts (queueing hints,
+QueueSort, PreEnqueue, Unreserve, PostBind) the guard falls back to a safe result and reports a `PluginIncident`.  A
+`CallPolicy` makes the calls: here directly, in the live scheduler in a thread with a deadline
+(`reprieve.live.watchdog`).
 
 In-tree plugins are not guarded and pay nothing.
 """
@@ -76,53 +75,53 @@ class PluginIncident:
     point: str
     kind: str
     text: str
-    """One line."""
+    """One line of text."""
     detail: str = ""
     """The traceback of an error."""
 
     @classmethod
     def of(cls, error: PluginError) -> "PluginIncident":
-        """Return a plugin's error with its traceback."""
+        """Return the incident for a plugin's error, with its traceback."""
         cause = error.__cause__ or error
         return cls(error.plugin, error.point, "error", str(error), "".join(traceback.format_exception(cause)))
 
 
 class CallPolicy:
-    """How calls of guarded plugins are made, and where trouble is noted. This one calls directly, with no deadline."""
+    """Makes the calls of guarded plugins and records incidents. This one calls directly, without a deadline."""
 
     waits: ClassVar[bool] = False
-    """Calls may wait for something other than this thread."""
+    """Whether calls may wait for something other than this thread."""
 
     def __init__(self) -> None:
         self.noted: deque[PluginIncident] = deque(maxlen=_KEPT)
         """Incidents that `take` returns next."""
 
     def call(self, plugin: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
-        """Return what the function returns or raises. `in_cycle`: an attempt waits for it, and nothing else does."""
+        """Call the function and return its result. `in_cycle`: only an attempt waits for it."""
         return function()
 
     def back(self, function: Callable[[], R]) -> R:
-        """Called by a plugin's call: run the function where the call was made from."""
+        """Run a function for a plugin's call in the thread that made the call."""
         return function()
 
     def interrupted(self, error: BaseException) -> bool:
-        """Return whether what came out of `call` is a person's wish to end the program, and not the plugin's doing."""
+        """Return whether an error from `call` is a user's interrupt, not the plugin's."""
         return is_ctrl_c(error)
 
     def report(self, trouble: PluginIncident) -> None:
-        """Note something; the last 1000 are kept until they are taken."""
+        """Record an incident; the last 1000 are kept until `take`."""
         self.noted.append(trouble)
 
     def take(self) -> list[PluginIncident]:
-        """Return what was noted since the last call."""
-        taken: list[PluginIncident] = []
+        """Return the incidents since the last call."""
+        incidents: list[PluginIncident] = []
         while self.noted:
-            taken.append(self.noted.popleft())
-        return taken
+            incidents.append(self.noted.popleft())
+        return incidents
 
 
 def is_in_tree(plugin: Plugin) -> bool:
-    """Return whether the plugin comes with the product."""
+    """Return whether the plugin is part of the product."""
     return type(plugin).__module__.startswith("reprieve.")
 
 
@@ -140,12 +139,12 @@ def contained(plugin: Plugin, watch: CallPolicy) -> Plugin:
 
 
 def unguarded(plugin: Plugin) -> Plugin:
-    """Return the plugin itself."""
+    """Return the plugin without its guard."""
     return plugin.inner if isinstance(plugin, PluginGuard) else plugin
 
 
 def first_of(kind: type[P], plugins: Iterable[Plugin]) -> P | None:
-    """Return the first plugin of a class, itself; None: there is none."""
+    """Return the first plugin of a class, without its guard; None if there is none."""
     return next((plugin for plugin in map(unguarded, plugins) if isinstance(plugin, kind)), None)
 
 
@@ -163,16 +162,16 @@ _SHOWN = (
     "by_itself",
     "by_gang",
 )
-"""What others read of a plugin besides calling it."""
+"""Attributes of a plugin that callers read."""
 
 
 class PluginGuard(Plugin):
-    """Passes calls on to `inner`; see the module docstring."""
+    """Forwards calls to `inner`; see the module docstring."""
 
     def __init__(self, inner: Plugin, watch: CallPolicy) -> None:
         self.inner: Any = inner
         self.watch = watch
-        self._hints = self._asked_events()
+        self._hints = self._checked_events()
 
     def _ask(self, point: str, function: Callable[[], R], *, in_cycle: bool = True) -> R:
         try:
@@ -184,8 +183,8 @@ class PluginGuard(Plugin):
                 raise
             raise PluginError(self.name, point, error) from error
 
-    def _wrong(self, point: str, wanted: str, found: object) -> PluginError:
-        return PluginError(self.name, point, TypeError(f"expected {wanted}, found {_described(found)}"))
+    def _wrong(self, point: str, wanted: str, value: object) -> PluginError:
+        return PluginError(self.name, point, TypeError(f"expected {wanted}, found {_described(value)}"))
 
     def _want(self, point: str, kind: type[R], function: Callable[[], Any], *, in_cycle: bool = True) -> R:
         answer = self._ask(point, function, in_cycle=in_cycle)
@@ -202,7 +201,7 @@ class PluginGuard(Plugin):
         return answer
 
     def _outcome(self, point: str, function: Callable[[], Any]) -> PostFilterResult:
-        """Return what a PostFilter gives, with copies of the nominations and victims that it names."""
+        """Return the result of a PostFilter with copies of its nominations and victims."""
 
         def copied() -> Any:
             result = function()
@@ -223,23 +222,23 @@ class PluginGuard(Plugin):
         return self._want(point, PostFilterResult, copied)
 
     def _instructions(self, point: str, function: Callable[[], Any], *, in_cycle: bool = True) -> Sequence[Instruction]:
-        found = self._ask(point, function, in_cycle=in_cycle)
-        if not isinstance(found, Sequence) or not all(isinstance(item, get_args(Instruction)) for item in found):
-            raise self._wrong(point, "a sequence of instructions", found)
-        return [self._held(point, item) for item in found]
+        items = self._ask(point, function, in_cycle=in_cycle)
+        if not isinstance(items, Sequence) or not all(isinstance(item, get_args(Instruction)) for item in items):
+            raise self._wrong(point, "a sequence of instructions", items)
+        return [self._held(point, item) for item in items]
 
     def _held(self, point: str, instruction: Instruction) -> Instruction:
-        """Return an instruction with questions that are asked as the plugin's calls are, but by the driver."""
+        """Return an instruction with callbacks that are guarded when the driver calls them."""
         if isinstance(instruction, AwaitObject):
             done = instruction.done
-            return replace(instruction, done=lambda found: self._answer(point, Status, lambda: done(found)))
+            return replace(instruction, done=lambda current: self._answer(point, Status, lambda: done(current)))
         if isinstance(instruction, PatchObject) and instruction.again is not None:
             again = instruction.again
-            return replace(instruction, again=lambda found: self._answer(point, bool, lambda: again(found)))
+            return replace(instruction, again=lambda current: self._answer(point, bool, lambda: again(current)))
         return instruction
 
     def _answer(self, point: str, kind: type[R], function: Callable[[], Any]) -> R:
-        """Return a question that is asked outside of the cycle, directly: it may be asked while a cycle runs."""
+        """Call a function directly, outside of the cycle: the driver may call it while a cycle runs."""
         try:
             answer = function()
         except BaseException as error:
@@ -253,31 +252,31 @@ class PluginGuard(Plugin):
     def _note(self, error: PluginError) -> None:
         self.watch.report(PluginIncident.of(error))
 
-    def _asked_events(self) -> Hints:
-        found = self._ask("EventsToRegister", self.inner.events)
-        known = isinstance(found, Mapping) and all(isinstance(kind, EventKind) for kind in found)
-        if not known or not all(callable(hint) for hint in found.values()):
-            raise self._wrong("EventsToRegister", "a mapping of EventKind to hints", found)
-        return {kind: hint if hint is always else self._hint(hint) for kind, hint in found.items()}
+    def _checked_events(self) -> Hints:
+        hints = self._ask("EventsToRegister", self.inner.events)
+        valid = isinstance(hints, Mapping) and all(isinstance(kind, EventKind) for kind in hints)
+        if not valid or not all(callable(hint) for hint in hints.values()):
+            raise self._wrong("EventsToRegister", "a mapping of EventKind to hints", hints)
+        return {kind: hint if hint is always else self._hint(hint) for kind, hint in hints.items()}
 
     def _hint(self, hint: Hint) -> Hint:
-        def asked(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
+        def guarded_hint(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
             try:
                 return bool(self._ask("QueueingHint", lambda: hint(cluster, pod, event), in_cycle=False))
             except PluginError as error:
                 self._note(error)
-                return True  # as upstream: better one attempt too many than a lost wake-up
+                return True  # as upstream: an extra attempt is better than a lost wake-up
 
-        return asked
+        return guarded_hint
 
     def events(self) -> Hints:
-        """See `Plugin.events`; asked for once."""
+        """Return the hints of `Plugin.events`, which was called once."""
         return self._hints
 
 
 class _PreEnqueue(PluginGuard, PreEnqueuePlugin):
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
-        """An error keeps the pod waiting; the queue asks again later."""
+        """Gate the pod after an error; the queue calls the plugin again later."""
         try:
             return self._want("PreEnqueue", Status, lambda: self.inner.pre_enqueue(cluster, pod), in_cycle=False)
         except PluginError as error:
@@ -287,14 +286,14 @@ class _PreEnqueue(PluginGuard, PreEnqueuePlugin):
 
 class _QueueSort(PluginGuard, QueueSortPlugin):
     def sort_key(self, priority: int, timestamp: float, key: str) -> tuple[float, ...]:
-        """Return an error falls back to the order of PrioritySort."""
+        """Return the key of PrioritySort after an error."""
         try:
-            found = self._ask("QueueSort", lambda: self.inner.sort_key(priority, timestamp, key), in_cycle=False)
+            keys = self._ask("QueueSort", lambda: self.inner.sort_key(priority, timestamp, key), in_cycle=False)
             # A NaN is not equal to itself and would spoil the heap.
-            numbers = isinstance(found, tuple) and all(isinstance(x, int | float) and x == x for x in found)
+            numbers = isinstance(keys, tuple) and all(isinstance(x, int | float) and x == x for x in keys)
             if not numbers:
-                raise self._wrong("QueueSort", "a tuple of numbers", found)
-            return cast(tuple[float, ...], found)
+                raise self._wrong("QueueSort", "a tuple of numbers", keys)
+            return cast(tuple[float, ...], keys)
         except PluginError as error:
             self._note(error)
             return (float(-priority), timestamp)
@@ -314,11 +313,11 @@ class _Filter(PluginGuard, FilterPlugin):
         return self._hashable("PreFilter", lambda: self.inner.likeness(state))
 
     def narrowed(self, state: CycleState) -> Mask | None:
-        found = self._ask("PreFilter", lambda: self.inner.narrowed(state))
+        mask = self._ask("PreFilter", lambda: self.inner.narrowed(state))
         count = len(state.cluster.nodes)
-        if found is not None and not _is_array(found, "b", count):
-            raise self._wrong("PreFilter", f"bool[{count}] or None", found)
-        return cast(Mask | None, found)
+        if mask is not None and not _is_array(mask, "b", count):
+            raise self._wrong("PreFilter", f"bool[{count}] or None", mask)
+        return cast(Mask | None, mask)
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         return self._want("AddPod", bool, lambda: self.inner.add_pod(state, pod, row))
@@ -327,30 +326,30 @@ class _Filter(PluginGuard, FilterPlugin):
         return self._want("RemovePod", bool, lambda: self.inner.remove_pod(state, pod, row))
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter | None:
-        """Not passed on: what it gives would be asked past the guard. The plugin is notified of each pod."""
+        """Return None: the guard could not check the calls of such a filter. The plugin gets single calls instead."""
         return None
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        found = self._ask("Filter", lambda: self.inner.filter(state, rows))
+        codes = self._ask("Filter", lambda: self.inner.filter(state, rows))
         count = row_count(state.cluster, rows)
-        if not _is_array(found, "iu", count) or (count and (found.min() < 0 or found.max() > UNRESOLVABLE)):
-            raise self._wrong("Filter", f"int8[{count}] of 0, 1 or 2", found)
-        return cast(Codes, found.astype(np.int8, copy=False))
+        if not _is_array(codes, "iu", count) or (count and (codes.min() < 0 or codes.max() > UNRESOLVABLE)):
+            raise self._wrong("Filter", f"int8[{count}] of 0, 1 or 2", codes)
+        return cast(Codes, codes.astype(np.int8, copy=False))
 
     def fits(self, state: CycleState, rows: Rows) -> Mask:
-        found = self._ask("Filter", lambda: self.inner.fits(state, rows))
+        mask = self._ask("Filter", lambda: self.inner.fits(state, rows))
         count = row_count(state.cluster, rows)
-        if not _is_array(found, "b", count):
-            raise self._wrong("Filter", f"bool[{count}]", found)
-        return cast(Mask, found)
+        if not _is_array(mask, "b", count):
+            raise self._wrong("Filter", f"bool[{count}]", mask)
+        return cast(Mask, mask)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        found = self._ask("Filter", lambda: self.inner.reasons(state, rows))
+        reasons = self._ask("Filter", lambda: self.inner.reasons(state, rows))
         count = row_count(state.cluster, rows)
-        pairs = isinstance(found, Sequence) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in found)
-        if not pairs or not all(isinstance(text, str) and _is_array(mask, "b", count) for text, mask in found):
-            raise self._wrong("Filter", f"a list of reasons, each with bool[{count}]", found)
-        return list(found)
+        pairs = isinstance(reasons, Sequence) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in reasons)
+        if not pairs or not all(isinstance(text, str) and _is_array(mask, "b", count) for text, mask in reasons):
+            raise self._wrong("Filter", f"a list of reasons, each with bool[{count}]", reasons)
+        return list(reasons)
 
 
 class _PostFilter(PluginGuard, PostFilterPlugin):
@@ -366,7 +365,7 @@ class _PodGroupPostFilter(PluginGuard, PodGroupPostFilterPlugin):
 
 
 class _HandedAttempt(PodGroupAttempt):
-    """The attempt as a guarded plugin gets it: the algorithm runs where the cluster cache may be changed."""
+    """The attempt that a guarded plugin gets: the algorithm runs in the thread that may change the cluster cache."""
 
     def __init__(self, attempt: PodGroupAttempt, watch: CallPolicy) -> None:
         self.cluster, self.group, self.pods = attempt.cluster, attempt.group, attempt.pods
@@ -391,8 +390,8 @@ class _HandedAttempt(PodGroupAttempt):
     def hopeful(self) -> Sequence[Placement]:
         return self._watch.back(self._attempt.hopeful)
 
-    def placement_scores(self, found: Any) -> Sequence[int]:
-        return self._watch.back(lambda: self._attempt.placement_scores(found))
+    def placement_scores(self, candidates: Any) -> Sequence[int]:
+        return self._watch.back(lambda: self._attempt.placement_scores(candidates))
 
     @property
     def placed_without_help(self) -> int:
@@ -408,22 +407,22 @@ class _Score(PluginGuard, ScorePlugin):
         return self._want("PreScore", bool, lambda: self.inner.pre_score(state))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        found = self._ask("Score", lambda: self.inner.score(state, rows))
-        scores = self._scores("Score", found, row_count(state.cluster, rows))
+        raw = self._ask("Score", lambda: self.inner.score(state, rows))
+        scores = self._scores("Score", raw, row_count(state.cluster, rows))
         if not self.normalizes:
             self._in_range("Score", scores, lambda index: _name(state, row_numbers(state.cluster, rows)[index]))
         return scores
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
-        found = self._ask("NormalizeScore", lambda: self.inner.normalize(state, scores))
-        normal = self._scores("NormalizeScore", found, len(scores))
+        normalized = self._ask("NormalizeScore", lambda: self.inner.normalize(state, scores))
+        normal = self._scores("NormalizeScore", normalized, len(scores))
         self._in_range("NormalizeScore", normal, lambda index: f"feasible node {index}")
         return normal
 
-    def _scores(self, point: str, found: object, count: int) -> Scores:
-        if not _is_array(found, "iu", count):
-            raise self._wrong(point, f"int64[{count}]", found)
-        return cast(Scores, cast("npt.NDArray[np.int64]", found).astype(np.int64, copy=False))
+    def _scores(self, point: str, scores: object, count: int) -> Scores:
+        if not _is_array(scores, "iu", count):
+            raise self._wrong(point, f"int64[{count}]", scores)
+        return cast(Scores, cast("npt.NDArray[np.int64]", scores).astype(np.int64, copy=False))
 
     def _in_range(self, point: str, scores: Scores, name: Callable[[int], str]) -> None:
         bad = np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))
@@ -456,12 +455,12 @@ class _PreBind(PluginGuard, PreBindPlugin):
 
 class _Bind(PluginGuard, BindPlugin):
     def bind(self, state: CycleState, row: int) -> object | None:
-        found = self._ask("Bind", lambda: self.inner.bind(state, row))
-        if found is None:
+        instruction = self._ask("Bind", lambda: self.inner.bind(state, row))
+        if instruction is None:
             return None
-        if not isinstance(found, get_args(Instruction)):
-            raise self._wrong("Bind", "an instruction or None", found)
-        return self._held("Bind", cast(Instruction, found))
+        if not isinstance(instruction, get_args(Instruction)):
+            raise self._wrong("Bind", "an instruction or None", instruction)
+        return self._held("Bind", cast(Instruction, instruction))
 
 
 class _PostBind(PluginGuard, PostBindPlugin):
@@ -493,11 +492,11 @@ class _PlacementScore(PluginGuard, PlacementScorePlugin):
         return self._want("PlacementScore", int, lambda: call(cluster, group, placement, assigned))
 
     def normalize_placements(self, scores: Sequence[int]) -> Sequence[int]:
-        found = self._ask("NormalizePlacementScore", lambda: self.inner.normalize_placements(scores))
-        numbers = isinstance(found, Sequence) and len(found) == len(scores)
-        if not numbers or not all(isinstance(item, int) and 0 <= item <= MAX_NODE_SCORE for item in found):
-            raise self._wrong("NormalizePlacementScore", f"{len(scores)} numbers of 0 to {MAX_NODE_SCORE}", found)
-        return cast(Sequence[int], found)
+        normalized = self._ask("NormalizePlacementScore", lambda: self.inner.normalize_placements(scores))
+        numbers = isinstance(normalized, Sequence) and len(normalized) == len(scores)
+        if not numbers or not all(isinstance(item, int) and 0 <= item <= MAX_NODE_SCORE for item in normalized):
+            raise self._wrong("NormalizePlacementScore", f"{len(scores)} numbers of 0 to {MAX_NODE_SCORE}", normalized)
+        return cast(Sequence[int], normalized)
 
 
 class _PlacementFeasible(PluginGuard, PlacementFeasiblePlugin):
@@ -527,10 +526,10 @@ class _PreemptionCost(PluginGuard, PreemptionCost):
     def total(self, victims: EvictionUnits) -> float:
         if self.additive:
             return float(self.of_units(victims).sum())
-        found = self._ask("PreemptionCost", lambda: self.inner.total(victims))
-        if not isinstance(found, int | float | np.number) or not np.isfinite(float(found)):
-            raise self._wrong("PreemptionCost", "a finite number", found)
-        return float(found)
+        total = self._ask("PreemptionCost", lambda: self.inner.total(victims))
+        if not isinstance(total, int | float | np.number) or not np.isfinite(float(total)):
+            raise self._wrong("PreemptionCost", "a finite number", total)
+        return float(total)
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
         return self._hashable("PreemptionCost", lambda: self.inner.beyond_the_node(cluster))
@@ -560,31 +559,31 @@ _GUARDS: dict[type[Plugin], type[PluginGuard]] = {
 }
 
 
-def _is_array(found: object, kinds: str, count: int) -> bool:
-    """Return whether it is a one-dimensional array of that length, of one of numpy's kinds of type."""
-    return isinstance(found, np.ndarray) and found.dtype.kind in kinds and found.shape == (count,)
+def _is_array(value: object, kinds: str, count: int) -> bool:
+    """Return whether the value is a one-dimensional array of that length with a dtype of these numpy kinds."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and value.shape == (count,)
 
 
-def _is_placement(found: object, cluster: ClusterState) -> bool:
-    if not isinstance(found, Placement) or not isinstance(found.rows, np.ndarray):
+def _is_placement(value: object, cluster: ClusterState) -> bool:
+    if not isinstance(value, Placement) or not isinstance(value.rows, np.ndarray):
         return False
-    rows, nodes = found.rows, cluster.nodes
+    rows, nodes = value.rows, cluster.nodes
     if rows.dtype.kind not in "iu" or rows.ndim != 1 or not len(rows):
         return False
     in_bounds = rows[0] >= 0 and rows[-1] < len(nodes) and bool((rows[1:] > rows[:-1]).all())
     return bool(in_bounds and nodes.alive[rows].all())
 
 
-def _described(found: object) -> str:
-    if isinstance(found, np.ndarray):
-        text = f"{found.dtype}[{', '.join(str(size) for size in found.shape)}]"
-        if found.size and found.dtype.kind in "iu":
-            text += f" from {found.min()} to {found.max()}"
+def _described(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        text = f"{value.dtype}[{', '.join(str(size) for size in value.shape)}]"
+        if value.size and value.dtype.kind in "iu":
+            text += f" from {value.min()} to {value.max()}"
         return text
     try:
-        return f"{type(found).__name__} {found!r}"[:200]
+        return f"{type(value).__name__} {value!r}"[:200]
     except Exception as error:
-        return f"{type(found).__name__} (its repr raises {type(error).__name__})"
+        return f"{type(value).__name__} (its repr raises {type(error).__name__})"
 
 
 def _name(state: CycleState, row: int) -> str:

@@ -1,7 +1,7 @@
-"""What an eviction costs: the extension point by which a plugin adds a criterion of its own (cost.md 1).
+"""Costs of evictions: the extension point for criteria of plugins (cost.md 1).
 
-Candidates to make room are compared by a list of criteria, `cost` in the args of DefaultPreemption, the first that
-differs decides.  A criterion says what evicting each of some units costs; it is asked for all units at once.
+Candidates for preemption are compared by a list of criteria, `cost` in the args of DefaultPreemption; the first that
+differs decides.  A criterion returns the cost of evicting each of some units; it is called for all units at once.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -20,25 +20,25 @@ Costs = npt.NDArray[np.float64]
 
 
 class UsableNodes(Protocol):
-    """Knows which nodes a pod may use at all: the evaluator of a profile."""
+    """Returns the nodes that a pod may use at all: the evaluator of a profile."""
 
     def usable_nodes(self, state: CycleState) -> npt.NDArray[np.bool_]:
-        """`bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; not to be changed."""
+        """Return `bool[rows]`: live nodes that pass the STATIC filters, whatever runs there; read-only."""
 
 
 @dataclass(frozen=True)
 class EvictionUnits:
-    """Units of eviction as columns, in order of importance: what a criterion looks at.
+    """Units of eviction as columns, in order of importance: the input of a criterion.
 
-    Of unit `u`, `pods[u]` are its pods and `rows[u]` the rows of the nodes they run on; in the present view of the
-    cluster they may have been taken off for a trial.
+    For unit `u`, `pods[u]` are its pods and `rows[u]` the rows of their nodes; in the present view of the cluster a
+    trial may have removed them.
     """
 
     cluster: ClusterState
     evaluator: UsableNodes | None
-    """Knows which nodes a pod may use at all."""
+    """The source of the nodes that a pod may use at all."""
     names: Sequence[str]
-    """`namespace/name` of the pod, or of the group where it is evicted as a whole."""
+    """`namespace/name` of the pod, or of the group that is evicted as a whole."""
     pods: Sequence[Sequence[PodRecord]]
     rows: Sequence[Sequence[int]]
     priorities: npt.NDArray[np.int64]
@@ -46,11 +46,11 @@ class EvictionUnits:
     starts: Costs
     """`float64[units]`: the earliest start of the unit's pods in seconds since the epoch, infinite without one."""
     violates: npt.NDArray[np.bool_]
-    """`bool[units]`: a PodDisruptionBudget would be violated by it."""
+    """`bool[units]`: its eviction would violate a PodDisruptionBudget."""
     scheduled: Mapping[str, int]
-    """Members of each gang that run before evictions, by `namespace/name`; groups with no unit here may lack."""
+    """Running members of each gang before evictions, by `namespace/name`; groups without units may be missing."""
     slack: Mapping[str, int] = field(default_factory=dict)
-    """Of those that have their minCount, how many members they can lose and still have it."""
+    """For gangs at or above their minCount, the number of members they can lose and stay there."""
     stuck: Collection[str] = frozenset()
     """UIDs of the pods that could not restart on another node at once, before any eviction (cost.md 1.9)."""
 
@@ -64,7 +64,7 @@ class EvictionUnits:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """`int64[units]`: how many pods each has."""
+        """Return `int64[units]`: the number of pods of each."""
         return np.fromiter((len(pods) for pods in self.pods), dtype=np.int64, count=len(self.pods))
 
     @cached_property
@@ -73,7 +73,7 @@ class EvictionUnits:
         return [pod for pods in self.pods for pod in pods]
 
     def per_unit(self, of_pods: npt.ArrayLike) -> Costs:
-        """Sums by unit, `float64[units]`, of a number for each of `every_pod`."""
+        """Return sums by unit, `float64[units]`, of one number for each of `every_pod`."""
         values = np.asarray(of_pods, dtype=np.float64)
         if not len(values):
             return np.zeros(len(self.pods))
@@ -84,12 +84,12 @@ class EvictionUnits:
 class PreemptionCost(Plugin):
     """A criterion: the cost of evicting units. Lower is better, and no cost is below zero.
 
-    `text` says in a few words what is preferred (`least lost work`), `measure` what the numbers count (`GPU-seconds`).
-    `timeless`: False where the same units cost otherwise as time passes; `by_terms`: what users say of their work
-    counts; `by_itself`: nothing counts but the units, their pods, the budgets, and what nodes are, so that what
-    evictions on a node cost is the same until something on it changes. It has to be `timeless` then.  Where it is so at
-    times only, `beyond_the_node` says when.  `by_gang`: how many pods of their groups run counts, too, on whatever
-    nodes; what evictions on a node cost is forgotten when that changes for a group with a pod there.
+    `text` describes in a few words what is preferred (`least lost work`), `measure` the unit of the numbers
+    (`GPU-seconds`). `timeless`: False if the costs of the same units change with time; `by_terms`: users' annotations
+    about their work count; `by_itself`: nothing counts but the units, their pods, the budgets, and what nodes are, so
+    that the costs on a node stay the same until something on it changes; such a criterion must be `timeless`.  If that
+    holds only at times, `beyond_the_node` decides.  `by_gang`: the number of running pods of their groups counts, too,
+    on any node; the costs on a node are computed again when it changes for a group with a pod there.
     """
 
     text: ClassVar[str] = ""
@@ -100,7 +100,7 @@ class PreemptionCost(Plugin):
     by_gang: ClassVar[bool] = False
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        """`float64[units]`: what evicting each alone costs."""
+        """Return `float64[units]`: the cost of evicting each alone."""
         raise NotImplementedError
 
     def total(self, victims: EvictionUnits) -> float:
@@ -108,13 +108,13 @@ class PreemptionCost(Plugin):
         return float(self.of_units(victims).sum())
 
     def beyond_the_node(self, cluster: ClusterState) -> Hashable | None:
-        """Return what the costs on a node depend on beside its units, their pods, what nodes are, and the budgets.
+        """Return a key of what costs on a node depend on beside its units, their pods, what nodes are, and the budgets.
 
-        They are kept as long as it is equal to what it was, and what is on the node is the same; None: not at all.
+        Costs are kept while the key and the pods on the node stay the same; None: they are never kept.
         """
         return () if self.by_itself and self.timeless and not self.by_terms else None
 
     @property
     def additive(self) -> bool:
-        """Return whether the whole is the sum of its parts."""
+        """Return whether the total is the sum of the units' costs."""
         return type(self).total is PreemptionCost.total

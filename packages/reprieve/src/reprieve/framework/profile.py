@@ -1,4 +1,4 @@
-"""A profile: which plugins run for one schedulerName, in which order and with which weights."""
+"""A profile: the plugins for one schedulerName, their order and weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,12 +45,11 @@ class WeightedPlacement:
 
 @dataclass(slots=True)
 class Profile:
-    """Resolved plugins by extension point, in the order they run.
+    """Plugins by extension point, in the order they run.
 
     `plugins` is every plugin once, in configured order; `score_weights` maps a score plugin's name to its weight (a
     score plugin without one does not score).  `disabled` holds (extension point class name, plugin name) pairs that a
-    configuration turned off at one point only.  `placement_weights` are those of placement scores; where none is given,
-    1.
+    configuration turned off at one point only.  `placement_weights` are those of placement scores, 1 by default.
     """
 
     name: str
@@ -59,11 +58,11 @@ class Profile:
     disabled: frozenset[tuple[str, str]] = frozenset()
     placement_weights: dict[str, int] = field(default_factory=dict)
     also_known_as: tuple[str, ...] = ()
-    """Further names by which pods ask for it."""
+    """Further scheduler names that select it."""
     order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By extension point class name: the plugins of that point in their order, where it is not that of `plugins`."""
+    """By extension point class name: the plugins of that point in their order, if it differs from that of `plugins`."""
     watch: CallPolicy = field(default_factory=CallPolicy)
-    """How plugins are called that do not come with the product; they are put behind a guard."""
+    """The policy for calls of plugins from outside the product, which run behind a guard."""
     filters: list[FilterPlugin] = field(init=False)
     scores: list[Weighted] = field(init=False)
     static_filters: list[FilterPlugin] = field(init=False)
@@ -72,7 +71,7 @@ class Profile:
     outside_filters: list[FilterPlugin] = field(init=False)
     cluster_scores: list[Weighted] = field(init=False)
     _points: dict[type, list[Any]] = field(init=False, default_factory=dict, compare=False, repr=False)
-    """What `at` has found: some points are asked for with every binding."""
+    """Results of `at`: some points are used with every binding."""
 
     def __post_init__(self) -> None:
         self.plugins = [contained(plugin, self.watch) for plugin in self.plugins]
@@ -87,11 +86,11 @@ class Profile:
         self.cluster_scores = [weighted for weighted in self.scores if weighted.plugin.scope is Scope.CLUSTER]
 
     def at(self, point: type[P]) -> list[P]:
-        """Return the plugins of one extension point, in order; not to be changed."""
-        known: list[P] | None = self._points.get(point)
-        if known is None:
-            known = self._points[point] = self._resolved(point)
-        return known
+        """Return the plugins of one extension point, in order; read-only."""
+        plugins: list[P] | None = self._points.get(point)
+        if plugins is None:
+            plugins = self._points[point] = self._resolved(point)
+        return plugins
 
     def _resolved(self, point: type[P]) -> list[P]:
         result = [p for p in self.plugins if isinstance(p, point) and (point.__name__, p.name) not in self.disabled]
@@ -113,10 +112,10 @@ class Profile:
     @property
     def queue_sort(self) -> QueueSortPlugin:
         """Return the one QueueSort plugin. Raises ValueError if there is not exactly one."""
-        found = self.at(QueueSortPlugin)
-        if len(found) != 1:
-            raise ValueError(f"profile {self.name!r}: exactly one queueSort plugin is needed, found {len(found)}")
-        return found[0]
+        plugins = self.at(QueueSortPlugin)
+        if len(plugins) != 1:
+            raise ValueError(f"profile {self.name!r}: exactly one queueSort plugin is needed, found {len(plugins)}")
+        return plugins[0]
 
     @property
     def post_filters(self) -> list[PostFilterPlugin]:

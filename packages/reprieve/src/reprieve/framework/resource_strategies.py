@@ -1,9 +1,8 @@
-"""How NodeResourcesFit ranks nodes by the resources a pod would leave free or use up.
+"""Formulas by which NodeResourcesFit ranks nodes: by the resources a pod would leave free or use up.
 
-A strategy looks at each of its resources by itself - what would be used with the pod there, of what the node has - and
-takes the weighted mean.  Nodes that have none of a resource are judged by the others, and so is an extended resource
-that the pod does not ask for.  All in integers, as upstream (kubernetes/kubernetes
-pkg/scheduler/framework/plugins/noderesources).
+A strategy scores each of its resources separately - the amount used with the pod there, relative to the node's - and
+takes the weighted mean.  Resources that a node lacks do not count there, nor do extended resources that the pod does
+not request.  All in integers, as upstream (kubernetes/kubernetes pkg/scheduler/framework/plugins/noderesources).
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ class Strategy:
     skips_zero: bool = False
 
     def mean(self, scored: Sequence[tuple[int, Amounts, Amounts]], count: int) -> Amounts:
-        """`int64[count]`: weighted mean of (weight, used with the pod, allocatable); 0 where nothing counts."""
+        """Return the weighted mean of (weight, used with the pod, allocatable), `int64[count]`; 0 if nothing counts."""
         if scored and not self.skips_zero and all((have > 0).all() for _, _, have in scored):  # as on most clusters
             sums: Amounts = sum(weight * self.by_resource(used, have) for weight, used, have in scored)  # type: ignore[assignment]
             return sums // max(1, sum(weight for weight, _, _ in scored))
@@ -50,16 +49,16 @@ class Strategy:
 
 
 def _most_allocated(used: Amounts, have: Amounts) -> Amounts:
-    """More than there is counts as all of it: pods without requests count something in scoring."""
+    """Return the used share; more than the node has counts as all of it: scoring counts something for every pod."""
     return _percent(np.minimum(used, have), have)
 
 
 _EXACT = (1 << 53) // MAX_NODE_SCORE
-"""Up to here a hundredfold is exact in a float64, and the quotient rounds to no integer that it does not reach."""
+"""Up to here a hundredfold is exact in a float64, and the quotient never rounds up to an integer above it."""
 
 
 def _percent(part: Amounts, whole: Amounts) -> Amounts:
-    """`part * 100 // whole` for 0 <= part <= whole >= 1; by floats where they are exact, which is much faster."""
+    """Return `part * 100 // whole` for 0 <= part <= whole >= 1; by floats where they are exact, as they are faster."""
     if len(whole) and int(whole.max()) <= _EXACT:
         shares: Amounts = (part * float(MAX_NODE_SCORE) / whole).astype(np.int64)
         return shares

@@ -1,10 +1,10 @@
 """Running pods that could not restart on another node at once (cost.md 1.9).
 
-A pod *can restart at once* if a node other than its own, which its node constraints allow, has what the pod requests
-free: amounts that neither pods nor nominations use, whatever their priority.  Pods with the same node constraints and
-the same requests are of one *kind*.  Of each kind two nodes are known that have enough free, if there are two: with two
-the pod can restart wherever it runs, with one it can unless it runs there.  After a change only the kinds are looked at
-again that knew a changed node, or that may fit there now.
+A pod *can restart at once* if another node, allowed by its node constraints, has the pod's requests free: amounts that
+neither pods nor nominations use, whatever their priority.  Pods with the same node constraints and requests are of one
+*kind*.  For each kind up to two nodes with enough free are recorded: with two the pod can restart wherever it runs,
+with one it can unless it runs there.  After a change, only kinds are searched again that had recorded a changed node,
+or that may fit there now.
 
 Invariant: `_first` and `_second` are NO_ROW only where no (other) row has enough free; `codes` follows from them.
 """
@@ -33,24 +33,25 @@ _NO_LIMIT: Final = 1 << 62
 _FEW_KINDS, _FEW_ROWS = 8, 64
 """Up to this many kinds are compared with all rows, and up to this many changed rows with all kinds."""
 _FEW_PAIRS = 4096
-"""Up to this many kinds and changed rows are compared at once."""
+"""Up to this many pairs of a kind and a changed row are compared at once."""
 _MOST_LARGEST = 128
-"""The rows that are searched for many kinds are narrowed by at most so many of the largest rows."""
+"""The limit on the largest rows by which the rows to search for many kinds are narrowed."""
 _BLOCK = 64
-"""So many rows are compared with many kinds at a time."""
+"""The number of rows that are compared with many kinds at a time."""
 _FOR_EACH_POD, _MORE = 4, 4096
-"""So many kinds and places are remembered for each pod of the cluster, and beside that."""
+"""The number of kinds and places that are kept for each pod of the cluster, and in addition."""
 _MOST_CHANGES = 1 << 18
 
 
 class RestartCodes(NamedTuple):
-    """`codes`: see `RestartPlaces.codes`; `common`: NOWHERE or SEVERAL, the one of all kinds that were counted on rows
-    but those where `other`, bool[rows], is set.
+    """`codes`: see `RestartPlaces.codes`; `common`: NOWHERE or SEVERAL, the code of all kinds on other rows.
+
+    `looked_up`: bool[rows], the rows with kinds that may have another code.
     """
 
     codes: Counts
     common: int
-    other: Mask
+    looked_up: Mask
 
 
 class RestartPlaces:
@@ -61,18 +62,18 @@ class RestartPlaces:
         self._changes = cluster.changes(of_nodes=False, lasting=True)
         self._stamp: tuple[int, ...] = ()
         self._static = -1
-        """The version of what nodes are."""
+        """The version of the nodes' static properties."""
         self._columns = 0
-        """Resources that have a column."""
+        """The number of resource columns."""
         self._free: Counts = np.zeros((0, 0), dtype=np.int64)
         self._unread: set[int] = set()
-        """Rows that are taken for full there, as they have too little for every kind."""
+        """Rows recorded as full in `_free`, as they have too little for every kind."""
         self.epoch = 0
-        """Grows when all kinds are forgotten."""
+        """A counter that grows when all kinds are forgotten."""
         self.changed_rows: list[int] = []
-        """Rows of counted pods for which the answer has changed, in order, with repeats."""
+        """Rows with counted pods that have a new result, in order, with repeats."""
         self.cut = 0
-        """How many of these are no longer kept."""
+        """The number of these that were dropped."""
         self._forget()
 
     def _forget(self) -> None:
@@ -82,7 +83,7 @@ class RestartPlaces:
         self._pods: list[PodRecord] = []
         """By kind: a pod of it."""
         self._rows: list[set[int]] = []
-        """By kind: the rows for which pods were counted."""
+        """By kind: the rows with counted pods."""
         self._places = 0
         self._homes: dict[str, int] = {}
         self._numbers: dict[int, int] = {}
@@ -95,32 +96,32 @@ class RestartPlaces:
         self._second: Counts = np.full(_BLOCK, NO_ROW, dtype=np.int64)
         self._codes: Counts = np.full(_BLOCK, SEVERAL, dtype=np.int64)
         self._code: list[int] = []
-        """`codes` once more: single ones are read several times as fast."""
+        """A copy of `codes`: single values are read several times as fast."""
         self._least: Counts = np.full((len(self._free), 1), _NO_LIMIT, dtype=np.int64)
-        """int64[columns, 1]: what each kind at least asks for."""
+        """int64[columns, 1]: the least request of all kinds."""
         self._used_rows: set[int] = set()
-        """The rows that kinds know, and some that they no longer do."""
+        """The rows that kinds have recorded, and some that they no longer do."""
         self._most_used = _BLOCK
 
     @property
     def codes(self) -> Counts:
-        """Return `int64[kinds]`, see NOWHERE; they are valid as of the last `kinds_of` or `catch_up`."""
+        """Return `int64[kinds]`, see NOWHERE; valid as of the last `kinds_of` or `catch_up`."""
         return self._codes[: len(self._pods)]
 
     def for_rows(self) -> RestartCodes:
-        """Return `codes`, and on which rows they have to be looked up."""
+        """Return `codes`, and the rows for which they must be looked up."""
         codes, rows = self.codes, len(self._cluster.nodes)
         common = NOWHERE if 2 * np.count_nonzero(codes == NOWHERE) > len(codes) else SEVERAL
-        other = np.flatnonzero(codes != common)
-        result = np.full(rows, len(other) > _FEW_ROWS, dtype=np.bool_)
-        if 0 < len(other) <= _FEW_ROWS:
-            result[[row for kind in other.tolist() for row in self._rows[kind]]] = True
+        uncommon = np.flatnonzero(codes != common)
+        result = np.full(rows, len(uncommon) > _FEW_ROWS, dtype=np.bool_)
+        if 0 < len(uncommon) <= _FEW_ROWS:
+            result[[row for kind in uncommon.tolist() for row in self._rows[kind]]] = True
         return RestartCodes(codes, common, result)
 
     def stuck(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> list[bool]:
-        """Return whether each pod cannot restart at once on another row than the one it runs on.
+        """Return whether each pod cannot restart at once on a row other than its own.
 
-        Pods that already terminate do not count: the eviction changes nothing for them.
+        Terminating pods do not count: the eviction changes nothing for them.
         """
         self.bound()
         kinds, codes = self.kinds_of(pods, rows), self._code
@@ -128,37 +129,37 @@ class RestartPlaces:
         return [codes[kind] in (NOWHERE, row) and not pod.terminating for pod, kind, row in every]
 
     def kinds_of(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> list[int]:
-        """Return the kind of each pod; changes of the answer are reported for the row it runs on.
+        """Return the kind of each pod; later changes of its result are reported for its row.
 
         A kind is valid in the present `epoch`.
         """
         self.catch_up()
-        known, noted = self._by_signature, self._rows
-        result = [known.get(pod.signature.id, -1) for pod in pods]
+        kind_of, noted = self._by_signature, self._rows
+        result = [kind_of.get(pod.signature.id, -1) for pod in pods]
         if -1 in result:
             result = self._with_new(pods)
         for kind, row in zip(result, rows, strict=True):
-            there = noted[kind]
-            if row not in there:
-                there.add(row)
+            noted_rows = noted[kind]
+            if row not in noted_rows:
+                noted_rows.add(row)
                 self._places += 1
         return result
 
     def _with_new(self, pods: Sequence[PodRecord]) -> list[int]:
         """Return the kind of each pod; some are new."""
         before = len(self._pods)
-        signatures, whats, every, numbers = self._by_signature, self._by_what, self._pods, self._numbers
+        signatures, kind_by_key, every, numbers = self._by_signature, self._by_what, self._pods, self._numbers
         constraints: list[int] = []
         result = []
         for pod in pods:
             signature = pod.signature
             kind = signatures.get(signature.id)
             if kind is None:
-                what = signature.constraints.nodes.id, signature.requests
-                kind = signatures[signature.id] = whats.setdefault(what, len(every))
+                key = signature.constraints.nodes.id, signature.requests
+                kind = signatures[signature.id] = kind_by_key.setdefault(key, len(every))
                 if kind == len(every):
                     every.append(pod)
-                    constraints.append(numbers.setdefault(what[0], len(numbers)))
+                    constraints.append(numbers.setdefault(key[0], len(numbers)))
             result.append(kind)
         if len(every) > before:
             self._fill_in(before, constraints)
@@ -172,15 +173,15 @@ class RestartPlaces:
         return result
 
     def bound(self) -> None:
-        """Forget everything if it has become too much."""
+        """Forget everything if too much is kept."""
         most = _FOR_EACH_POD * len(self._cluster.pods) + _MORE
         if self._places > most or len(self._by_signature) > most:
             self._forget()
 
     def catch_up(self) -> None:
-        """Take in what has changed in the cluster's present view."""
+        """Update the results for changes of the cluster's present view."""
         cluster, nodes = self._cluster, self._cluster.nodes
-        # What a trial does and undoes is logged, too.
+        # Changes of a trial and their undoing are logged, too.
         stamp = cluster.touched.total, nodes.static_version, len(nodes), len(cluster.resources.names)
         if stamp == self._stamp:
             return
@@ -205,7 +206,7 @@ class RestartPlaces:
             self._compare({*touched, *static}, static)
 
     def _compare(self, touched: set[int], static: Sequence[int]) -> None:
-        """Take in what has changed on rows; `static`: on these not only amounts."""
+        """Update changed rows; `static`: those with changes of more than amounts."""
         if not static and len(touched) <= _FEW_ROWS and self._used_rows.isdisjoint(touched) and self._useless(touched):
             return
         rows = np.array(sorted(touched), dtype=np.int64)
@@ -216,14 +217,14 @@ class RestartPlaces:
             return
         before = self._free[:, rows]
         otherwise = np.isin(rows, static) if static else np.zeros(len(rows), dtype=np.bool_)
-        which = np.flatnonzero((free != before).any(axis=0) | otherwise)
-        if len(which):
-            rows, free, before, otherwise = rows[which], free[:, which], before[:, which], otherwise[which]
+        changed = np.flatnonzero((free != before).any(axis=0) | otherwise)
+        if len(changed):
+            rows, free, before, otherwise = rows[changed], free[:, changed], before[:, changed], otherwise[changed]
             self._free[:, rows] = free
             self._take_in(rows, free, (free > before).any(axis=0) | otherwise, otherwise)
 
     def _useless(self, touched: set[int]) -> bool:
-        """Return whether rows, which no kind knows, have too little for every kind; then they are taken for full."""
+        """Return whether these rows, which no kind has recorded, have too little for every kind; mark them as full."""
         nodes, least = self._cluster.nodes, self._least[:, 0]
         for row in touched:
             free = nodes.allocatable[:, row] - nodes.used[:, row]
@@ -238,7 +239,7 @@ class RestartPlaces:
         return True
 
     def _free_on(self, rows: Counts) -> Counts:
-        """Return int64[columns, rows]: what neither pods nor nominations use; nothing on rows without a node."""
+        """Return int64[columns, rows]: amounts that neither pods nor nominations use; 0 on rows without a node."""
         nodes = self._cluster.nodes
         free = nodes.allocatable[:, rows] - nodes.used[:, rows]
         if nodes.nominated and len(rows) <= _FEW_ROWS:
@@ -247,16 +248,16 @@ class RestartPlaces:
                     if pod.row < 0:
                         free[:, at] -= pod.signature.delta
         elif nodes.nominated:
-            held = nominated_rows(self._cluster, _ANY_PRIORITY, rows)
-            free[:, np.searchsorted(rows, held.rows)] -= held.amounts
+            by_nominated = nominated_rows(self._cluster, _ANY_PRIORITY, rows)
+            free[:, np.searchsorted(rows, by_nominated.rows)] -= by_nominated.amounts
         free[:, ~nodes.alive[rows]] = 0
         result: Counts = np.maximum(free, 0)
         return result
 
     def _take_in(self, rows: Counts, free: Counts, more: Mask, otherwise: Mask) -> None:
-        """Look again at the kinds for which changed rows matter.
+        """Search again for the kinds that changed rows concern.
 
-        `more`: bool[rows], pods may fit that did not; `otherwise`: bool[rows], not only amounts have changed.
+        `more`: bool[rows], further pods may fit; `otherwise`: bool[rows], more than amounts has changed.
         """
         number = len(self._pods)
         if not number:
@@ -269,42 +270,42 @@ class RestartPlaces:
         gained: list[tuple[int, int]] = []
         if number * len(rows) <= _FEW_PAIRS:
             fits = (self._asks[CPU : self._columns, :number, None] <= free[CPU : self._columns, None]).all(axis=0)
-            knew = (first[:, None] == rows) | (second[:, None] == rows)
-            gone = knew & (otherwise | ~fits)
-            new = fits & more & (gone | ~knew) & (second == NO_ROW)[:, None]
-            if gone.any():
-                lost = np.flatnonzero(gone.any(axis=1)).tolist()
+            recorded = (first[:, None] == rows) | (second[:, None] == rows)
+            dropped = recorded & (otherwise | ~fits)
+            new = fits & more & (dropped | ~recorded) & (second == NO_ROW)[:, None]
+            if dropped.any():
+                lost = np.flatnonzero(dropped.any(axis=1)).tolist()
             if new.any():
                 gained = [(kind, int(rows[at])) for kind, at in np.argwhere(new).tolist()]
         else:
             changes = zip(rows.tolist(), free.T, more.tolist(), otherwise.tolist(), strict=True)
             for row, have, grown, doubtful in changes:
-                known = np.flatnonzero((first == row) | (second == row))
-                if len(known):
-                    lost += known[doubtful | (self._asks[:, known] > have[:, None]).any(axis=0)].tolist()
+                kinds = np.flatnonzero((first == row) | (second == row))
+                if len(kinds):
+                    lost += kinds[doubtful | (self._asks[:, kinds] > have[:, None]).any(axis=0)].tolist()
                 if grown:
                     gained += [(kind, row) for kind in self._may_fit(row, have)]
         if lost or gained:
             self._exchange(lost, gained)
 
     def _exchange(self, lost: Sequence[int], gained: Sequence[tuple[int, int]]) -> None:
-        """Kinds have lost a row that they knew; others may use one more, if their node constraints allow it."""
+        """Drop rows that kinds have lost; record further rows for kinds if their node constraints allow them."""
         first, second = self._first, self._second
         alone = {kind for kind in lost if second[kind] == NO_ROW}
         again = set(lost) - alone
         for kind in alone:  # no other row had enough free before
             first[kind] = NO_ROW
-        found = set(alone)
+        changed = set(alone)
         masks: dict[int, Mask] = {}
         for kind, row in gained:
             if kind not in again and row != first[kind] and second[kind] == NO_ROW and self._may_use(kind, row, masks):
                 (first if first[kind] == NO_ROW else second)[kind] = row
-                found.add(kind)
-        self._set(np.array(sorted(found), dtype=np.int64))
+                changed.add(kind)
+        self._set(np.array(sorted(changed), dtype=np.int64))
         self._look(np.array(sorted(again), dtype=np.int64))
 
     def _may_fit(self, row: int, have: Counts) -> list[int]:
-        """Return the kinds without two rows for which these amounts are enough, other nodes' own ones aside."""
+        """Return the kinds without two rows that fit into these amounts and are not bound to other nodes."""
         number = len(self._pods)
         home = self._home[:number]
         kinds = np.flatnonzero((self._second[:number] == NO_ROW) & (self._asks[CPU, :number] <= have[CPU]))
@@ -317,19 +318,19 @@ class RestartPlaces:
         return result
 
     def _may_use(self, kind: int, row: int, masks: dict[int, Mask]) -> bool:
-        """Return whether the node constraints of a kind allow a row; `masks`: what is known, by constraints."""
+        """Return whether the node constraints of a kind allow a row; `masks`: a cache by constraints."""
         key = int(self._constraints[kind])
         if key not in masks:
             masks[key] = self._rows_for(self._pods[kind])
         return bool(masks[key][row])
 
     def _rows_for(self, pod: PodRecord) -> Mask:
-        """Return bool[rows]: those that the pod may use, its own among others."""
+        """Return bool[rows]: those that the pod may use, including its own."""
         mask = required_mask(self._cluster.nodes, pod.signature)
         return mask & self._allowed(pod) if mask.any() else mask
 
     def _fill_in(self, start: int, constraints: Sequence[int]) -> None:
-        """Fill the columns of the kinds from `start` on; `constraints`: the number of those of each."""
+        """Fill the columns of the kinds from `start` on; `constraints`: the constraints' number of each."""
         new = self._pods[start:]
         until = len(self._pods)
         if until > len(self._first):
@@ -367,7 +368,7 @@ class RestartPlaces:
         edges = np.flatnonzero(np.diff(self._constraints[order])) + 1
         for alike in np.split(order, edges):
             pod = self._pods[alike[0]]
-            # Each pod of a DaemonSet has its own node, which is full or not: mostly nothing else has to be looked up.
+            # Each pod of a DaemonSet has its own node, which is full or not: mostly no other row must be checked.
             own = np.flatnonzero(required_mask(self._cluster.nodes, pod.signature))
             if len(own) == 1 and (self._asks[:, alike] > self._free[:, own]).any(axis=0).all():
                 continue
@@ -378,8 +379,8 @@ class RestartPlaces:
 
     def _look_among(self, kinds: Counts, rows: Counts) -> None:
         """Search these rows, all of which the kinds may use."""
-        asked = np.flatnonzero(self._asks[:, kinds].any(axis=1))
-        free, asks = self._free[np.ix_(asked, rows)], self._asks[np.ix_(asked, kinds)]
+        columns = np.flatnonzero(self._asks[:, kinds].any(axis=1))
+        free, asks = self._free[np.ix_(columns, rows)], self._asks[np.ix_(columns, kinds)]
         possible = (asks <= free.max(axis=1)[:, None]).all(axis=0)
         kinds, asks = kinds[possible], asks[:, possible]
         if len(kinds) > _FEW_KINDS and len(rows) > _BLOCK:
@@ -393,16 +394,16 @@ class RestartPlaces:
             fits = np.ones((len(kinds), min(until, len(rows)) - start), dtype=np.bool_)
             for ask, have in zip(asks, free[:, start:until], strict=True):
                 fits &= ask[:, None] <= have
-            some = np.flatnonzero(fits.any(axis=1))
+            pending = np.flatnonzero(fits.any(axis=1))
             for again in range(2):
-                at = fits[some].argmax(axis=1)
-                those, there = kinds[some], rows[start + at]
-                open_ = first[those] == NO_ROW
-                second[those[~open_]] = there[~open_]
-                first[those[open_]] = there[open_]
-                fits[some, at] = False
-                some = some[fits[some].any(axis=1) & (second[those] == NO_ROW)]
-                if again or not len(some):
+                at = fits[pending].argmax(axis=1)
+                fitting, rows_found = kinds[pending], rows[start + at]
+                open_ = first[fitting] == NO_ROW
+                second[fitting[~open_]] = rows_found[~open_]
+                first[fitting[open_]] = rows_found[open_]
+                fits[pending, at] = False
+                pending = pending[fits[pending].any(axis=1) & (second[fitting] == NO_ROW)]
+                if again or not len(pending):
                     break
             left = second[kinds] == NO_ROW
             kinds, asks = kinds[left], asks[:, left]
@@ -410,7 +411,7 @@ class RestartPlaces:
                 return
 
     def _set(self, kinds: Counts) -> None:
-        """Update `codes`, and report the rows of pods for which the answer has changed."""
+        """Update `codes`, and report the rows of pods with a new result."""
         if not len(kinds):
             return
         first, second = self._first[kinds], self._second[kinds]
@@ -423,12 +424,12 @@ class RestartPlaces:
             number = len(self._pods)
             self._used_rows = {*self._first[:number].tolist(), *self._second[:number].tolist()} - {NO_ROW}
             self._most_used = 2 * len(self._used_rows) + _BLOCK
-        other = np.flatnonzero(codes != before)
-        for kind, old, new in zip(kinds[other].tolist(), before[other].tolist(), codes[other].tolist(), strict=True):
+        moved = np.flatnonzero(codes != before)
+        for kind, old, new in zip(kinds[moved].tolist(), before[moved].tolist(), codes[moved].tolist(), strict=True):
             self._code[kind] = new
             rows = self._rows[kind]
             if old == NOWHERE or new == NOWHERE:
-                # With one row left, pods on that row have the same answer as with none.
+                # With one row left, pods on that row have the same result as with none.
                 self.changed_rows += rows
             else:
                 self.changed_rows += rows.intersection((old, new))
@@ -439,7 +440,7 @@ class RestartPlaces:
 
 
 class RestartReader:
-    """One reader's place in the changes of `RestartPlaces`, at their end when made."""
+    """A reader's position in the changes of `RestartPlaces`, initially at their end."""
 
     __slots__ = ("_places", "_stamp")
 
@@ -453,7 +454,7 @@ class RestartReader:
         return places.epoch, places.cut + len(places.changed_rows)
 
     def take(self) -> list[int] | None:
-        """Return the rows of pods for which the answer has changed since the last call; None: it may be any."""
+        """Return the rows of pods with a new result since the last call; None: it may be any."""
         places = self._places
         places.bound()
         places.catch_up()
@@ -463,16 +464,17 @@ class RestartReader:
         return places.changed_rows[position - places.cut :]
 
     def copy(self) -> "RestartReader":
-        """Return a reader in the same place."""
-        made = RestartReader.__new__(RestartReader)
-        made._places, made._stamp = self._places, self._stamp
-        return made
+        """Return a reader at the same position."""
+        reader = RestartReader.__new__(RestartReader)
+        reader._places, reader._stamp = self._places, self._stamp
+        return reader
 
 
 def _largest(free: Counts) -> Counts:
-    """Return places in int64[columns, rows] among which two are enough for any request for which two of all are.
+    """Return columns of int64[columns, rows] of which two suffice for any request for which two of all do.
 
-    These are the rows that no other exceeds in every column, and those that then are; the largest come first.
+    These are the rows that no other exceeds in every column, and those that are so without them; the largest come
+    first.
     """
     size = (free / np.maximum(free.max(axis=1), 1)[:, None]).sum(axis=0)
     left = np.argsort(-size, kind="stable")

@@ -14,21 +14,21 @@ from reprieve.framework.tried_placements import TriedPlacements
 
 @dataclass(frozen=True, slots=True)
 class RunningProfile:
-    """What the cycles need to decide for pods of one schedulerName."""
+    """The inputs of cycles for pods of one schedulerName."""
 
     cluster: ClusterState
     profile: Profile
     evaluator: Evaluator
     gates: FeatureGates
     tried: TriedPlacements = field(default_factory=TriedPlacements)
-    """What came of groups in placements."""
+    """Results of groups in placements."""
 
     meter: PlacementMeter = field(init=False)
-    """Counts placements of groups."""
+    """The meter of placements of groups."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "meter", PlacementMeter(self.profile.name))
 
     def report(self, error: PluginError) -> None:
-        """Note an error of a plugin for the log and the counters (`Effects.incidents`)."""
+        """Record an error of a plugin for the log and the counters (`Effects.incidents`)."""
         self.profile.watch.report(PluginIncident.of(error))

@@ -1,4 +1,4 @@
-"""What a topology spread constraint counts, for those that choose where the members of a group go (cost.md 4.13)."""
+"""Counts of topology spread constraints, for the placement of a group's members (cost.md 4.13)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from reprieve.framework.plugin import CycleState, Mask
 
 @dataclass(frozen=True, slots=True)
 class SpreadDomains:
-    """What one constraint that filters counts in the present view.
+    """Counts of one filtering constraint in the present view.
 
-    `counts`: int64[domains], pods by domain; `there`: bool[domains], which are compared; `eligible`: bool[rows], the
-    nodes that count; `domain_of`: int64[rows].
+    `counts`: int64[domains], pods by domain; `compared`: bool[domains], the domains that are compared; `eligible`:
+    bool[rows], the nodes that count; `domain_of`: int64[rows].
     """
 
     max_skew: int
     min_domains: int
     counts: npt.NDArray[np.int64]
-    there: Mask
+    compared: Mask
     eligible: Mask
     domain_of: npt.NDArray[np.int64]
 
 
 @runtime_checkable
 class SpreadCounter(Protocol):
-    """A filter that holds pods to a spread over domains."""
+    """A filter that enforces a spread of pods over domains."""
 
     def domains_of_all(self, state: CycleState, pods: Sequence[PodRecord]) -> SpreadDomains | None:
-        """Return what the only constraint that filters the pod counts, in the present view; None if there are several.
+        """Return the counts of the only constraint that filters the pod, in the present view.
 
-        And if it does not count all of these pods, which have the same constraints.
+        None if there are several, or if it does not count all of these pods, which have the same constraints.
         """

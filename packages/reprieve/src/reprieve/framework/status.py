@@ -1,6 +1,6 @@
 """Outcomes of plugins.
 
-A filter answers with a code per node; the text of a reason is made only when it is read (architecture.md).
+A filter returns a code per node; the text of a reason is made only when it is read (architecture.md).
 """
 
 from collections.abc import Callable, Iterator
@@ -15,13 +15,13 @@ R = TypeVar("R")
 
 FITS = 0
 UNSCHEDULABLE = 1
-"""Does not fit now; taking pods away may help."""
+"""The pod does not fit now; evictions may help."""
 UNRESOLVABLE = 2
-"""Does not fit whatever runs on the node: preemption cannot help (preemption.md 3)."""
+"""The pod does not fit whatever runs on the node: preemption cannot help (preemption.md 3)."""
 
 
 class Code(IntEnum):
-    """The outcome of a step that concerns a whole pod or group; the first three are the codes of a filter."""
+    """The outcome of a step for a whole pod or group; the first three are the codes of a filter."""
 
     SUCCESS = 0
     UNSCHEDULABLE = 1
@@ -33,7 +33,7 @@ class Code(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code, why, and the plugin it is from."""
+    """A code, its reason, and the plugin it is from."""
 
     code: Code
     reason: str = ""
@@ -41,7 +41,7 @@ class Status:
 
     @property
     def ok(self) -> bool:
-        """Success."""
+        """Whether the code is SUCCESS."""
         return self.code is Code.SUCCESS
 
 
@@ -49,7 +49,7 @@ SUCCESS = Status(Code.SUCCESS)
 
 
 class PluginError(Exception):
-    """A plugin raised; the attempt ends with SchedulerError, the scheduler goes on (scheduling.md 5)."""
+    """An exception of a plugin; the attempt ends with SchedulerError, the scheduler continues (scheduling.md 5)."""
 
     def __init__(self, plugin: str, point: str, cause: BaseException) -> None:
         super().__init__(f"running {point} plugin {plugin!r}: {named(cause)}")
@@ -62,13 +62,13 @@ class PlacementError(Exception):
 
 
 CallTimer = Callable[[str, Callable[..., Any], Callable[[], Any]], Any]
-"""Runs a call of the plugin of that name: takes the method that is called, and what makes the call."""
+"""Runs a call of the plugin of that name: takes the called method, and the call without arguments."""
 _timer: ContextVar[CallTimer | None] = ContextVar("plugin_call_timer", default=None)
 
 
 @contextmanager
 def timed_calls(timer: CallTimer) -> Iterator[None]:
-    """Run every call of a plugin in this block through a timer."""
+    """Run every plugin call in this block through a timer."""
     token = _timer.set(timer)
     try:
         yield
@@ -77,10 +77,9 @@ def timed_calls(timer: CallTimer) -> Iterator[None]:
 
 
 def call_plugin(plugin: str, point: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a plugin; whatever it raises becomes a PluginError that names it and the extension point (scheduling.md 5).
+    """Call a plugin; whatever it raises becomes a PluginError that names it and the point (scheduling.md 5).
 
-    A PlacementError is an answer and passes.  What a third-party plugin raises or answers `framework.plugin_guard`
-    looks at before that.
+    A PlacementError is a result and passes.  Third-party plugins are checked before that by `framework.plugin_guard`.
     """
     timer = _timer.get()
     try:
@@ -95,7 +94,7 @@ def call_plugin(plugin: str, point: str, call: Callable[P, R], *args: P.args, **
 
 
 def named(error: BaseException) -> str:
-    """`ValueError: what it says`; a third-party exception may fail to say anything."""
+    """Return `ValueError: its text`; the text of a third-party exception may itself raise."""
     try:
         text = str(error)
     except Exception as trouble:

@@ -1,10 +1,10 @@
-"""What came of trying groups of one shape in placements, kept while the nodes there stay as they are.
+"""Results of groups of one shape in placements, kept while the nodes there do not change.
 
-Groups of one shape - equal specs, pods that are treated alike - find the same in a placement, as long as nothing has
-changed on its rows.  A cluster where one group after another is placed changes one placement at a time, so that only
-that one is tried again.
+Groups of one shape - equal specs, pods that are treated alike - have the same result in a placement, until one of its
+rows changes.  A cluster where one group after another is placed changes one placement at a time, so that only that one
+is tried again.
 
-Invariant: an outcome that is `fresh` is the one that trying again would have, in the present view.
+Invariant: an outcome that is `fresh` equals that of another attempt in the present view.
 """
 
 from collections.abc import Hashable, Sequence
@@ -21,53 +21,53 @@ _UNTRIED = -1
 
 
 class PlacementOutcomes:
-    """Of groups of one shape, by placement: whether it works, and what each PlacementScore plugin says (`scores`)."""
+    """Results of groups of one shape, by placement: whether the group fits, and its PlacementScore results."""
 
     __slots__ = ("_rows", "_stamps", "_starts", "fresh", "placements", "scores", "works")
 
     def __init__(self, placements: Sequence[Placement]) -> None:
         self.placements = placements
         self.fresh: Mask = np.zeros(len(placements), dtype=np.bool_)
-        """bool[placements]: the outcome is known and holds."""
+        """bool[placements]: the outcome is known and valid."""
         self.works: Mask = np.zeros(len(placements), dtype=np.bool_)
         self.scores: dict[int, tuple[int, ...]] = {}
-        """By index of a placement that works."""
+        """By index of a placement in which the group fits."""
         self._stamps = np.full(len(placements), _UNTRIED, dtype=np.int64)
         self._rows = np.concatenate([placement.rows for placement in placements])
         self._starts = np.cumsum([0, *(len(placement.rows) for placement in placements[:-1])])
 
     def put(self, index: int, scores: tuple[int, ...] | None) -> None:
-        """Remember what came of a placement; None: the group does not fit there."""
+        """Record the outcome of a placement; None: the group does not fit there."""
         self.fresh[index] = True
         self.works[index] = scores is not None
         if scores is not None:
             self.scores[index] = scores
 
     def refresh(self, touched: npt.NDArray[np.int64]) -> None:
-        """Forget what was found before the rows changed; `touched`: int64[rows], when each did last."""
+        """Forget outcomes from before their rows changed; `touched`: int64[rows], the time of the last change."""
         self.fresh = self._stamps >= np.maximum.reduceat(touched[self._rows], self._starts)
 
     def stamp(self, now: int) -> None:
-        """All that is fresh holds at this moment."""
+        """Record that all fresh outcomes are valid at this time."""
         self._stamps[self.fresh] = now
 
 
 class TriedPlacements:
-    """The outcomes of the shapes and lists of placements used last; see the module docstring."""
+    """The outcomes of the most recently used shapes and lists of placements; see the module docstring."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Hashable, int], PlacementOutcomes] = {}
-        """By shape and list of placements, those used longest ago first."""
+        """By shape and list of placements, least recently used first."""
         self._changes: ChangeReader | None = None
         self._touched = np.zeros(0, dtype=np.int64)
-        """By row: when it changed last, in steps of `_now`."""
+        """By row: the time of its last change, in steps of `_now`."""
         self._now = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def outcomes(self, cluster: ClusterState, shape: Hashable, placements: Sequence[Placement]) -> PlacementOutcomes:
-        """Return what is known of groups of that shape in these placements, none of them empty, in the present view."""
+        """Return the outcomes of groups of that shape in these placements, none of them empty, in the present view."""
         self._catch_up(cluster)
         key = (shape, id(placements))
         outcomes = self._kept.pop(key, None)
@@ -81,7 +81,7 @@ class TriedPlacements:
         return outcomes
 
     def keep(self, cluster: ClusterState, outcomes: PlacementOutcomes) -> None:
-        """Groups were tried, and the view is again as it was when the outcomes were asked for."""
+        """Keep outcomes of attempts; the view must equal the one in which they were requested."""
         self._catch_up(cluster)
         outcomes.stamp(self._now)
 

@@ -65,7 +65,7 @@ class SpreadShares(PinnedChoices):
     @property
     def domains(self) -> int:
         """Return how many domains are compared."""
-        return int(np.count_nonzero(self.spread.there))
+        return int(np.count_nonzero(self.spread.compared))
 
     def cheapest(self) -> PinnedEviction | None:
         """Return the cheapest eviction found, its places in an order that keeps the constraint.
@@ -73,7 +73,7 @@ class SpreadShares(PinnedChoices):
         None if there are too many domains, or nothing was found.
         """
         domain_of = np.where(self.spread.eligible, self.spread.domain_of, 0)
-        there = np.flatnonzero(self.spread.there).tolist()
+        there = np.flatnonzero(self.spread.compared).tolist()
         if not 1 < len(there) <= MOST_DOMAINS:
             return None
         self._held = [int(self.spread.counts[domain]) for domain in there]

@@ -230,7 +230,7 @@ class UnitColumns:
         """Set `restartless`, and `standing` where units of one importance but for the start differ in it."""
         kinds, several = entries["kind"][:, slots], entries["several"][:, slots]
         count = several + (kinds >= 0) if restarts.common == NOWHERE else several
-        at = np.flatnonzero(restarts.other[rows])
+        at = np.flatnonzero(restarts.looked_up[rows])
         if len(at):
             those = kinds[:, at]
             code = np.where(those >= 0, restarts.codes[those], SEVERAL)

@@ -1,4 +1,4 @@
-"""Entities that are to be tried, in their order; an entry counts as long as its entity is active in that order."""
+"""Active entities in queue order; an entry counts while its entity is active and still has that order."""
 
 import heapq
 from collections.abc import Callable, Mapping
@@ -9,21 +9,21 @@ Order = tuple[float, ...]
 
 
 class ActiveEntities:
-    """See the module docstring. `entities` by ref; `order`: what an entity is sorted by."""
+    """Active entities in a heap. `entities` by ref; `order`: the sort key of an entity."""
 
     def __init__(self, entities: Mapping[str, Entity], order: Callable[[Entity], Order]) -> None:
         self._entities, self._order = entities, order
         self._heap: list[tuple[Order, str]] = []
 
     def push(self, entity: Entity) -> None:
-        """An entity is to be tried, or has another order."""
+        """Add an entity that became active, or that has a new order."""
         heapq.heappush(self._heap, (self._order(entity), entity.ref))
 
     def __contains__(self, entity: Entity) -> bool:
         return any(ref == entity.ref for _, ref in self._heap)
 
     def first(self) -> Entity | None:
-        """Return the next entity to try, which stays."""
+        """Return the next entity to try without removing it."""
         while self._heap:
             order, ref = self._heap[0]
             entity = self._entities.get(ref)
@@ -40,11 +40,11 @@ class ActiveEntities:
         return entity
 
     def followers(self, entity: Entity, most: int) -> list[Entity]:
-        """Return those of the same priority that come next, in order, so many at most."""
-        taken: dict[str, Entity] = {}
-        while len(taken) < most and (first := self.first()) is not None and first.priority == entity.priority:
+        """Return up to `most` further entities of the same priority, in queue order."""
+        followers: dict[str, Entity] = {}
+        while len(followers) < most and (first := self.first()) is not None and first.priority == entity.priority:
             heapq.heappop(self._heap)
-            taken[first.ref] = first
-        for first in taken.values():
+            followers[first.ref] = first
+        for first in followers.values():
             self.push(first)
-        return list(taken.values())
+        return list(followers.values())

@@ -1,4 +1,4 @@
-"""Events that open gates or free capacity, and what brings an entity to its state in the queue (scheduling.md 1)."""
+"""Events that open gates or free capacity, and the causes of queue state changes (scheduling.md 1)."""
 
 from typing import Final
 
@@ -16,12 +16,12 @@ REGATING: Final = frozenset(
         EventKind.GATES_REMOVED,
     }
 )
-"""Events after which a group may be gated, or gated no more."""
+"""Events after which a group may become gated or ungated."""
 FREEING: Final = frozenset({EventKind.POD_GONE, EventKind.POD_CHANGED, EventKind.NODE_ADDED, EventKind.NODE_CHANGED})
 """Events that may free capacity."""
 
 Cause = EventKind | str
-"""What brought an entity to its state: an event, or one of the following."""
+"""The reason for a state change: an event, or one of the following."""
 SCHEDULE_ATTEMPT_FAILURE: Final = "schedule_attempt_failure"
 BACKOFF_COMPLETE: Final = "backoff_complete"
 POD_UPDATED: Final = "pod_updated"

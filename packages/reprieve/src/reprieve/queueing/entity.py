@@ -1,4 +1,4 @@
-"""What waits in the queue: a single pod, or a tree of pod groups with all its pending pods.
+"""Queued entities: a single pod, or a tree of pod groups with all its pending pods.
 
 Pods of a group are never queued alone (scheduling.md 1), nor is a group of a tree (composite.md 2.1).
 """
@@ -12,13 +12,13 @@ from reprieve.framework.events import ClusterEvent
 from reprieve.framework.status import SUCCESS, Status
 
 RESIZES: Final = "resizes/"
-"""In the ref of the deferred resizes of a gang, before the ref of the gang (resizes.md 1.9)."""
+"""The prefix of the ref of a gang's deferred resizes; the ref of the gang follows (resizes.md 1.9)."""
 
 
 class QueueState(Enum):
-    """Where an entity is; every pending entity is in exactly one place (scheduling.md 7)."""
+    """The place of an entity; every pending entity is in exactly one (scheduling.md 7)."""
 
-    __hash__ = object.__hash__  # a member is the only one of its kind; Enum asks its name, several times a pod
+    __hash__ = object.__hash__  # members are singletons; Enum hashes the name, several times a pod
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -28,10 +28,10 @@ class QueueState(Enum):
 
 
 class Entity:
-    """One thing to schedule.
+    """One queued entity.
 
-    `timestamp` (seconds) is when it first arrived: it keeps its turn over failed attempts.  `ready` are the pods to
-    place now; `held` are pods a PreEnqueue plugin keeps back, with the reason.
+    `timestamp` (seconds) is its first arrival: it keeps its turn over failed attempts.  `ready` are the pods to place
+    now; `held` are pods that a PreEnqueue plugin gates, with the reason.
     """
 
     __slots__ = (
@@ -64,10 +64,10 @@ class Entity:
         self.ref = ref
         """`pod/<uid>`, or the `ref` of the group: `group/<namespace>/<name>` or `composite/<namespace>/<name>`.
 
-        Deferred resizes of a gang: `resizes/` and the gang's.
+        For deferred resizes of a gang: `resizes/` and the ref of the gang.
         """
         self.group = group
-        """The root of a tree; a group without one, or without an object, waits by itself."""
+        """The root of a tree; a group that has no tree, or no object, is queued by itself."""
         self.timestamp = timestamp
         self.priority = 0
         self.profile = ""
@@ -76,31 +76,31 @@ class Entity:
         self.attempts = 0
         self.last_attempt = float("-inf")
         self.before_attempt = float("-inf")
-        """When the attempt before the last one was."""
+        """The time of the attempt before the last one."""
         self.state = QueueState.GATED
         self.since = timestamp
-        """When it came to its present place."""
+        """The time when the entity came to its present state."""
         self.considered_at = timestamp
-        """When it was last considered, if it waits for an event: it came there, or its long wait was taken note of."""
+        """The time when the unschedulable entity was last considered: it arrived there, or became overdue."""
         self.queued: float | None = None
-        """When it first might be tried; None while it never might."""
+        """The time when it first became active; None if it never did."""
         self.wake = 0.0
-        """When its backoff ends."""
+        """The end of its backoff."""
         self.alarm: float | None = None
-        """When it is to be tried again although nothing has happened."""
+        """The time of the next attempt if no event comes before."""
         self.gate: Status = SUCCESS
         self.blocked: str | None = None
-        """Why it may not be tried although its pods are ready: its preemption is under way (preemption.md 7.3)."""
+        """The reason why an entity with ready pods is not tried: its preemption is in flight (preemption.md 7.3)."""
         self.overtaken = False
-        """While it was blocked, pods were placed where it is nominated (preemption.md 2.7)."""
+        """Whether pods were placed on its nominated nodes while it was blocked (preemption.md 2.7)."""
         self.failed_preemptions = 0
-        """Preemptions of it in a row that ended with a call that failed."""
+        """Consecutive preemptions that ended with a failed API call."""
         self.rejected_by: set[str] = set()
-        """Plugins that rejected it in the last attempt: their hints decide what wakes it."""
+        """Plugins that rejected it in the last attempt: their hints decide which events wake it."""
         self.rejected_by_indexed: tuple[str, ...] = ()
-        """What the queue has filed it under."""
+        """The plugins under which the queue has indexed it."""
         self.events: list[ClusterEvent] = []
-        """Events that came while it was in its cycle or blocked; replayed to it afterwards."""
+        """Events that came while the entity was in its cycle or blocked; replayed to it afterwards."""
 
     def __repr__(self) -> str:
         return f"<{self.ref} {self.state.value} priority={self.priority} ready={len(self.ready)}>"
@@ -111,15 +111,15 @@ class Entity:
         self.before_attempt, self.last_attempt = self.last_attempt, now
 
     def undo_attempt(self) -> None:
-        """Leave out the attempt that has begun last."""
+        """Undo the last `begin_attempt`."""
         self.attempts, self.last_attempt = self.attempts - 1, self.before_attempt
 
     @property
     def resizing(self) -> bool:
-        """Running pods with a deferred resize, not one that needs a place (resizes.md 1)."""
+        """Whether it consists of running pods with a deferred resize, which need no node (resizes.md 1)."""
         return self.group is None and any(pod.resizing for pod in self.ready.values())
 
     @property
     def is_group(self) -> bool:
-        """A pod group or a tree of them, not a single pod."""
+        """Whether this is a pod group or a tree of them, not a single pod."""
         return self.group is not None

@@ -1,4 +1,4 @@
-"""Pending entities that an attempt certainly could not place: asked where many wait (scheduling.md 1.7)."""
+"""Pending entities that an attempt certainly could not place; checked where many are pending (scheduling.md 1.7)."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
@@ -6,26 +6,27 @@ from typing import Final, Protocol
 from reprieve.queueing.entity import Entity
 
 FEW_PODS: Final = 32
-"""So many pending pods are tried again without asking whether they are out of reach."""
+"""Up to this number of pending pods are tried again without a check whether they are out of reach."""
 
 
 class ReachBound(Protocol):
-    """Which pending entities certainly cannot be placed in the cluster as it is."""
+    """A bound that reports which pending entities certainly cannot be placed in the present cluster."""
 
     def refresh(self) -> None:
-        """The cluster may have changed since the last call."""
+        """Update the bound after changes of the cluster."""
 
     def out_of_reach(self, entity: Entity) -> frozenset[str]:
         """Return the plugins with events that may bring the entity within reach; empty if it may be placed."""
 
     def forget(self, ref: str) -> None:
-        """The entity is no longer pending, or needs something else."""
+        """Forget an entity that is no longer pending, or that has new needs."""
 
 
 class ReachFilter:
-    """Leaves out entities that are out of reach; without a `reach` it leaves out none.
+    """Leaves out entities that are out of reach; leaves out none without `reach`.
 
-    `current_reasons`: as `SchedulingQueue` has it.  `listen(entity, plugins)` is called when further plugins may help.
+    `current_reasons`: see `SchedulingQueue`.  `listen(entity, plugins)` is called when events of further plugins may
+    help.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class ReachFilter:
         self._few = FEW_PODS if current_reasons else 0
 
     def applies(self, entities: Iterable[Entity]) -> bool:
-        """Return whether enough pods are concerned to ask which of them are out of reach; if so, be up to date."""
+        """Return whether there are enough pods to check which ones are out of reach; if so, update the bound."""
         if self._reach is None:
             return False
         pods = 0
@@ -48,7 +49,7 @@ class ReachFilter:
         return False
 
     def leaves_out(self, entity: Entity) -> bool:
-        """Return whether an attempt could not place the entity; then it waits for what would have rejected it, too."""
+        """Return whether an attempt would fail; if so, the entity also waits for the plugins that would reject it."""
         plugins = self.rejecting(entity)
         if plugins:
             new = plugins - entity.rejected_by
@@ -63,11 +64,11 @@ class ReachFilter:
         return self._reach.out_of_reach(entity)
 
     def refresh(self) -> None:
-        """The cluster may have changed since the last call."""
+        """Update the bound after changes of the cluster."""
         if self._reach is not None:
             self._reach.refresh()
 
     def forget(self, ref: str) -> None:
-        """Work out again what is known of the reach of an entity."""
+        """Forget the reach of an entity, so that it is computed again."""
         if self._reach is not None:
             self._reach.forget(ref)

@@ -1,4 +1,4 @@
-"""What may be tried at all: PreEnqueue plugins of pods and groups, gangs with too few ready pods (scheduling.md 1)."""
+"""Gates of entities: PreEnqueue plugins of pods and groups, gangs with too few ready pods (scheduling.md 1)."""
 
 from collections.abc import Mapping
 
@@ -10,16 +10,16 @@ from reprieve.queueing.entity import Entity
 
 
 class PreEnqueueGates:
-    """See the module docstring. Pods of a scheduler that is no profile's are treated by the first of them."""
+    """PreEnqueue gates of all profiles. Pods with a scheduler name of no profile use the first profile."""
 
     def __init__(self, cluster: ClusterState, profiles: Mapping[str, Profile]) -> None:
         self._cluster = cluster
         self._first = next(iter(profiles))
-        self._of_pods = {n: [p for p in each.pre_enqueue if not p.concerns_group] for n, each in profiles.items()}
-        self._of_groups = {n: [p for p in each.pre_enqueue if p.concerns_group] for n, each in profiles.items()}
+        self._of_pods = {n: [p for p in profile.pre_enqueue if not p.concerns_group] for n, profile in profiles.items()}
+        self._of_groups = {n: [p for p in profile.pre_enqueue if p.concerns_group] for n, profile in profiles.items()}
 
     def of_entity(self, entity: Entity) -> Status:
-        """Return whether the entity as a whole may be tried; which of its pods are gated has been found out before."""
+        """Return SUCCESS, or the status that gates the entity as a whole; gated pods are in `held` already."""
         group = entity.group
         if group is not None and group.fault is not None:
             return Status(Code.UNRESOLVABLE, group.fault.message)
@@ -35,7 +35,7 @@ class PreEnqueueGates:
         return next(iter(entity.held.values()), SUCCESS)
 
     def of_pod(self, pod: PodRecord) -> Status:
-        """Return whether a pod is gated by itself: the first rejection of a PreEnqueue plugin, or SUCCESS."""
+        """Return the first rejection of the pod by a PreEnqueue plugin, or SUCCESS."""
         if pod.resizing:
             return SUCCESS
         for plugin in self._of_pods.get(pod.scheduler_name, self._of_pods[self._first]):

@@ -1,4 +1,4 @@
-"""Queueing hints: which event may help which entity, by the plugins that rejected it (scheduling.md 1)."""
+"""Queueing hints: which event may help which entity, according to the plugins that rejected it (scheduling.md 1)."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -11,11 +11,11 @@ from reprieve.framework.profile import Profile
 from reprieve.queueing.entity import Entity
 
 _MOST_ASKED: Final = 1 << 14
-"""Questions to hints about the events that an entity missed, before it is woken without more of them."""
+"""The limit on hint calls for the missed events of an entity; after them it is woken without further calls."""
 
 
 def answer_of(hint: Hint, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """Return what a hint answers; if it raises, yes as upstream: an extra attempt is better than a lost wake-up."""
+    """Call a hint; an exception counts as yes, as upstream: an extra attempt is better than a lost wake-up."""
     try:
         return hint(cluster, pod, event)
     except Exception:
@@ -23,24 +23,24 @@ def answer_of(hint: Hint, cluster: ClusterState, pod: PodRecord, event: ClusterE
 
 
 class QueueWatch(Protocol):
-    """Measures a queue at work; decides nothing."""
+    """Measures a queue; does not influence its decisions."""
 
     def event(self, kind: EventKind) -> AbstractContextManager[None]:
-        """Return what is put around the handling of an event."""
+        """Return a context manager that surrounds the handling of an event."""
 
     def hint(self, plugin: str, kind: EventKind, ask: Callable[[], bool]) -> bool:
-        """Return the answer of a plugin's hint about an event of that kind."""
+        """Call `ask`, the hint of a plugin about an event of that kind, and return its result."""
 
 
 class QueueingHints:
-    """The hints of all profiles, and of which pods of an entity they are asked."""
+    """Queueing hints of all profiles, and the pods of an entity for which they are called."""
 
     def __init__(self, cluster: ClusterState, profiles: Mapping[str, Profile]) -> None:
         self._cluster = cluster
         self.watch: QueueWatch | None = None
         self.by_plugin: dict[str, Hints] = {}
         self.of_groups: set[str] = set()
-        """Plugins with hints that depend on the group alone: an event of one group changes nothing for another."""
+        """Plugins with hints that depend on the group alone: an event of one group does not concern another."""
         for profile in profiles.values():
             self.of_groups |= {p.name for p in profile.pre_enqueue if p.concerns_group}
             for plugin in profile.plugins:
@@ -51,7 +51,7 @@ class QueueingHints:
         """Plugins with a hint for a kind of event."""
 
     def kinds(self, plugin: str, pods: Iterable[PodRecord]) -> Mapping[Hashable, PodRecord]:
-        """Return the pods that a hint of the plugin may tell apart: one of each kind, or one of each group."""
+        """Return one pod of each kind that a hint of the plugin may tell apart, or one of each group."""
         if plugin in self.of_groups:
             return {pod.group: pod for pod in pods}
         return {pod.uid if pod.resizing else self._cluster.equivalence_key(pod): pod for pod in pods}
@@ -64,19 +64,19 @@ class QueueingHints:
         cache: dict[Hashable, bool],
         kinds: Mapping[Hashable, PodRecord] | None = None,
     ) -> bool:
-        """Return whether the plugin's hint says that the event may help one of the entity's ready pods.
+        """Return whether the plugin's hint reports that the event may help one of the entity's ready pods.
 
-        `cache`: answers about this event so far; `kinds`: what `kinds` says of the pods, where that is known.
+        `cache`: results for this event so far; `kinds`: the result of `kinds` for the pods, if known.
         """
         hint = self.by_plugin.get(plugin, {}).get(event.kind)
         if hint is None:
             return False
         for kind, pod in (kinds if kinds is not None else self.kinds(plugin, entity.ready.values())).items():
-            if pod.resizing:  # only what happens on its own node may help it (resizes.md 1.5)
+            if pod.resizing:  # only events on its own node may help it (resizes.md 1.5)
                 if event.row == pod.row and self._answer(plugin, hint, pod, event):
                     return True
                 continue
-            # A hint that depends on the group is called per entity; the others give one answer per signature.
+            # A hint that depends on the group is called per entity; the others are called once per signature.
             where = (plugin, kind, None if event.group is None and event.composite is None else entity.ref)
             answer = cache.get(where)
             if answer is None:
@@ -86,19 +86,19 @@ class QueueingHints:
         return False
 
     def that_help(self, entity: Entity, events: Iterable[ClusterEvent]) -> Iterator[ClusterEvent]:
-        """Yield the events that may help the entity, once for each plugin that it was rejected by and that says so.
+        """Yield the events that may help the entity, once for each plugin that rejected it and has a hint that agrees.
 
-        There may be as many events as victims and as many kinds of pods: after `_MOST_ASKED` questions the rest are
-        yielded unasked, as an extra attempt is better than a pass over all of them.
+        There may be many victims' events and many kinds of pods: after `_MOST_ASKED` calls the rest are yielded without
+        calls, because an extra attempt is cheaper than the calls.
         """
-        asked = {plugin: self.kinds(plugin, entity.ready.values()) for plugin in entity.rejected_by}
-        questions = 0
+        kinds_by_plugin = {plugin: self.kinds(plugin, entity.ready.values()) for plugin in entity.rejected_by}
+        calls = 0
         for event in events:
             cache: dict[Hashable, bool] = {}
-            for plugin, kinds in asked.items():
+            for plugin, kinds in kinds_by_plugin.items():
                 if event.kind in self.by_plugin.get(plugin, {}):
-                    questions += len(kinds)
-                if questions > _MOST_ASKED or self.help(entity, plugin, event, cache, kinds):
+                    calls += len(kinds)
+                if calls > _MOST_ASKED or self.help(entity, plugin, event, cache, kinds):
                     yield event
 
     def _answer(self, plugin: str, hint: Hint, pod: PodRecord, event: ClusterEvent) -> bool:

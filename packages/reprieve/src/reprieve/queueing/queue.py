@@ -1,12 +1,12 @@
 """The scheduling queue: active, backoff, unschedulable, gated (scheduling.md 1).
 
-Time comes in as an argument (seconds), so the same queue runs under a real and under a virtual clock.
+Time is an argument (seconds), so the same queue runs under a real and under a simulated clock.
 
 Invariants: every pending entity is in exactly one state; an event that could help an entity is never lost, whether it
 comes while the entity waits, is in its cycle, or is blocked by its own preemption; entities leave the active queue by
-(priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other.
-Where many wait, one that certainly cannot be placed (`ReachBound`) is not woken by what happens to others: it is as if
-it had been tried and rejected (scheduling.md 1.7).  Where few do, trying is cheap and keeps their messages current.
+(priority descending, first arrival), so neither a large gang nor a stream of small pods can starve the other. Where
+many entities wait, those that certainly cannot be placed (`ReachBound`) are not woken by events of others, as if they
+had been tried and rejected (scheduling.md 1.7).  Where few wait, an attempt is cheap and keeps their messages current.
 """
 
 from collections import Counter
@@ -40,15 +40,15 @@ from reprieve.queueing.timers import Timers, Timing
 from reprieve.queueing.unschedulable import UnschedulableEntities
 
 _LOWEST_PRIORITY = -(1 << 32)
-"""Below every priority."""
+"""Below every valid priority."""
 
 
 class SchedulingQueue:
-    """See the module docstring. `profiles` by schedulerName; any other pod that is added is treated by the first.
+    """The scheduling queue. `profiles` by schedulerName; pods of any other scheduler use the first.
 
-    Without `reach` every entity that an event may help is tried.  With `current_reasons` False the reasons for pending
-    pods are not read: an entity out of reach is never tried again, even if few wait or it was in reach when woken.
-    `ageing`: seconds after which what has failed goes before all others; 0: never.
+    Without `reach` every entity that an event may help is tried.  `current_reasons=False`: the reasons for pending pods
+    are not read, so an entity out of reach is never tried again, even if few wait or it was in reach when woken.
+    `ageing`: seconds after which failed entities precede all others; 0: never.
     """
 
     def __init__(
@@ -70,22 +70,22 @@ class SchedulingQueue:
         self._alarms = Timers(self._entities, QueueState.UNSCHEDULABLE, attrgetter("alarm"))
         self._unschedulable = UnschedulableEntities()
         self._listening: dict[str, Entity] = {}
-        """Entities in their cycle or blocked: events are kept for them."""
+        """Entities in their cycle or blocked: events are recorded for them."""
         self._doubtful: dict[str, float] = {}
-        """Entities gated since a PreEnqueue plugin failed, and when it is called again; soonest first."""
+        """Entities gated because a PreEnqueue plugin failed, with the time of its next call; soonest first."""
         self.incoming: dict[tuple[QueueState, Cause], int] = {}
-        """Pods that came to a state, and what brought them there (`scheduler_queue_incoming_pods_total`)."""
+        """Pods that entered a state, by the cause (`scheduler_queue_incoming_pods_total`)."""
         self.arrivals: dict[tuple[QueueState, Cause, str], int] = {}
-        """The same of entities, by their kind (`scheduler_queue_incoming_entities_total`)."""
+        """Entities that entered a state, by the cause and their kind (`scheduler_queue_incoming_entities_total`)."""
         self.freed = 0
-        """Grows whenever capacity may have become free, or more of it."""
+        """A counter of the events that may have freed capacity."""
         self._cause: Cause = EventKind.POD_ADDED
         self._first_profile, first = next(iter(profiles.items()))
         self._order = QueueOrder(first.queue_sort.sort_key, ageing)
         self._gates = PreEnqueueGates(cluster, profiles)
         self._hints = QueueingHints(cluster, profiles)
         self.changed_groups: dict[str, float] = {}
-        """Pod groups that had an event, and when: taken by `reprieve.scheduling.gang_repair`."""
+        """Pod groups that had an event, with its time; consumed by `reprieve.scheduling.gang_repair`."""
         self._reach = ReachFilter(reach, self._add_plugins, current_reasons=current_reasons)
         self._sharing = (
             SeparateAttempts()
@@ -94,10 +94,10 @@ class SchedulingQueue:
         )
 
     def watched_by(self, watch: QueueWatch) -> None:
-        """Have the handling of events and the hints of plugins measured."""
+        """Measure the handling of events and the hints of plugins with `watch`."""
         self._hints.watch = watch
 
-    # -- what waits --------------------------------------------------------------------------------
+    # -- pending entities --------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._entities)
@@ -107,22 +107,22 @@ class SchedulingQueue:
         return self._entities.values()
 
     def find(self, pod: PodRecord) -> Entity | None:
-        """Return the entity a pending pod belongs to."""
+        """Return the entity to which a pending pod belongs."""
         return self._entities.get(self._cluster.entity_ref(pod))
 
     def get(self, ref: str) -> Entity | None:
-        """Return the entity of that ref, if it is pending."""
+        """Return the pending entity of that ref, or None."""
         return self._entities.get(ref)
 
     def counts(self) -> dict[QueueState, int]:
-        """Return how many entities are in each state."""
+        """Return the number of entities in each state."""
         counts = Counter(entity.state for entity in self._entities.values())
         return {state: counts[state] for state in QueueState}
 
-    # -- pods come and go --------------------------------------------------------------------------
+    # -- changes of pods ---------------------------------------------------------------------------
 
     def add_pod(self, pod: PodRecord, now: float, *, attempts: int = 0) -> Entity:
-        """A pending pod appeared, or one that failed to bind comes back: then after `attempts`, the last one now."""
+        """Add a pending pod, or one that failed to bind: then after `attempts` attempts, the last one now."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE if attempts else RESIZE if pod.resizing else EventKind.POD_ADDED
         return self._take(pod, now, attempts)
 
@@ -158,23 +158,23 @@ class SchedulingQueue:
         elif (
             not status.ok and entity.state is not QueueState.IN_CYCLE and not (gate := self._gates.of_entity(entity)).ok
         ):
-            # It was to be tried, or might have been, and an object that it needs was deleted, such as a claim.
+            # It was active, or might have been, and an object that it needs was deleted, such as a claim.
             self._sharing.wake(self._sharing.tried_for(entity), now)
             self._to_gated(entity, gate, now)
         elif entity.state is QueueState.UNSCHEDULABLE or (attempts and entity.state is QueueState.ACTIVE):
             # A new member of a group has not been rejected by anything yet. A group that is tried again at once for its
-            # other members waits for the backoff of the member that failed to bind: else nothing would pace it.
+            # other members waits for the backoff of the member that failed to bind: otherwise nothing would pace it.
             self._reactivate(entity, now)
         return entity
 
     def update_pod(self, pod: PodRecord, now: float) -> None:
-        """A pending pod changed: gates taken off, labels, requests. It may be tried again."""
+        """Update a changed pending pod (gates, labels, requests). It may be tried again."""
         if self.find(pod) is not None:
             self._cause = POD_UPDATED
             self._take(pod, now, 0)
 
     def remove_pod(self, pod: PodRecord, now: float) -> None:
-        """A pending pod was deleted, or was placed by another scheduler."""
+        """Remove a pending pod that was deleted, or was placed by another scheduler."""
         self._cause = EventKind.POD_GONE
         entity = self.find(pod)
         if entity is None:
@@ -190,7 +190,7 @@ class SchedulingQueue:
             self._recheck_gate(entity, now)
 
     def move_group(self, group: GroupState, before: str, now: float) -> None:
-        """The pods of a group that waited in one entity (`before`, its ref) wait in another now (composite.md 2.2)."""
+        """Move the pods of a group from the entity with the ref `before` to their present entity (composite.md 2.2)."""
         self._cause = EventKind.GROUP_CHANGED
         entity = self._entities.get(before)
         if entity is None:
@@ -207,10 +207,10 @@ class SchedulingQueue:
         for pod in moved:
             self._take(pod, now, 0)
 
-    # -- a cycle -----------------------------------------------------------------------------------
+    # -- scheduling cycle --------------------------------------------------------------------------
 
     def pop(self, now: float) -> Entity | None:
-        """Return the next entity to try; it is in its cycle until `done` or `requeue`."""
+        """Return the next entity to try; it stays in its cycle until `done` or `requeue`."""
         self.tick(now)
         while (entity := self._active.pop()) is not None:
             if not self._sharing.would_fail(entity):
@@ -225,7 +225,7 @@ class SchedulingQueue:
         return entity
 
     def pop_only(self, ref: str, now: float) -> Entity | None:
-        """As `pop` for the entity of that ref, if it is to be tried and nothing of a higher priority is."""
+        """Pop the entity of that ref, if it is active and no active entity has a higher priority."""
         self.tick(now)
         entity, first = self._entities.get(ref), self._active.first()
         if entity is None or entity.state is not QueueState.ACTIVE or first is None or first.priority > entity.priority:
@@ -233,25 +233,25 @@ class SchedulingQueue:
         return self._begin(entity, now)
 
     def put_back(self, entity: Entity) -> None:
-        """An entity in its cycle was not tried after all: it has its turn again."""
+        """Return an entity from its cycle to the active queue, as if it had not been popped."""
         self._listening.pop(entity.ref, None)
         entity.undo_attempt()
         entity.state = QueueState.ACTIVE
         self._active.push(entity)
 
     def followers(self, entity: Entity, most: int) -> list[Entity]:
-        """Return those of the next `most` of the same priority that have its profile and may get a place, in order."""
-        found = self._active.followers(entity, most)
-        return [other for other in found if other.profile == entity.profile and not self._sharing.would_fail(other)]
+        """Return those of the next `most` entities of its priority that share its profile and may fit, in order."""
+        followers = self._active.followers(entity, most)
+        return [e for e in followers if e.profile == entity.profile and not self._sharing.would_fail(e)]
 
     def _wait(self, entity: Entity, now: float) -> None:
-        """Let an entity wait for an event."""
+        """Move an entity to the unschedulable ones."""
         kind = self._sharing.tried_for(entity)
         self._move(entity, QueueState.UNSCHEDULABLE, now)
         self._sharing.waits_on(entity, kind, now)
 
     def done(self, entity: Entity, placed: Iterable[PodRecord]) -> None:
-        """Some members were placed; with none left the entity is removed."""
+        """Remove placed pods from the entity, and the entity if no pods are left."""
         kind = None
         for pod in placed:
             entity.ready.pop(pod.uid, None)
@@ -262,7 +262,7 @@ class SchedulingQueue:
         self._sharing.wake(kind, entity.last_attempt)
 
     def requeue(self, entity: Entity, now: float, rejected_by: Iterable[str]) -> None:
-        """The attempt failed: wait for an event that may help; events since the start of the cycle are replayed."""
+        """Wait after a failed attempt for an event that may help; replay the events since the start of the cycle."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE
         entity.rejected_by = set(rejected_by)
         gate = self._gates.of_entity(entity)
@@ -275,7 +275,7 @@ class SchedulingQueue:
             self._replay(entity, now)
 
     def requeue_now(self, entity: Entity, now: float) -> None:
-        """Try again at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
+        """Retry at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
         entity.attempts = 0
         if entity.blocked is None:
             self.retry_later(entity, now)
@@ -283,7 +283,7 @@ class SchedulingQueue:
             self.requeue(entity, now, ())
 
     def retry_later(self, entity: Entity, now: float) -> None:
-        """Try again after backoff, whatever happens: the failure was trouble, not lack of room."""
+        """Retry after backoff without waiting for an event: an error, not lack of capacity, ended the attempt."""
         self._cause = SCHEDULE_ATTEMPT_FAILURE
         self._sharing.wake(self._sharing.tried_for(entity), now)
         entity.rejected_by = set()
@@ -294,16 +294,16 @@ class SchedulingQueue:
             self._to_gated(entity, gate, now)
 
     def block(self, entity: Entity, why: str) -> None:
-        """Keep the entity gated while its preemption's API calls run (preemption.md 7.3)."""
+        """Gate the entity while its preemption's API calls run (preemption.md 7.3)."""
         entity.blocked = why
         entity.overtaken = False
         self._listening[entity.ref] = entity
 
     def unblock(self, ref: str, now: float, *, retry: bool, failed: bool = False) -> None:
-        """The calls are done. Events that came meanwhile are replayed; with `retry` it is tried again at once.
+        """End `block` after the API calls: replay the events since then; with `retry` try the entity again at once.
 
-        `failed`: one of the calls was refused. From the second time in a row it is tried again after its backoff
-        (preemption.md 7.5): what refuses one call, a webhook or a right that is missing, refuses the next as quickly.
+        `failed`: one of the calls failed. From the second consecutive failure on the entity waits for its backoff
+        (preemption.md 7.5): a webhook or a missing permission would refuse the next call as well.
         """
         entity = self._entities.get(ref)
         if entity is None or entity.blocked is None:
@@ -358,22 +358,22 @@ class SchedulingQueue:
         for entity in self._listening.values():
             if entity.ref != but:
                 entity.events.append(event)
-        asked, shares = False, self._sharing.shares
+        check_reach, shares = False, self._sharing.shares
         for plugin in self._hints.interested[event.kind]:
             if shares:
                 self._sharing.on_event(plugin, event, now, but, cache)
             concerned = self._concerned(plugin, tree)
             if not concerned:
                 continue
-            asked = asked or self._reach.applies(concerned)
+            check_reach = check_reach or self._reach.applies(concerned)
             for entity in concerned:
-                if entity.ref == but or (asked and entity.ref != tree and self._reach.leaves_out(entity)):
+                if entity.ref == but or (check_reach and entity.ref != tree and self._reach.leaves_out(entity)):
                     continue
                 if self._hints.help(entity, plugin, event, cache):
                     self._reactivate(entity, now)
 
     def _concerned(self, plugin: str, tree: str | None) -> list[Entity]:
-        """Unschedulable entities the plugin rejected and that an event, of that tree if any, may be news to."""
+        """Return unschedulable entities that the plugin rejected and that an event, of `tree` if any, may concern."""
         rejected = self._unschedulable.by_plugin.get(plugin)
         if not rejected:
             return []
@@ -382,7 +382,7 @@ class SchedulingQueue:
         return list(rejected.values())
 
     def tick(self, now: float) -> None:
-        """Let time pass: backoffs end, and those that waited too long are tried again."""
+        """Process everything due by `now`: ends of backoffs, alarms, and flushes of entities that waited too long."""
         for ref in self._order.pop_changed(now):
             self._sort_again(ref)
         self._cause = BACKOFF_COMPLETE
@@ -401,14 +401,14 @@ class SchedulingQueue:
         self._flush(now)
 
     def _flush(self, now: float) -> None:
-        """Those that have waited too long are tried again; of those out of reach one after the other."""
+        """Retry entities that have waited too long; those out of reach one at a time."""
         self._cause = EventKind.FLUSH
-        asked: bool | None = None
+        check_reach: bool | None = None
         unschedulable = self._unschedulable
         while (entity := unschedulable.first()) is not None and now - entity.considered_at >= self._timing.flush_after:
-            if asked is None:
-                asked = self._reach.applies(unschedulable.by_ref.values())
-            if asked and self._reach.leaves_out(entity):
+            if check_reach is None:
+                check_reach = self._reach.applies(unschedulable.by_ref.values())
+            if check_reach and self._reach.leaves_out(entity):
                 unschedulable.make_overdue(entity, now)
             else:
                 self._reactivate(entity, now)
@@ -416,39 +416,39 @@ class SchedulingQueue:
             self._reactivate(entity, now)
 
     def wake_at(self, entity: Entity, when: float) -> None:
-        """Let an entity that was just rejected be tried again at that time, if nothing wakes it before."""
+        """Retry an entity that was just rejected at that time, if no event wakes it before."""
         entity.alarm = when
         self._alarms.add(entity, when)
 
     def wake(self, ref: str, now: float) -> None:
-        """An entity that waits may be tried again, whatever it waits for."""
+        """Retry an unschedulable entity, whatever event it waits for."""
         entity = self._entities.get(ref)
         if entity is not None and entity.state is QueueState.UNSCHEDULABLE:
             self._reactivate(entity, now)
 
     def overtake(self, ref: str, now: float) -> None:
-        """Pods were placed where an entity is nominated: it is tried again, when its preemption's calls are done."""
+        """Retry an entity after pods took its nominated nodes; if it is blocked, when its preemption's calls end."""
         entity = self._entities.get(ref)
         if entity is not None and entity.blocked is not None:
             entity.overtaken = True
         self.wake(ref, now)
 
     def retry_above(self, priority: int, now: float) -> None:
-        """Wake preemptors of a higher priority: units of that priority may be evicted otherwise than before."""
+        """Wake preemptors above `priority`: the protection of units of that priority has changed."""
         above = [entity for entity in self._unschedulable.by_ref.values() if entity.priority > priority]
-        asked = self._reach.applies(above)
+        check_reach = self._reach.applies(above)
         for entity in above:
-            if not (asked and self._reach.leaves_out(entity)):
+            if not (check_reach and self._reach.leaves_out(entity)):
                 self._reactivate(entity, now)
 
     def retry_all(self, now: float) -> None:
-        """Retry entities of every priority, as `retry_above` does."""
+        """Wake preemptors of every priority, as `retry_above` does."""
         self.retry_above(_LOWEST_PRIORITY, now)
 
     def next_wakeup(self, *, flush: bool = True, ignoring: Collection[str] = ()) -> float | None:
-        """Return when `tick` has something to do next, if nothing else happens.
+        """Return the next time at which `tick` has work if no event comes before, or None.
 
-        Without `flush` only backoffs count; entities in `ignoring` (their refs) do not.
+        Without `flush` only backoffs and alarms count; backoffs of entities in `ignoring` (their refs) do not.
         """
         times = [self._backoff.next(ignoring), self._alarms.next()]
         if flush:
@@ -460,14 +460,14 @@ class SchedulingQueue:
 
     @property
     def has_active(self) -> bool:
-        """Return whether `pop` would answer now."""
+        """Return whether any entity is active."""
         return self._active.first() is not None
 
     def kept_events(self) -> dict[EventKind, int]:
-        """Return how many events are kept for entities to which they are replayed, by kind."""
+        """Return the number of recorded events that await their replay, by kind."""
         return Counter(event.kind for entity in self._listening.values() for event in entity.events)
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------
 
     def _replay(self, entity: Entity, now: float) -> None:
         """Wake the entity if an event that it missed may help it."""
@@ -480,12 +480,12 @@ class SchedulingQueue:
                 return
 
     def _add_plugins(self, entity: Entity, plugins: Collection[str]) -> None:
-        """Let events of further plugins wake an entity that waits."""
+        """Let events of further plugins wake a waiting entity."""
         if not self._sharing.add_plugins(entity, plugins):
             self._unschedulable.add_plugins(entity, plugins)
 
     def _reactivate(self, entity: Entity, now: float) -> None:
-        """To the active queue, or to backoff while the last failure is too recent."""
+        """Move to the active queue, or to backoff while the last failure is too recent."""
         wake = self._timing.end_of_backoff(entity)
         if wake > now:
             self._move(entity, QueueState.BACKOFF, now)
@@ -507,7 +507,7 @@ class SchedulingQueue:
         self._doubt(entity, gate, now)
 
     def _doubt(self, entity: Entity, gate: Status, now: float) -> None:
-        """A plugin that failed has not rejected anything: it is called again, even without an event."""
+        """Schedule another call of a failed gate plugin: an error is not a rejection, so no event may follow."""
         if gate.code is Code.ERROR:
             self._doubtful.pop(entity.ref, None)
             self._doubtful[entity.ref] = now + self._timing.max_backoff
@@ -537,26 +537,26 @@ class SchedulingQueue:
         elif state is QueueState.IN_CYCLE:
             self._listening[ref] = entity
             return
-        arrived = (state, self._cause)
-        self.incoming[arrived] = self.incoming.get(arrived, 0) + len(entity.ready) + len(entity.held)
-        kind = (*arrived, "Pod" if entity.group is None else entity.group.kind)
+        state_and_cause = (state, self._cause)
+        self.incoming[state_and_cause] = self.incoming.get(state_and_cause, 0) + len(entity.ready) + len(entity.held)
+        kind = (*state_and_cause, "Pod" if entity.group is None else entity.group.kind)
         self.arrivals[kind] = self.arrivals.get(kind, 0) + 1
 
     def order(self, entity: Entity) -> tuple[float, ...]:
-        """By what entities leave the active queue, the least first."""
+        """Return the sort key of an entity in the active queue, least first."""
         return self._order.of(entity)
 
     def is_old(self, ref: str) -> bool:
-        """Return whether an entity goes before others because it has waited for long (reservations.md 8)."""
+        """Return whether an entity precedes others because of its age (reservations.md 8)."""
         return self._order.is_old(ref)
 
     def put_first(self, ref: str, first: bool) -> None:
-        """Let an entity, pending or to come, go before all others of its priority, or in its turn again."""
+        """Put an entity, pending or future, before all others of its priority, or back in its turn."""
         self._order.put_first(ref, first)
         self._sort_again(ref)
 
     def put_last(self, ref: str, until: float) -> None:
-        """Let an entity, pending or to come, go after all others of its priority until then (cost.md 9.9)."""
+        """Put an entity, pending or future, after all others of its priority until then (cost.md 9.9)."""
         self._order.put_last(ref, until)
         self._sort_again(ref)
 
@@ -581,7 +581,7 @@ class SchedulingQueue:
             self._to_gated(entity, gate, now)
 
     def _refresh_priority(self, entity: Entity) -> None:
-        """A group queues with its own priority (scheduling.md 1), a pod with the pod's."""
+        """Update the priority of an entity: the group's own (scheduling.md 1), or the pod's."""
         if entity.group is not None:
             priority = entity.group.spec.priority if entity.group.spec is not None else 0
         else:

@@ -1,4 +1,4 @@
-"""Attempts that pods share: each pending entity is woken for itself, or the first of those that are alike for all."""
+"""Attempts that similar pods share: each pending entity is woken by itself, or the first of each kind for all."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar
@@ -14,41 +14,41 @@ Kind = Hashable
 
 
 class SeparateAttempts:
-    """Every entity is woken for itself; it is tried when its turn comes."""
+    """Wakes every entity by itself."""
 
     shares: ClassVar[bool] = False
 
     def would_fail(self, entity: Entity) -> bool:
-        """Return whether an attempt at the entity that is next would be rejected as the one before was."""
+        """Return whether an attempt at the next entity would be rejected as the one before was."""
         return False
 
     def tried_for(self, entity: Entity) -> Kind | None:
-        """Return the kind of an entity that does not wait: others of that kind wait for the outcome of its attempt."""
+        """Return the kind of an entity that is being tried: others of that kind wait for the outcome of its attempt."""
         return None
 
     def wake(self, kind: Kind | None, now: float) -> None:
-        """Wake the first of a kind, if any."""
+        """Wake the first waiting entity of a kind, if any."""
 
     def waits_on(self, entity: Entity, kind: Kind | None, now: float) -> None:
-        """An entity that was tried for that kind waits again; if it is of another kind now, wake another for them."""
+        """Note that an entity tried for a kind waits again; wake another of the kind if its own kind changed."""
 
     def on_event(self, plugin: str, event: ClusterEvent, now: float, but: str, cache: dict[Hashable, bool]) -> None:
         """Wake the kinds that the plugin rejected and that the event may help, but not for entity `but`."""
 
     def add(self, entity: Entity, order: Order) -> bool:
-        """The entity waits now; return whether it is woken by way of its kind."""
+        """Add a waiting entity; return whether its kind wakes it."""
         return False
 
     def add_plugins(self, entity: Entity, plugins: Iterable[str]) -> bool:
-        """Events of these plugins may help it too; return whether it is woken by way of its kind."""
+        """Let events of these plugins wake the entity too; return whether its kind wakes it."""
         return False
 
     def forget(self, ref: str) -> None:
-        """The entity is no longer pending."""
+        """Forget an entity that is no longer pending."""
 
 
 class SharedAttempts(SeparateAttempts):
-    """Of pods that are alike the first is woken for all of them, while it is within reach (`AlikeEntities`)."""
+    """Wakes the first of similar pods for all of them, while it is within reach (`AlikeEntities`)."""
 
     shares = True
 
@@ -67,7 +67,7 @@ class SharedAttempts(SeparateAttempts):
         self._reactivate = reactivate
 
     def would_fail(self, entity: Entity) -> bool:
-        """Those before it may have taken the capacity: see `SeparateAttempts.would_fail`."""
+        """Check the reach again, as entities before it may have taken the capacity."""
         if not entity.attempts or not entity.rejected_by:
             return False
         self._reach.refresh()
@@ -79,7 +79,7 @@ class SharedAttempts(SeparateAttempts):
         return None if entity.state is QueueState.UNSCHEDULABLE else self.alike.kind_of(entity.ref)
 
     def wake(self, kind: Kind | None, now: float) -> None:
-        """Wake those of a kind in turn until one of them may be tried now: others may be too soon after an attempt."""
+        """Wake entities of a kind in turn until one becomes active; others may still be in backoff."""
         entity = self.alike.first(kind, self._waiting) if kind is not None else None
         if entity is None:
             return

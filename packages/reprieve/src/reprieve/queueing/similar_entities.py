@@ -1,11 +1,11 @@
-"""Waiting pods that are alike: what helps one helps the first of them, and one is enough to be tried.
+"""Similar waiting pods: only the first of each kind is woken and tried.
 
-Months of a full cluster have thousands of pods that wait and a few dozen kinds of them.  Where the reasons for
-pending pods are not read (`SchedulingQueue`), an event wakes the first of each kind alone; when that is placed, the
-next.  If the first is rejected, so would the others be: they have the same signature, priority and preemption policy.
+A full cluster may have thousands of pending pods and a few dozen kinds of them.  Where the reasons for pending pods are
+not read (`SchedulingQueue`), an event wakes the first of each kind alone; when that is placed, the next.  If the first
+is rejected, so would the others be: they have the same signature, priority and preemption policy.
 
-Invariant: every entity that waits is in the heap of its kind, once for every order it ever had there; entries of other
-entities are dropped when they are met.
+Invariant: every waiting entity is in the heap of its kind, once for every order it ever had there; stale entries are
+dropped when they come to the top.
 """
 
 import heapq
@@ -18,7 +18,7 @@ Order = tuple[float, ...]
 
 
 class AlikeEntities:
-    """Entities of one pod each, by kind, those to be tried first in front."""
+    """Entities of one pod each, by kind, in queue order."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
@@ -27,12 +27,10 @@ class AlikeEntities:
         self._plugins: dict[Hashable, set[str]] = {}
         self._kind_of: dict[str, Hashable] = {}
         self._entered: dict[str, tuple[Hashable, Order]] = {}
-        """Where the last entry of an entity is, as long as it is there."""
+        """The kind and order of an entity's last entry, while the entry is in a heap."""
 
     def kind(self, entity: Entity) -> Hashable | None:
-        """Return what it shares with those that are alike; None for a group, and for a pod that waits for its own
-        claims.
-        """
+        """Return the key that similar entities share; None for groups and for pods with claims of their own."""
         if entity.group is not None or len(entity.ready) != 1 or entity.held:
             return None
         (pod,) = entity.ready.values()
@@ -41,7 +39,7 @@ class AlikeEntities:
         return entity.profile, entity.priority, pod.never_preempts, self._cluster.equivalence_key(pod)
 
     def add(self, entity: Entity, order: Order) -> bool:
-        """It waits now; returns whether it has a kind."""
+        """Add a waiting entity; return whether it has a kind."""
         kind = self.kind(entity)
         if kind is None:
             self.forget(entity.ref)
@@ -54,17 +52,17 @@ class AlikeEntities:
         return True
 
     def add_plugins(self, kind: Hashable, plugins: Iterable[str]) -> None:
-        """Events of these plugins may help the first of a kind."""
+        """Let events of these plugins wake the first of a kind."""
         self._plugins.setdefault(kind, set()).update(plugins)
         for plugin in plugins:
             self._by_plugin.setdefault(plugin, {})[kind] = None
 
     def rejected_by(self, plugin: str) -> Iterable[Hashable]:
-        """Kinds of which some were rejected by the plugin."""
+        """Return the kinds of entities that the plugin rejected."""
         return tuple(self._by_plugin.get(plugin, ()))
 
     def first(self, kind: Hashable, waits: Callable[[str], Entity | None]) -> Entity | None:
-        """Return the first of a kind that still waits."""
+        """Return the first entity of a kind that still waits."""
         heap = self._heaps.get(kind)
         while heap:
             entity = waits(heap[0][1])
@@ -80,7 +78,7 @@ class AlikeEntities:
         return None
 
     def kind_of(self, ref: str) -> Hashable | None:
-        """Return the kind an entity had when it last waited."""
+        """Return the kind that an entity had when it last waited."""
         return self._kind_of.get(ref)
 
     def forget(self, ref: str) -> None:

@@ -1,7 +1,7 @@
-"""Points in time at which entities are due: ends of backoff, and alarms.
+"""Timers of entities: ends of backoff, and alarms.
 
-An entry counts as long as its entity is in one state of the queue and still has that time; others are dropped when
-they come to the top, so that they need not be taken out before.
+An entry counts while its entity is in the state of the timers and still has that time; stale entries are dropped when
+they come to the top.
 """
 
 import heapq
@@ -14,21 +14,21 @@ from reprieve.queueing.entity import Entity, QueueState
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: first backoff, longest backoff, and after how long an unschedulable entity is tried again anyway."""
+    """Backoff and flush times in seconds; `flush_after`: when an unschedulable entity is retried without an event."""
 
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     flush_after: float = 300.0
 
     def end_of_backoff(self, entity: Entity) -> float:
-        """Return when an entity may be tried again after its last attempt; a time that is past if it had none."""
+        """Return when an entity may be tried again after its last attempt; a past time if it had none."""
         if not entity.attempts:
             return -math.inf
         return entity.last_attempt + min(self.initial_backoff * 2.0 ** min(entity.attempts - 1, 32), self.max_backoff)
 
 
 class Timers:
-    """See the module docstring. `entities` by ref, `time_of` what an entity has of that kind; times in seconds."""
+    """See the module docstring. `entities` by ref, `time_of`: the current time of an entity; times in seconds."""
 
     def __init__(
         self, entities: Mapping[str, Entity], state: QueueState, time_of: Callable[[Entity], float | None]
@@ -40,13 +40,13 @@ class Timers:
         """A heap of (time, ref)."""
 
     def add(self, entity: Entity, when: float) -> None:
-        """The entity, which has that time already, is due then."""
+        """Add an entity that is due at `when`, its current time."""
         heapq.heappush(self.entries, (when, entity.ref))
         if len(self.entries) > 2 * len(self._entities):  # most are of earlier attempts, or of removed entities
             self.entries = sorted({entry for entry in self.entries if self._entity(entry) is not None})
 
     def pop_due(self, now: float) -> Entity | None:
-        """Return the next entity that is due, which is taken out."""
+        """Remove and return the next entity that is due."""
         while self.entries and self.entries[0][0] <= now:
             entity = self._entity(heapq.heappop(self.entries))
             if entity is not None and entity.state is self._state:
@@ -54,7 +54,7 @@ class Timers:
         return None
 
     def next(self, ignoring: Collection[str] = ()) -> float | None:
-        """Return when the next entity is due, leaving out some by ref."""
+        """Return when the next entity is due, except the refs in `ignoring`."""
         while self.entries and not self._counts(self.entries[0]):
             heapq.heappop(self.entries)
         if not ignoring:
