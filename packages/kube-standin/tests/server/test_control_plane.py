@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 
 from kube_rules.errors import Origin
 from kube_rules.manifests import PlainObject
+from kube_standin.bootstrap import ensure_own_objects
 from kube_standin.security import Tokens
 from kube_standin.server import control_plane as module
 from kube_standin.server.control_plane import ControlPlane, ServeOptions, serving
@@ -339,3 +341,41 @@ def test_objects_of_an_input_are_there_before_anything_is_served(number: int) ->
         assert (found is not None) is bool(number)
 
     served(ServeOptions(tls=False, objects=objects), look)
+
+
+def test_objects_of_every_server_come_back_when_they_are_deleted() -> None:
+    """Interfaces.md 4.17."""
+    paths = (
+        "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/catch-all",
+        "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/exempt",
+        "/api/v1/namespaces/default/services/kubernetes",
+    )
+    with running() as plane:
+
+        async def start() -> None:
+            plane.plane.base_objects.append(partial(ensure_own_objects, plane.registry, "192.0.2.1", 6443))
+            plane.plane.stage_base_objects()
+            await plane.plane.start()
+
+        plane.run(start())
+        for path in paths:
+            assert plane.ask(f"DELETE {path}").status == 200
+            assert plane.ask(f"GET {path}").status == 404
+        plane.run(asyncio.sleep(11))
+        assert [plane.ask(f"GET {path}").status for path in paths] == [200, 200, 200]
+
+
+def test_server_restores_its_own_service() -> None:
+    """Interfaces.md 4.17: a server in front of a socket also has the objects that name its address."""
+
+    async def started_server() -> None:
+        async with serving(ServeOptions(tls=False)) as server:
+            plane = server.control_plane
+            service = plane.registry.kind("v1", "Service")
+            state = plane.registry.head(service, "default", "kubernetes")
+            assert state is not None
+            plane.store.delete(state)
+            plane.stage_base_objects()
+            assert plane.registry.head(service, "default", "kubernetes") is not None
+
+    asyncio.run(started_server())

@@ -34,6 +34,7 @@ from kube_standin.bootstrap import base_steps, ensure_base, ensure_default_stora
 from kube_standin.certificate_requests import CertificateRequests
 from kube_standin.clock import ServerClock, SimulatedClock, stamp
 from kube_standin.crds import CustomResources
+from kube_standin.errors import StatusError
 from kube_standin.escalation import EscalationCheck
 from kube_standin.faults import FaultTable, MatchedRequest
 from kube_standin.features import DropDisabled, Features
@@ -74,6 +75,7 @@ log = logging.getLogger("reprieve.apiserver")
 
 MEMORY = ":memory:"
 _EVENT_SWEEP = 60.0
+_BASE_OBJECTS_SECONDS = 10.0
 _SWEEP_SLICE = 200
 _COMPACTION_SECONDS = 300.0
 """How often lists of older revisions expire; a continue token lasts this long, and twice as long at most."""
@@ -172,7 +174,9 @@ class ControlPlane:
         self._event_ttl = event_ttl
         self._tasks: list[asyncio.Task[None]] = []
         self.custom_resources.load()
-        ensure_base(self.registry)
+        self.base_objects: list[Callable[[], None]] = [partial(ensure_base, self.registry)]
+        """What stages the objects that every server has, if they are missing."""
+        self.stage_base_objects()
         api_services.load()
 
     def emulate(self, minor: int | None) -> None:
@@ -193,6 +197,7 @@ class ControlPlane:
         self._tasks = [loop.create_task(self._expire_lists())]
         if not isinstance(self.registry.clock, SimulatedClock):
             self._tasks.append(loop.create_task(self._sweep_events_now_and_then()))
+            self._tasks.append(loop.create_task(self._restore_base_objects()))
 
     async def _expire_lists(self) -> None:
         """Let continue tokens expire, as they do on a kube-apiserver when etcd is compacted."""
@@ -219,6 +224,20 @@ class ControlPlane:
                 self.store.delete(state)
         with contextlib.suppress(StorageError):  # logged; those that stay go the next time
             await self.store.ticket.settled()
+
+    def stage_base_objects(self) -> None:
+        """Stage the objects that every server has and that are missing (interfaces.md 4.17)."""
+        for stage in self.base_objects:
+            stage()
+
+    async def _restore_base_objects(self) -> None:
+        while True:
+            await asyncio.sleep(_BASE_OBJECTS_SECONDS)
+            try:
+                self.stage_base_objects()
+                await self.store.ticket.settled()
+            except (StatusError, StorageError) as error:
+                log.warning("the objects that every server has could not be created again: %s", error)
 
     async def retire(self) -> None:
         """End background work and leave the storage open, for another control plane."""
@@ -281,7 +300,10 @@ class Serving:
     def _publish_address(self) -> None:
         """Let discovery and the Service ``default/kubernetes`` name the address of the server."""
         self.control_plane.app.discovery.address = self._address
-        ensure_own_objects(self.control_plane.registry, self.options.host, self.port, self._client_ca)
+        plane = self.control_plane
+        own = partial(ensure_own_objects, plane.registry, self.options.host, self.port, self._client_ca)
+        own()
+        plane.base_objects.append(own)
 
     def _config(self) -> uvicorn.Config:
         config = uvicorn.Config(
