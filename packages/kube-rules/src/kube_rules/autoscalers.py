@@ -1,7 +1,7 @@
 """HorizontalPodAutoscaler: autoscaling/v1 and v2 are two forms of one object, stored as v2.
 
-v1 has the target for cpu as a number; other metrics, the behavior and what the status reports are JSON in annotations.
-Both directions lose nothing (kube-apiserver, pkg/apis/autoscaling/v1/conversion.go).
+v1 has a number for the CPU target; other metrics, the behavior and most of the status are JSON in annotations. Both
+conversions are lossless (kube-apiserver, pkg/apis/autoscaling/v1/conversion.go).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIELDS: Final[Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]]] = {
         ("selector", ("metric", "selector")),
     ),
 }
-"""A metric source: its fields in v1 and where they are in v2, targets and values apart."""
+"""The fields of each metric source in v1 and their paths in v2, without targets and values."""
 _VALUES: Final[Mapping[str, tuple[str, str, str]]] = {
     "resource": ("", "AverageValue", "AverageUtilization"),
     "containerResource": ("", "AverageValue", "AverageUtilization"),
@@ -41,47 +41,47 @@ _VALUES: Final[Mapping[str, tuple[str, str, str]]] = {
     "external": ("Value", "AverageValue", ""),
     "object": ("Value", "AverageValue", ""),
 }
-"""How a source names its value, its average value and its utilization in v1, behind `target` or `current`."""
+"""The suffixes in v1, after `target` or `current`, for value, average value and utilization of each source."""
 _V2_VALUES: Final = ("value", "averageValue", "averageUtilization")
 _TYPES: Final = ("Value", "AverageValue", "Utilization")
 
 
 def default_metrics() -> list[Json]:
-    """Return the metrics of an autoscaler that names none."""
+    """Return the metrics of an autoscaler without metrics."""
     target = {"type": "Utilization", "averageUtilization": CPU_TARGET}
     return [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
 
 
-def up_rules(given: Json | None) -> Json:
+def up_rules(explicit: Json | None) -> Json:
     """Return the rules for scaling up with their defaults."""
     policies = [
         {"type": "Pods", "value": 4, "periodSeconds": 15},
         {"type": "Percent", "value": 100, "periodSeconds": 15},
     ]
-    return {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies, **(given or {})}
+    return {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": policies, **(explicit or {})}
 
 
-def down_rules(given: Json | None) -> Json:
+def down_rules(explicit: Json | None) -> Json:
     """Return the rules for scaling down with their defaults."""
     policies = [{"type": "Percent", "value": 100, "periodSeconds": 15}]
-    return {"selectPolicy": "Max", "policies": policies, **(given or {})}
+    return {"selectPolicy": "Max", "policies": policies, **(explicit or {})}
 
 
 def with_status_of(obj: Json, stored: Json) -> Json:
-    """Return an autoscaler (v2) that came in v1, with what v1 does not show of the status of the stored one."""
-    kept = stored.get("status") or {}
+    """Return an autoscaler (v2) that was sent in v1, with the status fields of the stored one that v1 does not show."""
+    stored_status = stored.get("status") or {}
     status = dict(obj.get("status") or {})
     if not status.get("currentMetrics"):
-        status["currentMetrics"] = kept.get("currentMetrics")
-    if "conditions" not in status and "conditions" in kept:
-        status["conditions"] = kept["conditions"]
+        status["currentMetrics"] = stored_status.get("currentMetrics")
+    if "conditions" not in status and "conditions" in stored_status:
+        status["conditions"] = stored_status["conditions"]
     return {**obj, "status": status}
 
 
-def _name(source: str, word: str, which: int) -> str:
-    suffix = _VALUES[source][which]
+def _name(source: str, word: str, index: int) -> str:
+    suffix = _VALUES[source][index]
     if source == "object" and suffix == "AverageValue":
-        return "averageValue"  # without the word, in both
+        return "averageValue"  # without the word, in both directions
     return f"{word}{suffix}" if suffix else ""
 
 
@@ -98,39 +98,39 @@ def _read(obj: Any, steps: tuple[str, ...]) -> Any:
 
 
 def _metric_to_v1(metric: Json, word: str) -> Json:
-    """Return a metric (`word` target) or its state (`word` current) as v1 has it."""
+    """Return a metric (`word` target) or its state (`word` current) in v1."""
 
-    def converted(source: str, given: Json) -> Json:
-        named = ((name, _read(given, steps)) for name, steps in _places(source, word))
+    def converted(source: str, fields: Json) -> Json:
+        named = ((name, _read(fields, steps)) for name, steps in _places(source, word))
         return {name: value for name, value in named if value is not None}
 
     return _by_source(metric, converted)
 
 
 def _metric_to_v2(metric: Json, word: str) -> Json:
-    def converted(source: str, given: Json) -> Json:
-        made: Json = {}
+    def converted(source: str, fields: Json) -> Json:
+        converted_fields: Json = {}
         for name, steps in _places(source, word):
-            if name in given:
-                _put(made, steps, given[name])
+            if name in fields:
+                _put(converted_fields, steps, fields[name])
                 if word == "target" == steps[0]:
-                    made[word]["type"] = _TYPES[_V2_VALUES.index(steps[1])]
-        made.setdefault(word, {})
-        return made
+                    converted_fields[word]["type"] = _TYPES[_V2_VALUES.index(steps[1])]
+        converted_fields.setdefault(word, {})
+        return converted_fields
 
     return _by_source(metric, converted)
 
 
 def _places(source: str, word: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each field of a metric source in v1, and where it is in v2."""
+    """Yield the name of each field of a metric source in v1, and its path in v2."""
     yield from _FIELDS[source]
-    for which, value in enumerate(_V2_VALUES):
-        if name := _name(source, word, which):
+    for index, value in enumerate(_V2_VALUES):
+        if name := _name(source, word, index):
             yield name, (word, value)
 
 
 def _by_source(metric: Json, converted: Callable[[str, Json], Json]) -> Json:
-    sources = {source: converted(source, given) for source in _FIELDS if isinstance(given := metric.get(source), dict)}
+    sources = {source: converted(source, value) for source in _FIELDS if isinstance(value := metric.get(source), dict)}
     return {"type": metric.get("type", ""), **sources}
 
 
@@ -144,22 +144,22 @@ def to_v1(obj: Json) -> Json:
     spec, status = dict(obj.get("spec") or {}), obj.get("status")
     annotations: Json = {}
     metrics = list(spec.pop("metrics", None) or ())
-    cpu = next((one for one in metrics if _is_cpu(one, "target")), None)
+    cpu = next((metric for metric in metrics if _is_cpu(metric, "target")), None)
     if cpu is not None:
         spec["targetCPUUtilizationPercentage"] = cpu["resource"]["target"]["averageUtilization"]
         metrics.remove(cpu)
     if metrics:
-        annotations[_METRICS] = _text([_metric_to_v1(one, "target") for one in metrics])
+        annotations[_METRICS] = _text([_metric_to_v1(metric, "target") for metric in metrics])
     if (behavior := spec.pop("behavior", None)) is not None:
         annotations[_BEHAVIOR] = _text(behavior)
     result = {**obj, "apiVersion": V1, "spec": spec}
     if status is not None:
         status = dict(status)
         current, conditions = status.pop("currentMetrics", None), status.pop("conditions", None)
-        if cpu := next((one for one in current or () if _is_cpu(one, "current")), None):
+        if cpu := next((metric for metric in current or () if _is_cpu(metric, "current")), None):
             status["currentCPUUtilizationPercentage"] = cpu["resource"]["current"]["averageUtilization"]
         if current:
-            annotations[_CURRENT] = _text([_metric_to_v1(one, "current") for one in current])
+            annotations[_CURRENT] = _text([_metric_to_v1(metric, "current") for metric in current])
         if conditions:
             annotations[_CONDITIONS] = _text(conditions)
         result["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
@@ -167,11 +167,11 @@ def to_v1(obj: Json) -> Json:
 
 
 def to_v2(obj: Json) -> Json:
-    """Return an autoscaler that came in v1 in v2; in annotations counts what is JSON of the right types."""
+    """Return an autoscaler that was sent in v1 in v2; annotations count if they are JSON of the right types."""
     spec, status = dict(obj.get("spec") or {}), obj.get("status")
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     percentage = spec.pop("targetCPUUtilizationPercentage", None)
-    metrics = _fitting("MetricSpec", [_metric_to_v2(one, "target") for one in _list(annotations, _METRICS)])
+    metrics = _fitting("MetricSpec", [_metric_to_v2(item, "target") for item in _list(annotations, _METRICS)])
     if percentage is not None:
         metrics.append(default_metrics()[0])
         metrics[-1]["resource"]["target"]["averageUtilization"] = percentage
@@ -182,7 +182,7 @@ def to_v2(obj: Json) -> Json:
     if status is not None:
         status = dict(status)
         status.pop("currentCPUUtilizationPercentage", None)
-        current = _fitting("MetricStatus", [_metric_to_v2(one, "current") for one in _list(annotations, _CURRENT)])
+        current = _fitting("MetricStatus", [_metric_to_v2(item, "current") for item in _list(annotations, _CURRENT)])
         status["currentMetrics"] = current or None
         if conditions := _fitting("HorizontalPodAutoscalerCondition", _list(annotations, _CONDITIONS)):
             status["conditions"] = conditions
@@ -202,7 +202,7 @@ def _parsed(annotations: Json, name: str) -> Any:
 
 
 def _fitting(kind: str, values: list[Any]) -> list[Json]:
-    """Return the objects of a type of v2 among some values."""
+    """Return the values that are valid objects of a v2 type."""
     walk = quick_walk(nodes.named(f"io.k8s.api.{GROUP}.v2.{kind}"))
     result = []
     for value in values:
@@ -213,15 +213,15 @@ def _fitting(kind: str, values: list[Any]) -> list[Json]:
 
 
 def _list(annotations: Json, name: str) -> list[Json]:
-    found = _parsed(annotations, name)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    items = _parsed(annotations, name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _annotated(obj: Json, annotations: Json) -> Json:
-    """Return the object with these annotations of the conversion and no others."""
+    """Return the object with these conversion annotations and no others."""
     metadata = dict(obj.get("metadata") or {})
-    ours = (_METRICS, _CURRENT, _CONDITIONS, _BEHAVIOR)
-    kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in ours}
-    if kept or annotations:
-        metadata["annotations"] = {**kept, **annotations}
+    names = (_METRICS, _CURRENT, _CONDITIONS, _BEHAVIOR)
+    own = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
+    if own or annotations:
+        metadata["annotations"] = {**own, **annotations}
     return {**obj, "metadata": metadata}

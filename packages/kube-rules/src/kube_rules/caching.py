@@ -1,7 +1,7 @@
 """Bounded caches for functions of one text that untrusted input chooses.
 
-`functools.lru_cache` limits the number of results, not their size: a thousand names of a megabyte are a gigabyte.
-Here the result for a text beyond a length is computed each time and never kept.
+`functools.lru_cache` limits the number of results, not their size: a thousand names of a megabyte are a gigabyte. Here
+results for texts beyond a maximum length are computed each time and not cached.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import AnyStr, TypeVar
 
 LONGEST = 512
-"""Characters of the longest text that is kept."""
+"""Maximum length of a cached text, in characters."""
 
 ResultT = TypeVar("ResultT")
 
 
 class Results(dict[AnyStr, ResultT]):
-    """Text -> result. A full cache is emptied; to look a text up takes a fraction of the time of `lru_cache`."""
+    """Text -> result. A full cache is emptied; a lookup takes a fraction of the time of `lru_cache`."""
 
     def __init__(self, function: Callable[[AnyStr], ResultT], maxsize: int, longest: int) -> None:
         self._function: Callable[[AnyStr], ResultT] = function
@@ -34,7 +34,7 @@ class Results(dict[AnyStr, ResultT]):
 def remembered(
     maxsize: int, longest: int = LONGEST
 ) -> Callable[[Callable[[AnyStr], ResultT]], Callable[[AnyStr], ResultT]]:
-    """Return a decorator for a pure function of one text that keeps `maxsize` results, none of a longer text."""
+    """Return a decorator for a function of one text; it caches up to `maxsize` results of texts up to `longest`."""
 
     def decorate(function: Callable[[AnyStr], ResultT]) -> Callable[[AnyStr], ResultT]:
         return Results(function, maxsize, longest).__getitem__

@@ -1,10 +1,10 @@
-"""Manifests to typed objects: which kinds are known, one decode per object, one error with a field path.
+"""Manifests to typed objects: the supported kinds, one decode per object, one error with a field path.
 
-Terms: a manifest is an object as plain data (from YAML) or as JSON text. A kind is known by its name and
-group; objects of other kinds are not decoded here.
+Terms: a manifest is an object as plain data (from YAML) or as JSON text. A kind is identified by its name and group;
+this module does not decode objects of other kinds.
 
-Invariant: what comes out is converted to the internal version, defaulted and validated. JSON goes straight to
-the typed object; only manifests that need it (other versions, nulls, errors) take the way over plain data.
+Invariant: returned objects are converted to the internal version, defaulted and validated. JSON is decoded directly to
+the typed object; only manifests with other versions, nulls or errors are decoded through plain data.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ KINDS: Final[Mapping[str, tuple[type[KubernetesObject], tuple[str, ...]]]] = {
         (o.DeviceTaintRule, ("resource.k8s.io/v1beta2", "resource.k8s.io/v1alpha3")),
     )
 }
-"""Kind to its type and the apiVersions read (Workload and PodGroup: see `versions.READABLE_VERSIONS`)."""
+"""Kind to its type and its readable apiVersions (Workload and PodGroup: see `versions.READABLE_VERSIONS`)."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
-    """Return the type of a kind; None if it is not read here.
+    """Return the type of a kind; None if this module does not read it.
 
     Raises `FieldError` if the kind and group are known but the version is not, or either is missing.
     """
@@ -79,12 +79,12 @@ def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
         raise FieldError("apiVersion", "Required value: must name the version of the object")
     if is_converted_kind(kind, api_version):
         return KINDS[kind][0]
-    known = KINDS.get(kind)
-    if known is None:
+    entry = KINDS.get(kind)
+    if entry is None:
         return None
-    found, versions = known
+    type_, versions = entry
     if api_version in versions:
-        return found
+        return type_
     if _group(api_version) != _group(versions[0]):
         return None
     raise FieldError("apiVersion", f'no kind "{kind}" is read in version "{excerpt(api_version)}": use {versions[0]}')
@@ -93,21 +93,20 @@ def kind_of(kind: str, api_version: str) -> type[KubernetesObject] | None:
 def decode_object(
     manifest: Mapping[str, Any], origin: Origin | None = None, *, stored: bool = False
 ) -> KubernetesObject:
-    """Return the typed object of a manifest: converted, defaulted, validated. Priorities are not resolved
-    (`admission`).
+    """Return the typed object of a manifest: converted, defaulted, validated. `admission` resolves priorities.
 
-    `stored` is for objects an API server has already admitted: they are not validated again. Raises
-    `InputError` for a manifest of an unknown kind, of the wrong shape, or that breaks a rule.
+    `stored` skips validation of objects that an API server has already admitted. Raises `InputError` for a manifest of
+    an unknown kind, of the wrong shape, or that violates a rule.
     """
     where = origin or Origin()
     kind, version = text_of(manifest.get("kind")), text_of(manifest.get("apiVersion"))
     try:
-        found = kind_of(kind, version)
-        if found is None:
+        type_ = kind_of(kind, version)
+        if type_ is None:
             raise FieldError("kind", f'no kind "{excerpt(kind)}" is read in version "{excerpt(version)}"')
     except FieldError as error:
         raise InputError(where, error.message, path=error.path, subject=subject_of(manifest)) from None
-    return finish(from_data(found, manifest, where), where, stored=stored)
+    return finish(from_data(type_, manifest, where), where, stored=stored)
 
 
 def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) -> ObjectT:
@@ -128,7 +127,7 @@ def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) 
             raise _type_error(str(error), cleaned) from None
     except FieldError as error:
         path = error.path
-        if path.startswith(FOREIGN):  # what only another API's spec knows
+        if path.startswith(FOREIGN):  # fields that only another API's spec has
             path = f"spec{path.removeprefix(FOREIGN)}"
         raise InputError(origin, error.message, path=path, subject=subject_of(manifest)) from None
     except RecursionError:
@@ -136,12 +135,12 @@ def from_data(kind: type[ObjectT], manifest: Mapping[str, Any], origin: Origin) 
 
 
 def from_json(kind: type[ObjectT], text: bytes | memoryview | msgspec.Raw, head: TypeMeta, origin: Origin) -> ObjectT:
-    """Return the typed object of a JSON object. `head` is passed in: an item of a typed list has none of its own."""
+    """Return the typed object of a JSON object. `head` is an argument because items of a typed list have none."""
     if kind not in _CONVERTED:
         try:
             result = cast(ObjectT, _DECODERS[kind].decode(text))
         except msgspec.ValidationError:
-            pass  # nulls, or an error to be worded below
+            pass  # nulls, or an error to be described below
         else:
             if not _may_lack_sources(result):
                 if isinstance(result, o.Pod):
@@ -157,47 +156,45 @@ _SOURCES: Final = tuple(field for field in o.Volume.__struct_fields__ if field !
 
 
 def _lacks_source(volume: o.Volume) -> bool:
-    """Return whether a volume has no source, or one that is not read here."""
+    """Return whether a volume has no source, or one that this module does not read."""
     return all(getattr(volume, source) is None for source in _SOURCES)
 
 
-def _may_lack_sources(found: KubernetesObject) -> bool:
-    """Return whether it is a new pod with volumes of which only the plain data says whether they are empty
-    directories.
-    """
-    return isinstance(found, o.Pod) and not found.metadata.uid and any(map(_lacks_source, found.spec.volumes))
+def _may_lack_sources(obj: KubernetesObject) -> bool:
+    """Return whether this is a new pod with volumes that may be empty directories: only plain data shows it."""
+    return isinstance(obj, o.Pod) and not obj.metadata.uid and any(map(_lacks_source, obj.spec.volumes))
 
 
-def _with_empty_dirs(found: ObjectT, manifest: Mapping[str, Any]) -> ObjectT:
+def _with_empty_dirs(pod: ObjectT, manifest: Mapping[str, Any]) -> ObjectT:
     """Make volumes without a source of a new pod empty directories, the default of an API server.
 
-    A pod with a UID was defaulted when it was admitted; the source of a volume may have been dropped since.
+    A pod with a UID already has its defaults; the source of a volume may have been dropped since.
     """
-    if not isinstance(found, o.Pod) or not _may_lack_sources(found):
-        return found
+    if not isinstance(pod, o.Pod) or not _may_lack_sources(pod):
+        return pod
     volumes = tuple(
         replace(volume, empty_dir=o.EmptyDirVolumeSource())
-        if _lacks_source(volume) and all(given is None for key, given in plain.items() if key != "name")
+        if _lacks_source(volume) and all(value is None for key, value in plain.items() if key != "name")
         else volume
-        for volume, plain in zip(found.spec.volumes, manifest["spec"]["volumes"], strict=True)
+        for volume, plain in zip(pod.spec.volumes, manifest["spec"]["volumes"], strict=True)
     )
-    return cast(ObjectT, replace(found, spec=replace(found.spec, volumes=volumes)))
+    return cast(ObjectT, replace(pod, spec=replace(pod.spec, volumes=volumes)))
 
 
 def plain_json(text: bytes | memoryview | msgspec.Raw, origin: Origin) -> Any:
-    """Return the plain data of JSON text. Raises `InputError` for broken text."""
+    """Return the plain data of JSON text. Raises `InputError` for invalid text."""
     try:
         return msgspec.json.decode(text)
     except RecursionError:
         raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels") from None
-    except msgspec.DecodeError as error:  # a number no integer can hold
+    except msgspec.DecodeError as error:  # a number beyond the range of integers
         raise InputError(origin, f"invalid JSON: {error}") from None
 
 
 def refuse_dense(text: bytes, origin: Origin) -> None:
-    """Raise `InputError` for large JSON text that consists of values of next to no length: data in vast numbers.
+    """Raise `InputError` for large JSON text with a huge number of tiny values.
 
-    (YAML has `yamltext.NodeBudget` for it; commas in texts count too here, but manifests have few of them.)
+    `yamltext.NodeBudget` does this for YAML; commas in texts count too, but manifests have few of them.
     """
     size = len(text)
     if size > _MAX_UNCOUNTED and text.count(b",") > size // _BYTES_PER_COMMA:
@@ -208,30 +205,30 @@ _MAX_UNCOUNTED: Final = 4 * 1024 * 1024
 _BYTES_PER_COMMA: Final = 8
 
 
-def finish(found: ObjectT, origin: Origin, *, stored: bool = False, stored_groups: bool = False) -> ObjectT:
-    """Return the object defaulted and, unless `stored`, validated (`stored_groups`: see `validation.validate`).
+def finish(obj: ObjectT, origin: Origin, *, stored: bool = False, stored_groups: bool = False) -> ObjectT:
+    """Return the object with defaults and, unless `stored`, validated (`stored_groups`: see `validation.validate`).
 
-    Raises `InputError`, also for templates that are nested too deeply.
+    Raises `InputError`, also for templates with too deep nesting.
     """
     try:
-        found = apply_defaults(found)
+        obj = apply_defaults(obj)
     except RecursionError:
-        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels", subject=name_of(found)) from None
+        raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels", subject=name_of(obj)) from None
     if not stored:
         try:
-            validate(found, stored_groups=stored_groups)
+            validate(obj, stored_groups=stored_groups)
         except FieldError as error:
-            raise InputError(origin, error.message, path=error.path, subject=name_of(found)) from None
-    return found
+            raise InputError(origin, error.message, path=error.path, subject=name_of(obj)) from None
+    return obj
 
 
-def name_of(found: KubernetesObject) -> str:
-    """`Pod "default/web"`: the object as messages name it."""
-    return f'{found.KIND} "{found.key or found.metadata.generate_name}"'
+def name_of(obj: KubernetesObject) -> str:
+    """Return the name of an object in messages: `Pod "default/web"`."""
+    return f'{obj.KIND} "{obj.key or obj.metadata.generate_name}"'
 
 
 def subject_of(manifest: Mapping[str, Any]) -> str:
-    """`Pod "default/web"` for plain data that may be of any shape; empty without a kind."""
+    """Return the name of plain data of any shape in messages: `Pod "default/web"`; empty without a kind."""
     kind, meta = text_of(manifest.get("kind")), manifest.get("metadata")
     if not kind or not isinstance(meta, Mapping):
         return excerpt(kind)
@@ -241,7 +238,7 @@ def subject_of(manifest: Mapping[str, Any]) -> str:
 
 
 NO_ITEMS: Final = msgspec.Raw(b"[]")
-"""`TypeMeta.items` of an object that has none, compared by identity."""
+"""`TypeMeta.items` of an object without items, compared by identity."""
 
 
 class TypeMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -264,13 +261,13 @@ _DECODERS: Final = {kind: msgspec.json.Decoder(kind) for kind in (*(kind for kin
 
 
 def _without_nulls(data: Any, depth: int) -> Any:
-    """Return the data without null entries of maps: to an API server they are absent."""
+    """Return the data without null entries of maps: for an API server they are absent."""
     if depth > MAX_DEPTH:
         raise FieldError("", f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(data, Mapping):
-        return {key: _without_nulls(found, depth + 1) for key, found in data.items() if found is not None}
+        return {key: _without_nulls(value, depth + 1) for key, value in data.items() if value is not None}
     if isinstance(data, list):
-        return [_without_nulls(found, depth + 1) for found in data]
+        return [_without_nulls(value, depth + 1) for value in data]
     return data
 
 
@@ -292,25 +289,25 @@ _TYPE_NAMES: Final[Mapping[str, tuple[type[Any], ...]]] = {
 
 
 def _type_error(message: str, manifest: Any) -> FieldError:
-    """Return a decoder's message with its place as a Kubernetes field path and the value found there."""
+    """Return a decoder's message as an error with a Kubernetes field path and the value there."""
     place = _PLACE.search(message)
     if place is None:
         missing = _MISSING.fullmatch(message)
         return FieldError(missing.group(1), "Required value") if missing is not None else FieldError("", message)
     reason = message[: place.start()]
-    got = _GOT.search(reason)
-    wrong = _TYPE_NAMES.get(got.group(1), ()) if got else ()
-    path, found = "", manifest
+    type_match = _GOT.search(reason)
+    wrong = _TYPE_NAMES.get(type_match.group(1), ()) if type_match else ()
+    path, current = "", manifest
     for name, index in _STEP.findall(place.group(2) or place.group(1)):
         if name:
             path = f"{path}.{name}" if path else name
-            found = found.get(name) if isinstance(found, Mapping) else None
+            current = current.get(name) if isinstance(current, Mapping) else None
         elif index != "...":
             path += f"[{index}]"
-            found = found[int(index)] if isinstance(found, list) and int(index) < len(found) else None
-        elif isinstance(found, Mapping):  # the decoder does not report the key: the first that fits the message
-            key = next((k for k, v in found.items() if type(v) in wrong), None)
+            current = current[int(index)] if isinstance(current, list) and int(index) < len(current) else None
+        elif isinstance(current, Mapping):  # the decoder does not report the key: take the first that matches
+            key = next((k for k, v in current.items() if type(v) in wrong), None)
             path += f"[{key}]"
-            found = found.get(key)
-    value = "" if isinstance(found, Mapping | list) else f"{excerpt(msgspec.json.encode(found).decode(), 128)}: "
-    return FieldError(path, f"Invalid value: {value}{reason[:1].lower()}{reason[1:]}")
+            current = current.get(key)
+    shown = "" if isinstance(current, Mapping | list) else f"{excerpt(msgspec.json.encode(current).decode(), 128)}: "
+    return FieldError(path, f"Invalid value: {shown}{reason[:1].lower()}{reason[1:]}")

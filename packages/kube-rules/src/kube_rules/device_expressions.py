@@ -1,9 +1,9 @@
-"""CEL expressions that select devices: what they may contain and cost (k8s.io/dynamic-resource-allocation/cel).
+"""CEL expressions that select devices: their limits and costs (k8s.io/dynamic-resource-allocation/cel).
 
-A selector of a ResourceClaim, a ResourceClaimTemplate or a DeviceClass is held to this when it is written and again
-when it is used. `device` has a driver, attributes and capacities by domain and name; attributes are bool, int, string
-or semver, or lists of them (KEP-5491), and known by type only when the expression runs; capacities are quantities. The
-result is a bool, or not known before.
+A selector of a ResourceClaim, a ResourceClaimTemplate or a DeviceClass is checked when it is written and again when it
+is used. `device` has a driver, and attributes and capacities by domain and name. Attributes are bool, int, string or
+semver, or lists of them (KEP-5491); their types are known only at evaluation. Capacities are quantities. The result is
+a bool or of unknown type.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from kube_rules import cel
 
 LONGEST = 10 * 1024
-"""Bytes of an expression (resourceapi.CELSelectorExpressionMaxLength)."""
+"""Maximum length of an expression in bytes (resourceapi.CELSelectorExpressionMaxLength)."""
 MAX_COST = 1_000_000
-"""Cost of an expression, estimated and when it runs (resourceapi.CELSelectorExpressionMaxCost)."""
+"""Maximum estimated and actual cost of an expression (resourceapi.CELSelectorExpressionMaxCost)."""
 _MOST_ENTRIES = 32
-"""Attributes and capacities of one device together."""
+"""Maximum number of attributes and capacities of one device together."""
 _LONGEST_VALUE = 64
-"""Bytes of a string or version (resourceapi.DeviceAttributeMaxValueLength)."""
+"""Maximum length of a string or version in bytes (resourceapi.DeviceAttributeMaxValueLength)."""
 _LONGEST_DRIVER = 63
 
 _ATTRIBUTES = cel.Declared("map", _MOST_ENTRIES, inner=cel.Declared("dyn", _LONGEST_VALUE))
@@ -34,16 +34,17 @@ _DEVICE = cel.Declared(
 
 
 class DeviceExpressionError(ValueError):
-    """An expression that selects no device: `str()` is the reason in upstream's words."""
+    """An expression that cannot select devices: `str()` is the reason in upstream's words."""
 
 
 class TooComplexError(DeviceExpressionError):
-    """An expression that compiles and may cost too much."""
+    """A valid expression with too high a cost."""
 
 
 def parsed(expression: str) -> cel.Node:
-    """Return the tree of an expression. Raises DeviceExpressionError: it does not compile, gives no bool, costs too
-    much.
+    """Return the tree of an expression.
+
+    Raises DeviceExpressionError for an expression that does not compile, does not return a bool, or costs too much.
     """
     variables = {"device": _DEVICE}
     try:

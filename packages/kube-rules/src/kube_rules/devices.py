@@ -1,7 +1,7 @@
-"""Devices by claim (resource.k8s.io/v1): what a scheduler reads of claims, slices and classes (light forms).
+"""Device claims (resource.k8s.io/v1): claims, slices and classes as a scheduler reads them (light forms).
 
-Device requests, device lists and selectors stay plain data: their reader compiles them once per spec.
-Invariants: see `kube_rules.objects`, which re-exports the kinds.
+Device requests, device lists and selectors stay plain data: their reader compiles them once per spec. Invariants: see
+`kube_rules.objects`, which re-exports the kinds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from kube_rules.meta import EMPTY_META, KubernetesObject, NodeSelector, ObjectMeta, Struct, map_field
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix of the extended resource that every device class serves (devices.md 4.1)."""
+"""Prefix of the implicit extended resource of every device class (devices.md 4.1)."""
 
 
 class ResourceClaimSpec(Struct, frozen=True, kw_only=True):
@@ -31,14 +31,14 @@ class ResourceClaimConsumerReference(Struct, frozen=True, kw_only=True):
 
 
 class AllocationResult(Struct, frozen=True, kw_only=True):
-    """status.allocation of a ResourceClaim; without a node selector it is reachable from everywhere."""
+    """status.allocation of a ResourceClaim; without a node selector it is available on every node."""
 
     devices: dict[str, Any] = map_field()
     node_selector: NodeSelector | None = None
 
 
 class ResourceClaimStatus(Struct, frozen=True, kw_only=True):
-    """status of a ResourceClaim; `allocation` None means not allocated. `devices` is what drivers report of each."""
+    """status of a ResourceClaim; `allocation` is None if it is not allocated. `devices` holds the drivers' reports."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
@@ -56,14 +56,14 @@ class ResourceClaim(KubernetesObject, frozen=True, kw_only=True):
 
 
 class ResourceClaimTemplateSpec(Struct, frozen=True, kw_only=True):
-    """spec of a ResourceClaimTemplate: labels and annotations, and the spec of the claims made from it."""
+    """spec of a ResourceClaimTemplate: labels, annotations and spec of the claims created from it."""
 
     metadata: ObjectMeta = EMPTY_META
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
 class ResourceClaimTemplate(KubernetesObject, frozen=True, kw_only=True):
-    """resource.k8s.io/v1 ResourceClaimTemplate: a claim is made from it for each pod that names it."""
+    """resource.k8s.io/v1 ResourceClaimTemplate: each pod that names it gets a claim created from it."""
 
     API_VERSION: ClassVar[str] = "resource.k8s.io/v1"
     NAMESPACED: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class ResourcePool(Struct, frozen=True, kw_only=True):
 class ResourceSliceSpec(Struct, frozen=True, kw_only=True):
     """spec of a ResourceSlice: devices of one driver, on a node, on selected nodes, on all, or as each device declares.
 
-    A slice has `devices` or `shared_counters`, what the pool's partitionable devices consume of.
+    A slice has either `devices` or `shared_counters`, the counters that the pool's partitionable devices consume.
     """
 
     driver: str = ""
@@ -120,7 +120,7 @@ class DeviceClass(KubernetesObject, frozen=True, kw_only=True):
 
 
 class DeviceTaint(Struct, frozen=True, kw_only=True):
-    """spec.taint of a DeviceTaintRule; effect NoSchedule, NoExecute or None, an unknown one counts as None."""
+    """spec.taint of a DeviceTaintRule; effect NoSchedule, NoExecute or None; an unknown effect counts as None."""
 
     key: str = ""
     value: str = ""
@@ -129,7 +129,7 @@ class DeviceTaint(Struct, frozen=True, kw_only=True):
 
 
 class DeviceTaintSelector(Struct, frozen=True, kw_only=True):
-    """spec.deviceSelector of a DeviceTaintRule: which devices; a field that is not set matches any."""
+    """spec.deviceSelector of a DeviceTaintRule; an unset field matches any value."""
 
     driver: str | None = None
     pool: str | None = None
@@ -137,13 +137,13 @@ class DeviceTaintSelector(Struct, frozen=True, kw_only=True):
 
 
 class DeviceTaintRuleSpec(Struct, frozen=True, kw_only=True):
-    """spec of a DeviceTaintRule; without a selector no device is meant, with an empty one every device."""
+    """spec of a DeviceTaintRule; without a selector it selects no device, with an empty one every device."""
 
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
     def selects(self, driver: str, pool: str, device: str | None = None) -> bool:
-        """Return whether a device is meant; without a name, whether any device of the pool could be."""
+        """Return whether the rule selects a device; without a name, whether it may select any device of the pool."""
         wanted = self.device_selector
         if wanted is None or wanted.driver not in (None, driver) or wanted.pool not in (None, pool):
             return False
@@ -159,10 +159,10 @@ class DeviceTaintRule(KubernetesObject, frozen=True, kw_only=True):
 
 
 class DeviceSelectorError(ValueError):
-    """An expression that does not compile or fails when run; `str()` is the reason, in one line."""
+    """An expression that does not compile or fails at evaluation; `str()` is the reason, in one line."""
 
 
 def split_name(name: str, driver: str) -> tuple[str, str]:
-    """(domain, identifier) of a qualified name; the driver is the domain of names without one."""
+    """Return (domain, identifier) of a qualified name; the default domain is the driver."""
     domain, slash, identifier = name.partition("/")
     return (domain, identifier) if slash else (driver, name)

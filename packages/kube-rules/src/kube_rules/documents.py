@@ -1,7 +1,6 @@
-"""Manifests in memory to objects: YAML and JSON text, its documents, and the lists in them.
+"""Manifests in memory to objects: YAML and JSON text, their documents, and the lists in them.
 
-`DocumentReader` opens files up into objects; what happens to an object is up to its subclasses. `read_plain` keeps
-each as it stands.
+`DocumentReader` splits files into objects; its subclasses process the objects. `read_plain` returns them unchanged.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ _TRAILING: Final = "JSON is malformed: trailing characters (byte "
 _SPACE: Final = b" \t\r\n"
 MAX_NESTED_LISTS: Final = 8
 SUFFIXES: Final = (".yaml", ".yml", ".json")
-"""What the names of those files end in that are read of a directory."""
+"""Suffixes of the files that are read from a directory."""
 STDIN: Final = "<stdin>"
 """The name of standard input in errors."""
 
 Document = tuple[str, str | bytes | Mapping[str, Any]]
-"""(name, YAML or JSON text, or one object as plain data): the name stands for a file in errors."""
+"""(name, YAML or JSON text, or one object as plain data): errors use the name as a file name."""
 
 
 class DocumentReader:
-    """Reads files and hands over the objects in them, one at a time and in order."""
+    """Reads files and passes on their objects, one at a time and in order."""
 
     def __init__(self) -> None:
         self._budget = NodeBudget()
 
     def read_all(self, files: Iterable[Document], max_bytes: int) -> None:
-        """Read files of no more than so many bytes in all. Raises `InputError`."""
+        """Read files of at most `max_bytes` in total. Raises `InputError`."""
         remaining = max_bytes
         for name, content in files:
             if isinstance(content, Mapping):
@@ -50,7 +49,7 @@ class DocumentReader:
             self.read(name, data)
 
     def read(self, name: str, data: bytes) -> None:
-        """Add everything in one file."""
+        """Add all objects of one file."""
         if is_json(name, data):
             self._read_json(name, data)
             return
@@ -67,13 +66,13 @@ class DocumentReader:
             self._end_yaml(text)
 
     def take(self, data: Mapping[str, Any], origin: Origin) -> None:
-        """Add one object given as plain data."""
+        """Add one object as plain data."""
         if depth(data) > MAX_DEPTH:
             raise InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
         self._data(data, origin)
 
     def _data(self, data: Any, origin: Origin, at: Path = ()) -> None:
-        """Add one object given as plain data; `at` is where in its document it is."""
+        """Add one object as plain data; `at` is its path in its document."""
         if not isinstance(data, Mapping):
             raise InputError(origin, "must be an object with apiVersion and kind")
         kind, version = data.get("kind"), data.get("apiVersion")
@@ -95,7 +94,7 @@ class DocumentReader:
             self._object(kind, version, data, origin, at)
 
     def _read_json(self, name: str, data: bytes) -> None:
-        """Add the JSON values of a file, one after the other (kubectl reads concatenated values too)."""
+        """Add the JSON values of a file, one after the other (like kubectl, which accepts concatenated values)."""
         refuse_dense(data, Origin(name))
         if not data.isascii():
             decoded(data, Origin(name), "utf-8")
@@ -111,25 +110,25 @@ class DocumentReader:
             self._end_json(value, data, len(data) - len(rest))
 
     def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: Path) -> None:
-        """Take one object that is no list; `at` is where in its document it stands."""
+        """Process one object that is not a list; `at` is its path in its document."""
         raise NotImplementedError
 
     def _json(self, text: memoryview | msgspec.Raw, origin: Origin, head: TypeMeta | None) -> None:
-        """Take one JSON value of a file, which may be a list of objects; `head` is its own, None if not known yet."""
+        """Process one JSON value of a file, possibly a list of objects; `head` is its type, None if not known yet."""
         raise NotImplementedError
 
     def _list(self, version: str, data: Mapping[str, Any], origin: Origin, at: Path) -> None:
-        """Check what a list has beside its items."""
+        """Check the fields of a list other than its items."""
 
     def _end_yaml(self, text: str) -> None:
-        """Follow the end of a YAML file."""
+        """Process the end of a YAML file."""
 
     def _end_json(self, value: memoryview, data: bytes, end: int) -> None:
-        """Follow the end of a JSON value, `end` bytes into its file."""
+        """Process the end of a JSON value, `end` bytes into its file."""
 
 
 class _PlainReader(DocumentReader):
-    """Keeps the objects as they stand there."""
+    """Keeps the objects unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,9 +144,9 @@ class _PlainReader(DocumentReader):
 
 
 def read_plain(files: Iterable[Document], max_bytes: int) -> list[PlainObject]:
-    """Return the objects of the files as plain data in their order, for callers that check them.
+    """Return the objects of the files as plain data in order, for callers that check them.
 
-    Lists are opened up; each object has its kind and version. Raises `InputError`.
+    Lists are split into their items; each object has its kind and version. Raises `InputError`.
     """
     reader = _PlainReader()
     reader.read_all(files, max_bytes)
@@ -155,18 +154,19 @@ def read_plain(files: Iterable[Document], max_bytes: int) -> list[PlainObject]:
 
 
 def no_manifests(directory: str) -> InputError:
-    """Return the error of a directory without a file to read."""
+    """Return the error for a directory without manifest files."""
     return InputError(Origin(directory), f"the directory holds no {', '.join(SUFFIXES)} file")
 
 
 def too_large(name: str, max_bytes: int) -> InputError:
-    """Return the error of an input beyond its limit."""
+    """Return the error for an input beyond its limit."""
     return InputError(Origin(name), f"the input is larger than {max_bytes} bytes; raise the limit to read it")
 
 
 def decoded(data: bytes, origin: Origin, encoding: str) -> str:
-    """Return the text of a file. Raises `InputError` naming the byte where it is none: msgspec checks only the strings
-    it reads, and raises another exception than for broken JSON.
+    """Return the text of a file. Raises `InputError` with the position of an invalid byte.
+
+    msgspec checks only the strings that it reads, and with another exception than for invalid JSON.
     """
     try:
         return data.decode(encoding)
@@ -175,9 +175,9 @@ def decoded(data: bytes, origin: Origin, encoding: str) -> str:
 
 
 def is_json(name: str, data: bytes) -> bool:
-    """Return whether the text is JSON: by its suffix, or because it starts as a JSON object does.
+    """Return whether the text is JSON: by its suffix, or because it starts like a JSON object.
 
-    JSON values between YAML's separators are YAML, as they are to kubectl; no JSON text has such a line.
+    JSON values between YAML's separators are YAML, as for kubectl; JSON text has no such line.
     """
     if b"\n---" in data:
         return False
@@ -188,14 +188,14 @@ def is_json(name: str, data: bytes) -> bool:
 
 
 def encoding_of(data: bytes) -> str:
-    """UTF-16 where a byte order mark announces it, else UTF-8."""
+    """Return UTF-16 if a byte order mark shows it, otherwise UTF-8."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     return "utf-8-sig"
 
 
 def next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memoryview, TypeMeta | None]:
-    """The next JSON value of a text, None at the end; what follows it; its head if that was read on the way."""
+    """Return the next JSON value of a text (None at the end), the rest, and the value's type if already read."""
     start = 0
     while start < len(text) and text[start] in _SPACE:
         start += 1
@@ -205,7 +205,7 @@ def next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memo
     try:
         return text, text[len(text) :], TYPE_META.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        pass  # more values follow, or an error to be worded below
+        pass  # more values follow, or an error to be described below
     try:
         _RAW.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -218,7 +218,7 @@ def next_json(text: memoryview, origin: Origin) -> tuple[memoryview | None, memo
 
 
 def json_error(error: Exception, origin: Origin) -> InputError:
-    """Return what msgspec raised for a text, as an error of the input."""
+    """Return an exception of msgspec as an error of the input."""
     if isinstance(error, RecursionError):
         return InputError(origin, f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(error, msgspec.ValidationError):
@@ -227,7 +227,7 @@ def json_error(error: Exception, origin: Origin) -> InputError:
 
 
 def refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
-    """Raise for an object without a kind or a version."""
+    """Return the kind and version of an object. Raises an error if either is missing."""
     if not isinstance(data, Mapping):
         raise InputError(origin, "must be an object with apiVersion and kind")
     for name in ("kind", "apiVersion"):
@@ -237,7 +237,7 @@ def refuse_nameless(data: Any, origin: Origin) -> tuple[str, str]:
 
 
 def depth(data: Any) -> int:
-    """Levels of nesting, found without recursion and no further than needed."""
+    """Return the number of nesting levels, without recursion and no further than needed."""
     level, depth = [data], 0
     while level and depth <= MAX_DEPTH:
         level = [

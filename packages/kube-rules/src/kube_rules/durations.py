@@ -1,4 +1,4 @@
-"""Durations as Go writes them, in configuration files and annotations; points in time as messages name them."""
+"""Durations in Go's format, in configuration files and annotations; times in the format of messages."""
 
 import re
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.A
 
 
 def duration(text: str) -> float:
-    """Return seconds of a duration as Go writes it (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
+    """Return the seconds of a duration in Go's format (`15s`, `1m30s`, `1.5h`, `500ms`, `0`). Raises ValueError."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r}: expected a duration like 15s or 1m30s")
     total = sum((Fraction(number.rstrip(".")) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))
@@ -28,7 +28,7 @@ def duration(text: str) -> float:
 
 
 def readable_duration(seconds: float) -> str:
-    """Return the same in whole seconds as people write it: `1h30m`, `45s`, `0s`."""
+    """Return a duration in whole seconds in readable form: `1h30m`, `45s`, `0s`."""
     rest = round(seconds)
     parts = []
     for unit, size in (("h", 3600), ("m", 60), ("s", 1)):
@@ -39,15 +39,15 @@ def readable_duration(seconds: float) -> str:
 
 
 def readable_time(seconds: float) -> str:
-    """Return a point in time (seconds since the epoch), to the second, as the API writes it: `2026-01-31T12:00:00Z`."""
+    """Return a time (seconds since the epoch), to the second, in the API's format: `2026-01-31T12:00:00Z`."""
     moment = datetime.fromtimestamp(min(round(seconds), _LAST_SECOND), UTC)
     return moment.isoformat().replace("+00:00", "Z")
 
 
 _LAST_SECOND: Final = 253_402_300_799
-"""Of the year 9999: there are no later times."""
+"""The last second of the year 9999, the latest time that the API can express."""
 
 
 def micro_time(seconds: float) -> str:
-    """Return a point in time (seconds since the epoch) as a MicroTime of the API: `2026-01-31T12:00:00.000000Z`."""
+    """Return a time (seconds since the epoch) as a MicroTime of the API: `2026-01-31T12:00:00.000000Z`."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"

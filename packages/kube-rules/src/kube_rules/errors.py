@@ -1,8 +1,8 @@
-"""Where an object came from, and the one error bad input gives.
+"""Origins of objects, and the error for invalid input.
 
-Invariants: an `InputError` names in one line which file, which document and which field is wrong, what was
-found and what is allowed (api.md "Errors"). However long the names and values in the input are, the line is not:
-texts of the input are quoted in excerpts (`excerpt`).
+Invariants: an `InputError` names in one line the file, document and field that is wrong, the value there and the
+allowed values (api.md "Errors"). The line is bounded even if names and values in the input are long: texts of the input
+are quoted in excerpts (`excerpt`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LONGEST_PATH = 300
 
 
 class Origin(NamedTuple):
-    """The place an object was read from: file (or `<stdin>`), document (counted from 1), line and `items[]` index."""
+    """The origin of an object: file (or `<stdin>`), document (counted from 1), line and `items[]` index."""
 
     file: str = "<input>"
     document: int = 0
@@ -32,7 +32,7 @@ class Origin(NamedTuple):
 
 
 class FieldError(ValueError):
-    """A field that breaks a rule: its `path` in Kubernetes notation, and message and `reason` of an API server."""
+    """A field that violates a rule: its `path` in Kubernetes notation, and an API server's message and `reason`."""
 
     def __init__(self, path: str, message: str, reason: str = "FieldValueInvalid") -> None:
         super().__init__(path, message, reason)
@@ -53,8 +53,8 @@ class FieldError(ValueError):
 class InputError(ValueError):
     """Input that cannot be used; `str()` is one line naming file, document, object, field path and reason.
 
-    `path` is the field path in Kubernetes notation, empty when the text itself is broken; `subject` names the
-    object (`Pod "default/web"`) where it is known.
+    `path` is the field path in Kubernetes notation, empty if the text itself is invalid; `subject` names the object
+    (`Pod "default/web"`) if known.
     """
 
     def __init__(self, origin: Origin, message: str, *, path: str = "", subject: str = "") -> None:

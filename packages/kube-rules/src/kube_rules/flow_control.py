@@ -1,4 +1,4 @@
-"""The FlowSchemas and PriorityLevelConfigurations that every API server has, as facts of the API.
+"""The FlowSchemas and PriorityLevelConfigurations of every API server, as facts of the API.
 
 Source: the bootstrap objects of kube-apiserver 1.36. The first two of each are mandatory: their specs do not change.
 """
@@ -73,7 +73,7 @@ def _schema(level: str, precedence: int, method: str, subjects: list[Json], rule
 
 
 PRIORITY_LEVELS: Final[Mapping[str, Json]] = {name: _level(name) for name in ("exempt", *_LEVELS)}
-"""Names of PriorityLevelConfigurations -> their specs."""
+"""PriorityLevelConfiguration name -> spec."""
 
 FLOW_SCHEMAS: Final[Mapping[str, Json]] = {
     "exempt": _schema("exempt", 1, "", _groups("system:masters")),
@@ -111,6 +111,6 @@ FLOW_SCHEMAS: Final[Mapping[str, Json]] = {
     "service-accounts": _schema("workload-low", 9000, "ByUser", _groups("system:serviceaccounts")),
     "global-default": _schema("global-default", 9900, "ByUser", _groups(*_ALL_USERS)),
 }
-"""Names of FlowSchemas -> their specs."""
+"""FlowSchema name -> spec."""
 
 MANDATORY: Final = ("exempt", "catch-all")

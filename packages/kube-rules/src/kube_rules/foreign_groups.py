@@ -1,10 +1,10 @@
-"""PodGroups of other schedulers, converted to our form, and their status in theirs (workloads.md 2, 4).
+"""PodGroups of other schedulers: conversion to the internal form, and their own status (workloads.md 2, 4).
 
-A PodGroup of the coscheduling plugin or of Volcano becomes one in the internal form; what only its own API knows stands
-under `FOREIGN`, a key that no API object has. Its status becomes the equivalent condition, so that what was
-written earlier, by us or by the scheduler before us, is not written again.
+A PodGroup of the coscheduling plugin or of Volcano is converted to the internal form; fields that only its own API has
+are under `FOREIGN`, a key that no API object has. Its status becomes the equivalent condition, so that a status written
+earlier, by us or by another scheduler, is not written again.
 
-Invariant: functions take and give plain data and never change what they are given.
+Invariant: functions take and return plain data and never change their arguments.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ VOLCANO_GROUP: Final = "scheduling.volcano.sh"
 COSCHEDULING_VERSION: Final = f"{COSCHEDULING_GROUP}/v1alpha1"
 VOLCANO_VERSION: Final = f"{VOLCANO_GROUP}/v1beta1"
 FOREIGN_VERSIONS: Final = (COSCHEDULING_VERSION, VOLCANO_VERSION)
-"""Versions of PodGroup that other schedulers brought, the stronger first."""
+"""PodGroup versions of other schedulers, in order of precedence."""
 SCHEDULERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     COSCHEDULING_VERSION: ("scheduler-plugins-scheduler",),
     VOLCANO_VERSION: ("volcano",),
 }
-"""Names of the schedulers that these APIs were made for."""
+"""Names of the schedulers for these APIs."""
 FOREIGN: Final = "$foreign"
 CUSTOM: Final = "$custom"
-"""Field of a PodGroup that came as a custom resource, which no API server admits."""
+"""Field of a PodGroup that was read as a custom resource, which no API server admits."""
 
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
 _UNSCHEDULABLE: Final = "Unschedulable"
 _LARGEST: Final = 2**31 - 1
 
 _PLACED: Final = frozenset({"Scheduled", "Running", "Finished", "Completed", "Succeeded", "Failed"})
-"""Phases of groups that were placed as a whole at some time."""
+"""Phases of groups that have been placed as a whole."""
 _UNDECIDED: Final = frozenset({"", "Pending", "Inqueue", "Unknown"})
-"""Phases before any attempt."""
+"""Phases before the first attempt."""
 
 
 def below(name: str, *parts: str) -> str:
-    """Return the name of a group in the tree that a foreign PodGroup stands for; without parts, of its root.
+    """Return the name of a group in the tree of a foreign PodGroup; without parts, of its root.
 
-    It has a colon, which no object of an API can have.
+    The name has a colon, which no API object's name has.
     """
     return f"{name}:{':'.join(parts)}"
 
 
 def made_for(name: str) -> str | None:
-    """Return the foreign PodGroup that the root of this name stands for; None for any other group."""
+    """Return the foreign PodGroup of the tree with this root; None for any other group."""
     own, colon, rest = name.partition(":")
     return own if colon and not rest else None
 
@@ -62,15 +62,15 @@ def named_by(name: str) -> str:
 
 
 class SubGroupPolicy(Struct, frozen=True, kw_only=True):
-    """spec.subGroupPolicy[] of Volcano: pods of one group that form groups of their own, by the values of labels."""
+    """spec.subGroupPolicy[] of Volcano: pods of one group that form subgroups, by the values of labels."""
 
     name: str = ""
     label_selector: LabelSelector | None = None
     match_label_keys: tuple[str, ...] = ()
     sub_group_size: int | None = None
-    """Pods that each of them needs."""
+    """Number of pods that each subgroup needs."""
     min_sub_groups: int | None = None
-    """How many of them are needed."""
+    """Number of subgroups needed."""
 
 
 class ForeignGroup(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class ForeignGroup(Struct, frozen=True, kw_only=True):
     api_version: str = ""
     min_member: int = 0
     min_task_member: dict[str, int] = map_field()
-    """Pods that each task needs, by the task's name."""
+    """Number of pods that each task needs, by task name."""
     sub_group_policy: tuple[SubGroupPolicy, ...] = ()
     queue: str = ""
     network_topology: dict[str, object] | None = None
@@ -87,7 +87,7 @@ class ForeignGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def unread(self) -> list[str]:
-        """Return what of it is left aside, a sentence for each (workloads.md 2.2)."""
+        """Return the ignored fields, a sentence for each (workloads.md 2.2)."""
         result = []
         if self.queue not in ("", "default"):
             result.append(f'spec.queue: "{excerpt(self.queue)}" is not read: there are no queues here')
@@ -100,11 +100,11 @@ class ForeignGroup(Struct, frozen=True, kw_only=True):
 
 
 def coscheduling_up(manifest: Mapping[str, Any]) -> Manifest:
-    """PodGroup of scheduling.x-k8s.io in the internal form. Raises `FieldError`."""
+    """Return a PodGroup of scheduling.x-k8s.io in the internal form. Raises `FieldError`."""
     spec = manifest.get("spec")
     minimum = _minimum(spec, 1)
     return {
-        **{key: found for key, found in manifest.items() if key != "status"},
+        **{key: value for key, value in manifest.items() if key != "status"},
         "spec": {**_policy(minimum), **_class(spec)},
         **_condition_of(manifest.get("status"), _condition_by_phase),
         FOREIGN: {"apiVersion": COSCHEDULING_VERSION, "minMember": minimum, **_phase(manifest.get("status"))},
@@ -112,13 +112,13 @@ def coscheduling_up(manifest: Mapping[str, Any]) -> Manifest:
 
 
 def volcano_up(manifest: Mapping[str, Any]) -> Manifest:
-    """PodGroup of scheduling.volcano.sh in the internal form. Raises `FieldError`."""
+    """Return a PodGroup of scheduling.volcano.sh in the internal form. Raises `FieldError`."""
     spec = manifest.get("spec")
     minimum = _minimum(spec, 0)
     _refuse_parts(spec)
     own = {key: spec[key] for key in _VOLCANO_OWN if spec.get(key)} if isinstance(spec, Mapping) else {}
     return {
-        **{key: found for key, found in manifest.items() if key != "status"},
+        **{key: value for key, value in manifest.items() if key != "status"},
         "spec": {**_policy(minimum), **_class(spec)},
         **_condition_of(manifest.get("status"), _condition_by_volcano),
         FOREIGN: {"apiVersion": VOLCANO_VERSION, "minMember": minimum, **own, **_phase(manifest.get("status"))},
@@ -130,7 +130,7 @@ _VOLCANO_OWN: Final = ("minTaskMember", _POLICIES, "queue", "networkTopology")
 
 
 def _minimum(spec: Any, least: int) -> int:
-    """`minMember`; 0 where there is none."""
+    """Return `minMember`, 0 by default."""
     result = spec.get("minMember") if isinstance(spec, Mapping) else None
     if result is None:
         return 0
@@ -142,7 +142,7 @@ def _minimum(spec: Any, least: int) -> int:
 
 
 def _refuse_parts(spec: Any) -> None:
-    """Numbers of tasks and subgroups that are none, and operators of selectors that there are not."""
+    """Refuse invalid numbers of tasks and subgroups, and unknown selector operators."""
     tasks, policies = (spec.get(key) if isinstance(spec, Mapping) else None for key in ("minTaskMember", _POLICIES))
     for name, least in tasks.items() if isinstance(tasks, Mapping) else ():
         _number(least, f"spec.minTaskMember[{excerpt(str(name))}]")
@@ -154,21 +154,21 @@ def _refuse_parts(spec: Any) -> None:
             _number(policy.get(field), f"{path}.{field}")
         selector = policy.get("labelSelector")
         expressions = selector.get("matchExpressions") if isinstance(selector, Mapping) else None
-        for place, one in enumerate(expressions if isinstance(expressions, list) else ()):
-            operator = one.get("operator") if isinstance(one, Mapping) else None
+        for place, expression in enumerate(expressions if isinstance(expressions, list) else ()):
+            operator = expression.get("operator") if isinstance(expression, Mapping) else None
             if operator not in _OPERATORS:
-                found = excerpt(str(operator or ""))
+                shown = excerpt(str(operator or ""))
                 at = f"{path}.labelSelector.matchExpressions[{place}].operator"
-                raise FieldError(at, f'Invalid value: "{found}": not a valid selector operator')
+                raise FieldError(at, f'Invalid value: "{shown}": not a valid selector operator')
 
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
-def _number(found: Any, path: str) -> None:
-    """Other types are refused where the object is read."""
-    if isinstance(found, int) and not 0 <= found <= _LARGEST:
-        raise FieldError(path, f"Invalid value: {found}: must be from 0 to {_LARGEST}")
+def _number(value: Any, path: str) -> None:
+    """Refuse a number out of range; decoding refuses other types."""
+    if isinstance(value, int) and not 0 <= value <= _LARGEST:
+        raise FieldError(path, f"Invalid value: {value}: must be from 0 to {_LARGEST}")
 
 
 def _policy(minimum: int) -> Manifest:
@@ -176,13 +176,13 @@ def _policy(minimum: int) -> Manifest:
 
 
 def _class(spec: Any) -> Manifest:
-    found = spec.get("priorityClassName") if isinstance(spec, Mapping) else None
-    return {"priorityClassName": found} if found else {}
+    class_name = spec.get("priorityClassName") if isinstance(spec, Mapping) else None
+    return {"priorityClassName": class_name} if class_name else {}
 
 
 def _phase(status: Any) -> Manifest:
-    found = status.get("phase") if isinstance(status, Mapping) else None
-    return {"phase": found} if isinstance(found, str) and found else {}
+    phase = status.get("phase") if isinstance(status, Mapping) else None
+    return {"phase": phase} if isinstance(phase, str) and phase else {}
 
 
 def _condition_of(status: Any, read: Callable[[Mapping[str, Any]], Manifest | None]) -> Manifest:
@@ -202,16 +202,16 @@ def _condition_by_phase(status: Mapping[str, Any]) -> Manifest | None:
 def _condition_by_volcano(status: Mapping[str, Any]) -> Manifest | None:
     conditions = status.get("conditions")
     by_type = {
-        found.get("type"): found
-        for found in (conditions if isinstance(conditions, list) else ())
-        if isinstance(found, Mapping) and found.get("status") == "True"
+        entry.get("type"): entry
+        for entry in (conditions if isinstance(conditions, list) else ())
+        if isinstance(entry, Mapping) and entry.get("status") == "True"
     }
     for kind, verdict in (("Scheduled", "True"), ("Unschedulable", "False")):
-        found = by_type.get(kind)
-        if found is None:
+        condition = by_type.get(kind)
+        if condition is None:
             continue
-        reason = "Scheduled" if verdict == "True" else _REASONS.get(found.get("reason"), found.get("reason"))
-        rest = {key: found[key] for key in ("message", "lastTransitionTime") if isinstance(found.get(key), str)}
+        reason = "Scheduled" if verdict == "True" else _REASONS.get(condition.get("reason"), condition.get("reason"))
+        rest = {key: condition[key] for key in ("message", "lastTransitionTime") if isinstance(condition.get(key), str)}
         return {"status": verdict, "reason": reason if isinstance(reason, str) else _UNSCHEDULABLE, **rest}
     return {"status": "True", "reason": "Scheduled"} if status.get("phase") in _PLACED else None
 
@@ -227,9 +227,9 @@ _REASONS: Final[Mapping[Any, str]] = dict.fromkeys(
 
 
 def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
-    """Return what to write into `status` of a foreign PodGroup for a condition `PodGroupInitiallyScheduled`.
+    """Return the `status` of a foreign PodGroup to write for a condition `PodGroupInitiallyScheduled`.
 
-    Empty for a condition of another type: these APIs have nothing like it.
+    Empty for a condition of another type: these APIs have no equivalent.
     """
     if condition.get("type") != SCHEDULED:
         return {}
@@ -262,10 +262,10 @@ def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
 
 
 def manifest_of(group: Mapping[str, Any]) -> Manifest:
-    """Return a PodGroup in the internal form as the manifest of the API it was read from (named under `FOREIGN`)."""
+    """Return a PodGroup in the internal form as a manifest of its original API (named under `FOREIGN`)."""
     own = dict(group[FOREIGN])
     version, phase = own.pop("apiVersion"), own.pop("phase", "")
-    spec = {key: found for key, found in own.items() if found}
+    spec = {key: value for key, value in own.items() if value}
     name = group.get("spec", {}).get("priorityClassName")
     rest = {key: group[key] for key in ("kind", "metadata") if key in group}
     return {
@@ -277,9 +277,9 @@ def manifest_of(group: Mapping[str, Any]) -> Manifest:
 
 
 def accepted(api_version: str, phase: str) -> Manifest:
-    """Return what to write into `status` of a foreign PodGroup that no scheduler has processed; empty for none.
+    """Return the `status` to write for a foreign PodGroup that no scheduler has processed; empty for none.
 
-    Controllers of Volcano make the pods of a group only when it is `Inqueue`: there are no queues here to wait in.
+    Volcano's controllers create the pods of a group only when it is `Inqueue`, and there are no queues here.
     """
     if api_version == VOLCANO_VERSION and phase in ("", "Pending"):
         return {"phase": "Inqueue"}
@@ -289,5 +289,5 @@ def accepted(api_version: str, phase: str) -> Manifest:
 
 
 def has_message(api_version: str) -> bool:
-    """Return whether the status of this PodGroup can hold a reason in words."""
+    """Return whether the status of this PodGroup has a field for a message."""
     return api_version != COSCHEDULING_VERSION

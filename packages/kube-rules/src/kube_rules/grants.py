@@ -1,9 +1,9 @@
-"""How far an annotation may raise the standing of a victim: as far as an administrator grants (cost.md 7).
+"""Limits of annotations that protect a victim, as granted by an administrator (cost.md 7).
 
-The engine bounds what it reads, whatever way it came; the embedded API server refuses what exceeds the grant; plans and
-the live scheduler report it. All of them ask here.
+The engine limits the annotations that it reads, from any source; the embedded API server refuses values beyond the
+grant; plans and the live scheduler report them. All of them use this module.
 
-Rule: a grant stands on the PriorityClass of the object. A value beyond it counts as the most that is granted.
+Rule: a grant is on the PriorityClass of the object. A value beyond the grant counts as the maximum granted.
 """
 
 import math
@@ -41,7 +41,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 def bounded(terms: WorkTerms, grant: Grant) -> WorkTerms:
-    """Return the terms as far as they are granted."""
+    """Return the terms, limited to the grant."""
     runtime, restart, minimum = terms.minimum_runtime, terms.restart_cost, terms.below_minimum
     if (
         (runtime is None or runtime <= grant.minimum_runtime)
@@ -58,38 +58,38 @@ def bounded(terms: WorkTerms, grant: Grant) -> WorkTerms:
 
 
 def bounded_priority(value: int, own: int, grant: Grant) -> int:
-    """Return the priority as a victim of a group that asks for `value` and has its `own` otherwise."""
+    """Return the priority as a victim of a group that requests `value` and has the priority `own`."""
     granted = grant.preemption_priority
     return max(own, min(value, own if granted is None else granted))
 
 
 class Excess(NamedTuple):
-    """An annotation that asks for more than is granted."""
+    """An annotation that requests more than its grant."""
 
     name: str
     why: str
     counts: str
-    """What counts instead."""
+    """The value that counts instead."""
 
     def problem(self, annotations: Mapping[str, str]) -> str:
-        """Return the field, its value and what is wrong with it."""
+        """Return the field, its value and the problem."""
         text = annotations[self.name]
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         return f'metadata.annotations[{self.name}]: Forbidden: "{shown}" {self.why}'
 
 
 def excesses(annotations: Mapping[str, str], priority: int | None, class_name: str, grant: Grant) -> Iterator[Excess]:
-    """Yield the annotations that exceed the grant of the class that the object names.
+    """Yield the annotations that exceed the grant of the object's class.
 
-    `priority`: the object's own; None where it is not known yet, then the value as a victim is not looked at.
+    `priority` is the object's own; if it is None (not known yet), the priority as a victim is not checked.
     """
     terms = work_terms(annotations)
     granter = f'PriorityClass "{class_name}"' if class_name else "a PriorityClass that it names"
-    for name, asked, most, by in (
+    for name, requested, most, by in (
         (MINIMUM_RUNTIME, terms.minimum_runtime, grant.minimum_runtime, MAX_MINIMUM_RUNTIME),
         (RESTART_COST, terms.restart_cost, grant.restart_cost, MAX_RESTART_COST),
     ):
-        if asked is not None and asked > most:
+        if requested is not None and requested > most:
             counts = readable_duration(math.floor(most))
             yield Excess(name, f"exceeds the granted {counts}; {granter} can grant more by {by}", counts)
     if terms.below_minimum is not None and not grant.below_minimum:
@@ -104,7 +104,7 @@ def excesses(annotations: Mapping[str, str], priority: int | None, class_name: s
 
 
 def standing_problems(item: KubernetesObject, classes: Mapping[str, ClassTerms]) -> list[str]:
-    """Return what of an object's annotations exceeds its grant and does not count, a sentence for each.
+    """Return the annotations of an object that exceed its grant and do not count, a sentence for each.
 
     `classes`: the terms of PriorityClasses by name.
     """
@@ -122,24 +122,24 @@ def _excesses_of(item: Pod | PodGroup | CompositePodGroup, classes: Mapping[str,
 
 
 def as_granted(item: ItemT, classes: Mapping[str, ClassTerms]) -> ItemT:
-    """Return the object with the annotations that count, for reading it again elsewhere.
+    """Return the object with the annotations that count, for another reader.
 
-    A duration beyond the grant becomes the longest that is granted; a class as victim beyond it is left out, for there
-    may be no class of the granted value.
+    A duration beyond the grant becomes the maximum granted; a victim class beyond the grant is removed, because there
+    may be no class with the granted value.
     """
     if not isinstance(item, Pod | PodGroup | CompositePodGroup) or not item.metadata.annotations:
         return item
-    kept = dict(item.metadata.annotations)
+    annotations = dict(item.metadata.annotations)
     for excess in _excesses_of(item, classes):
         if excess.name in (MINIMUM_RUNTIME, RESTART_COST):
-            kept[excess.name] = excess.counts
+            annotations[excess.name] = excess.counts
         else:
-            del kept[excess.name]
+            del annotations[excess.name]
             if excess.name == PREEMPTION_PRIORITY_CLASS:
-                kept.pop(PREEMPTION_PRIORITY, None)
-    if kept == item.metadata.annotations:
+                annotations.pop(PREEMPTION_PRIORITY, None)
+    if annotations == item.metadata.annotations:
         return item
-    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=kept))
+    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=annotations))
 
 
 def preemption_priority(annotations: Mapping[str, str]) -> int | None:

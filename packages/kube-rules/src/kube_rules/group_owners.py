@@ -1,7 +1,7 @@
-"""Controllers that can ask for gangs of their pods: the names of the gangs, and how many pods each gang has.
+"""Controllers that can request gangs of their pods: the names of the gangs, and the number of pods in each.
 
-The source `owners` (workloads.md 1.1, 2.10) reads a pod's controller from its labels or its owner reference. From the
-controller it reads whether its pods are gangs and how large each gang is.
+The source `owners` (workloads.md 1.1, 2.10) reads a pod's controller from its labels or its owner reference. The
+controller states whether its pods are gangs and how large each gang is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kube_rules.meta import KubernetesObject, ObjectMeta, map_field
 from kube_rules.work_annotations import DOMAIN, LONGEST, moment
 
 GANG: Final = f"{DOMAIN}gang"
-"""The pods of the controller are gangs, of the size that its spec states."""
+"""The pods of the controller are gangs of the size in its spec."""
 ANY: Final = "*"
 """Stands for every gang of a controller."""
 
@@ -28,11 +28,11 @@ class GroupOwner(KubernetesObject, frozen=True, kw_only=True):
 
     @property
     def asks(self) -> bool:
-        """Return whether its pods are to be gangs."""
+        """Return whether its pods are gangs."""
         return self.metadata.annotations.get(GANG) == "true"
 
     def sizes(self) -> Mapping[str, int]:
-        """Return how many pods each of its gangs needs, by the part that names it; none for gangs it does not have."""
+        """Return the number of pods that each of its gangs needs, by part name."""
         return gang_sizes(self.KIND, self.spec)
 
 
@@ -45,24 +45,24 @@ class Job(GroupOwner, frozen=True, kw_only=True):
 
     @property
     def active_deadline(self) -> float | None:
-        """For how long it may run, in seconds; None: for as long as it takes, or it is suspended."""
-        found = self.spec.get("activeDeadlineSeconds")
-        if not isinstance(found, int) or isinstance(found, bool) or not 0 < found <= LONGEST:
+        """Return its maximum runtime in seconds; None without a limit or while it is suspended."""
+        seconds = self.spec.get("activeDeadlineSeconds")
+        if not isinstance(seconds, int) or isinstance(seconds, bool) or not 0 < seconds <= LONGEST:
             return None
-        return float(found) if self.spec.get("suspend") is not True else None
+        return float(seconds) if self.spec.get("suspend") is not True else None
 
     @property
     def started(self) -> float | None:
-        """Since when it runs, as its status has it, in seconds since the epoch."""
-        found = self.status.get("startTime")
+        """Return the start time in its status, in seconds since the epoch."""
+        text = self.status.get("startTime")
         try:
-            return moment(found) if isinstance(found, str) else None
+            return moment(text) if isinstance(text, str) else None
         except ValueError:
             return None
 
 
 class JobSet(GroupOwner, frozen=True, kw_only=True):
-    """jobset.x-k8s.io JobSet: a gang for every replicated job, as these may start one after the other."""
+    """jobset.x-k8s.io JobSet: a gang for every replicated job, because they may start one after the other."""
 
     API_VERSION: ClassVar[str] = "jobset.x-k8s.io/v1alpha2"
 
@@ -83,14 +83,12 @@ OWNER_KINDS: Final[tuple[type[GroupOwner], ...]] = (Job, JobSet, LeaderWorkerSet
 
 
 def owner_kinds(*, gangs: bool, ends: bool) -> tuple[type[GroupOwner], ...]:
-    """Return the controllers to be read where pods of theirs may be `gangs`, or where it counts when those of Jobs
-    end.
-    """
+    """Return the controllers to read: all if pods may be `gangs` of theirs, Jobs if their `ends` count."""
     return OWNER_KINDS if gangs else (Job,) if ends else ()
 
 
 class OwnerOf(NamedTuple):
-    """The controller of a pod, in the pod's namespace, and which of its gangs the pod is of."""
+    """The controller of a pod, in the pod's namespace, and the part of the pod's gang."""
 
     kind: str
     name: str
@@ -98,7 +96,7 @@ class OwnerOf(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Return the name of the gang; it has a colon, which no object of an API can have."""
+        """Return the name of the gang; it has a colon, which no API object's name has."""
         return ":".join((self.kind.lower(), self.name, *((self.part,) if self.part else ())))
 
 
@@ -110,7 +108,7 @@ _BY_LABELS: Final = (
 
 
 def owner_of(meta: ObjectMeta) -> OwnerOf | None:
-    """Return the controller of a pod with this metadata, if it is one of those known here."""
+    """Return the controller of a pod with this metadata, if it is of a supported kind."""
     labels = meta.labels
     for kind, named, part in _BY_LABELS if labels else ():
         name = labels.get(named)
@@ -122,13 +120,13 @@ def owner_of(meta: ObjectMeta) -> OwnerOf | None:
     return None
 
 
-def _count(found: object, default: int) -> int:
-    """Return a number of pods; what is none counts as the default."""
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**31 else default
+def _count(value: object, default: int) -> int:
+    """Return a number of pods; invalid values count as the default."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else default
 
 
-def _maps(found: object) -> list[Mapping[str, Any]]:
-    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+def _maps(value: object) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def _job(spec: Mapping[str, Any]) -> Mapping[str, int]:
@@ -146,7 +144,7 @@ def _job_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
 
 def _leader_worker_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
     size = _count(mapping(spec.get("leaderWorkerTemplate")).get("size"), 1)
-    return {ANY: 1 if spec.get("startupPolicy") == "LeaderReady" else size}  # then workers come after their leader runs
+    return {ANY: 1 if spec.get("startupPolicy") == "LeaderReady" else size}  # then workers follow a running leader
 
 
 def _ray_cluster(spec: Mapping[str, Any]) -> Mapping[str, int]:
@@ -174,9 +172,9 @@ _SIZES: Final[Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, int]]]] = 
 
 
 def gang_sizes(kind: str, spec: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return how many pods each gang of a controller needs, by the part that names it (`ANY`: every one).
+    """Return the number of pods that each gang of a controller needs, by part name (`ANY`: every gang).
 
-    None for parts without pods, and for kinds that are not in `OWNER_KINDS` (workloads.md 2.10).
+    Parts without pods, and kinds that are not in `OWNER_KINDS`, have none (workloads.md 2.10).
     """
-    found = _SIZES.get(kind)
-    return {part: size for part, size in found(spec).items() if size > 0} if found is not None else {}
+    sizes = _SIZES.get(kind)
+    return {part: size for part, size in sizes(spec).items() if size > 0} if sizes is not None else {}

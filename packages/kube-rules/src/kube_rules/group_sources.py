@@ -1,9 +1,9 @@
-"""Which group a pod belongs to: one row for every way in which pods name one today (workloads.md 1).
+"""The group of a pod: one row for every way in which pods name their group (workloads.md 1).
 
-Terms: a *source* is such a way; `SOURCES` holds them, the stronger first. A *sized* source has no objects of its own:
-its pods state how many of them there are (workloads.md 2.4).
+Terms: a *source* is such a way; `SOURCES` lists them in order of precedence. A *sized* source has no objects of its
+own: its pods state the size of the group (workloads.md 2.4).
 
-Invariant: pure functions of one object each. A source that is off is not read.
+Invariant: pure functions of one object each. A disabled source is not read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KUEUE: Final = "kueue"
 OWNERS: Final = "owners"
 
 OWN_LABEL: Final = f"{CRD_GROUP}/pod-group"
-"""The PodGroup of the pod, where the API server has no `spec.schedulingGroup`."""
+"""The PodGroup of the pod, if the API server has no `spec.schedulingGroup`."""
 COSCHEDULING_LABEL: Final = f"{COSCHEDULING_GROUP}/pod-group"
 """The PodGroup of the coscheduling plugin."""
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", f"{VOLCANO_GROUP}/group-name")
@@ -66,13 +66,13 @@ class GroupSource:
     """One way in which pods name their group."""
 
     name: str
-    """As `groupSources` calls it."""
+    """The name in `groupSources`."""
     names: Callable[[Pod], str]
-    """The name of the group, in the pod's namespace; empty where the pod names none."""
+    """The name of the group, in the pod's namespace; empty if the pod names none."""
     api_group: str | None = None
     """API group of the PodGroups that are read for this source; None if it has no objects."""
     size: Callable[[Pod], int] | None = None
-    """Of a sized source: how many pods the group has, as this one states. Raises ValueError with what is wrong."""
+    """Of a sized source: the size of the group in a pod. Raises ValueError with the problem."""
     default: bool = True
 
 
@@ -100,9 +100,9 @@ def _volcano(pod: Pod) -> str:
 
 
 def _impossible(name: str) -> str:
-    """Return what stands for a name that no PodGroup can have: its pods wait, and are in no group that is made here.
+    """Return a placeholder for a name that no PodGroup can have: its pods wait, outside generated groups.
 
-    An annotation is any text, and names of made groups have colons (`foreign_groups.below`, `OwnerOf.group`).
+    An annotation is any text, and names of generated groups have colons (`foreign_groups.below`, `OwnerOf.group`).
     """
     return f'"{one_line(name, 64)}"'
 
@@ -132,35 +132,35 @@ SOURCES: Final[tuple[GroupSource, ...]] = (
     GroupSource(KUEUE, _label(KUEUE_LABEL), size=_kueue_total),
     GroupSource(OWNERS, _owner, default=False),
 )
-"""Every source, the stronger first (workloads.md 1.1)."""
+"""Every source, in order of precedence (workloads.md 1.1)."""
 
 
 class Membership(NamedTuple):
-    """The group a pod belongs to, by which source, and how large it is where the source states it."""
+    """The group of a pod, its source, and the size of the group if the source states it."""
 
     name: str
     source: GroupSource
     size: int | None = None
-    """None: the group has an object, or the size that the pod states cannot be read."""
+    """None: the group has an object, or the pod's size is invalid."""
 
 
 class GroupSources:
-    """The sources that are on. Comparable and immutable."""
+    """The enabled sources. Comparable and immutable."""
 
     __slots__ = ("names", "rows")
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Raises ValueError for a name that is no source."""
+        """Raises ValueError for an unknown source."""
         self.names = frozenset(names)
         unknown = sorted(self.names - {row.name for row in SOURCES})
         if unknown:
-            known = ", ".join(row.name for row in SOURCES)
-            raise ValueError(f"{unknown[0]!r} is no source of groups; known: {known}")
+            all_names = ", ".join(row.name for row in SOURCES)
+            raise ValueError(f"{unknown[0]!r} is no source of groups; known: {all_names}")
         self.rows = tuple(row for row in SOURCES if row.name in self.names)
 
     @classmethod
     def switched(cls, switches: Mapping[str, bool]) -> GroupSources:
-        """Return those that are on by default, changed by the switches. Raises ValueError."""
+        """Return the sources that are enabled by default, changed by the switches. Raises ValueError."""
         cls(switches)
         return cls(row.name for row in SOURCES if switches.get(row.name, row.default))
 
@@ -178,17 +178,15 @@ class GroupSources:
 
     @property
     def api_groups(self) -> tuple[str, ...]:
-        """API groups of the PodGroups that are read, the strongest first."""
+        """Return the API groups of the PodGroups that are read, in order of precedence."""
         return tuple(row.api_group for row in self.rows if row.api_group is not None)
 
     def read(self, group: PodGroup) -> bool:
-        """Return whether objects of the API this one comes from are read. Native ones and those of our own always
-        are.
-        """
+        """Return whether objects of the group's API are read. Native PodGroups and our own always are."""
         return group.foreign is None or group.foreign.api_version.partition("/")[0] in self.api_groups
 
     def may_be_named(self, pod: Pod) -> bool:
-        """Return whether a pod has anything that a source reads: most of those that are in no group have not."""
+        """Return whether a pod has any field that a source reads: most pods without a group have none."""
         meta = pod.metadata
         labels, annotations = meta.labels, meta.annotations
         if pod.spec.scheduling_group is not None:
@@ -198,7 +196,7 @@ class GroupSources:
         return OWNERS in self.names and bool(labels or meta.owner_references)
 
     def membership(self, pod: Pod) -> Membership | None:
-        """Return the group a pod belongs to; None for a pod by itself."""
+        """Return the group of a pod; None for an individual pod."""
         for row in self.rows if self.may_be_named(pod) else ():
             name = row.names(pod)
             if name:
@@ -206,11 +204,11 @@ class GroupSources:
         return None
 
     def problems(self, pod: Pod) -> list[str]:
-        """Return what is wrong with the groups a pod names, and which of them do not count, a sentence for each."""
+        """Return the problems with the groups that a pod names, including ignored groups, a sentence for each."""
         named = [(row, name) for row in self.rows if (name := row.names(pod))] if self.may_be_named(pod) else []
         if not named:
             return []
-        (first, name), *others = named
+        (first, name), *conflicts = named
         result = []
         size = size_problem(first, pod)
         if size:
@@ -219,16 +217,14 @@ class GroupSources:
             result.append(
                 f"metadata.annotations: names the group {name} ({first.name}): no PodGroup can have that name"
             )
-        for other, its in others:
-            if its != name and other.name != OWNERS:  # what made the pod is no second opinion
-                result.append(f'names the group "{name}" ({first.name}) and "{its}" ({other.name}): the first counts')
+        for row, group in conflicts:
+            if group != name and row.name != OWNERS:  # an owner is not a conflict
+                result.append(f'names the group "{name}" ({first.name}) and "{group}" ({row.name}): the first counts')
         return result
 
 
 def group_problems(item: KubernetesObject, sources: GroupSources) -> list[str]:
-    """Return what of a pod or PodGroup of another API is wrong or left aside, a sentence for each (workloads.md 1.5,
-    2).
-    """
+    """List the problems and ignored fields of a pod or foreign PodGroup, a sentence for each (workloads.md 1.5, 2)."""
     if isinstance(item, Pod):
         return sources.problems(item)
     if isinstance(item, PodGroup) and item.foreign is not None and sources.read(item):
@@ -246,7 +242,7 @@ def _size(row: GroupSource, pod: Pod) -> int | None:
 
 
 def size_problem(row: GroupSource, pod: Pod) -> str:
-    """Return what is wrong with the size that a pod gives for its group; empty if nothing is."""
+    """Return the problem with the group size in a pod; empty if there is none."""
     if row.size is None:
         return ""
     try:
@@ -261,7 +257,7 @@ NO_SOURCES: Final = GroupSources(())
 
 
 def pod_group_name(pod: Pod, sources: GroupSources = DEFAULT_SOURCES) -> str | None:
-    """Name of the group a pod belongs to (in its namespace), by the strongest source; None for a pod by itself."""
+    """Return the group of a pod by the source with the highest precedence; None for an individual pod."""
     for row in sources.rows if sources.may_be_named(pod) else ():
         name = row.names(pod)
         if name:

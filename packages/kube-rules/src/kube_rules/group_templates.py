@@ -1,6 +1,6 @@
-"""Templates of a Workload, whatever their depth: a composite template holds templates of groups and of composites.
+"""Templates of a Workload at any depth: a composite template contains templates of groups and of composites.
 
-Rule: composite.md 1. Walks are iterative: how deep a manifest goes is its author's choice, and it is refused later.
+Rule: composite.md 1. Walks are iterative: manifests may have any depth and are refused later.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ GROUPS, COMPOSITES = "podGroupTemplates", "compositePodGroupTemplates"
 
 
 class Template(NamedTuple):
-    """One template: where it stands (`spec.compositePodGroupTemplates[0].podGroupTemplates[1]`) and what it is.
+    """One template: its path (`spec.compositePodGroupTemplates[0].podGroupTemplates[1]`) and its content.
 
-    `listed`: the place of the list it stands in; `level`: 1 for those of the Workload itself.
+    `listed`: the path of its list; `level`: 1 for the templates of the Workload itself.
     """
 
     place: str
@@ -27,19 +27,18 @@ class Template(NamedTuple):
 
 
 def templates(spec: Json, path: str = "spec") -> Iterator[Template]:
-    """Yield every template below a spec in the order of the manifest: of each holder first the groups, then the
-    composites.
+    """Yield every template below a spec in the order of the manifest, for each holder first groups, then composites.
 
-    A composite comes before what is in it. Values of another type than an object are passed over.
+    A composite precedes its content. Values that are not objects are skipped.
     """
     pending: list[tuple[Json, str, int]] = [(spec, path, 1)]
     while pending:
         holder, place, level = pending.pop()
-        found = [
-            Template(f"{place}.{name}[{index}]", one, name == COMPOSITES, f"{place}.{name}", level)
+        children = [
+            Template(f"{place}.{name}[{index}]", template, name == COMPOSITES, f"{place}.{name}", level)
             for name in (GROUPS, COMPOSITES)
-            for index, one in enumerate(holder.get(name) or ())
-            if isinstance(one, dict)
+            for index, template in enumerate(holder.get(name) or ())
+            if isinstance(template, dict)
         ]
-        yield from found
-        pending += [(one.holder, one.place, level + 1) for one in reversed(found) if one.composite]
+        yield from children
+        pending += [(child.holder, child.place, level + 1) for child in reversed(children) if child.composite]

@@ -14,11 +14,11 @@ from kube_rules.foreign_groups import CUSTOM, FOREIGN, ForeignGroup
 from kube_rules.meta import EMPTY, Condition, Empty, Int32, KubernetesObject, Struct
 
 NO_POLICY_FIELD = ""
-"""`preemption_policy` of a PodGroup read in a version without that field: it never has one of its own."""
+"""`preemption_policy` of a PodGroup read in a version without that field: it never has its own."""
 
 
 class GangSchedulingPolicy(Struct, frozen=True, kw_only=True):
-    """schedulingPolicy.gang: all or nothing from `min_count` pods on."""
+    """schedulingPolicy.gang: all or nothing for the first `min_count` pods."""
 
     min_count: Int32 = 0
 
@@ -43,7 +43,7 @@ class PodGroupSchedulingConstraints(Struct, frozen=True, kw_only=True):
 
 
 class DisruptionMode(Struct, frozen=True, kw_only=True):
-    """Exactly one of `single` (pods may go one by one) and `all` (they go together)."""
+    """Exactly one of `single` (pods may be evicted individually) and `all` (they are evicted together)."""
 
     single: Empty | None = None
     all: Empty | None = None
@@ -62,7 +62,7 @@ class PodGroupResourceClaim(Struct, frozen=True, kw_only=True):
 
 
 class GroupTerms(Struct, frozen=True, kw_only=True):
-    """What the specs and templates of groups of every level have in common."""
+    """The common fields of the specs and templates of groups of every level."""
 
     scheduling_constraints: PodGroupSchedulingConstraints = PodGroupSchedulingConstraints()
     disruption_mode: DisruptionMode | None = SINGLE
@@ -80,7 +80,7 @@ class PodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
 
 
 class CompositeGangSchedulingPolicy(Struct, frozen=True, kw_only=True):
-    """schedulingPolicy.gang of a composite: all or nothing from `min_group_count` child groups on."""
+    """schedulingPolicy.gang of a composite: all or nothing for the first `min_group_count` child groups."""
 
     min_group_count: Int32 = 0
 
@@ -93,7 +93,7 @@ class CompositePodGroupSchedulingPolicy(Struct, frozen=True, kw_only=True):
 
 
 class CompositePodGroupTemplate(GroupTerms, frozen=True, kw_only=True):
-    """Workload.spec.compositePodGroupTemplates[], and the composite templates within one."""
+    """Workload.spec.compositePodGroupTemplates[], and nested composite templates."""
 
     name: str = ""
     scheduling_policy: CompositePodGroupSchedulingPolicy = CompositePodGroupSchedulingPolicy()
@@ -127,7 +127,7 @@ class Workload(KubernetesObject, frozen=True, kw_only=True):
 
 
 class WorkloadReference(Struct, frozen=True, kw_only=True):
-    """spec.workloadRef: the template a group was made from."""
+    """spec.workloadRef: the template of the group."""
 
     workload_name: str = ""
     template_name: str = ""
@@ -165,13 +165,13 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
     foreign: ForeignGroup | None = msgspec.field(default=None, name=FOREIGN)
-    """Its other fields, if it was read from the API of another scheduler (workloads.md 2)."""
+    """The fields of the original API, if it was read from the API of another scheduler (workloads.md 2)."""
     custom: bool = msgspec.field(default=False, name=CUSTOM)
-    """Whether no API server admits it: a custom resource, or a group that a scheduler makes of an annotation."""
+    """Whether no API server admits it: a custom resource, or a group that a scheduler creates for an annotation."""
 
     @property
     def min_count(self) -> int | None:
-        """Return pods that must start together; None with the `basic` policy."""
+        """Return the number of pods that must start together; None with the `basic` policy."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
@@ -183,7 +183,7 @@ class PodGroup(KubernetesObject, frozen=True, kw_only=True):
 
     @property
     def topology_key(self) -> str | None:
-        """Key of the node label that must be equal for all pods; None without a topology constraint."""
+        """Return the key of the node label that must be equal for all pods; None without a topology constraint."""
         topology = self.spec.scheduling_constraints.topology
         return topology[0].key if topology else None
 
@@ -213,6 +213,6 @@ class CompositePodGroup(KubernetesObject, frozen=True, kw_only=True):
 
     @property
     def min_group_count(self) -> int | None:
-        """Child groups that must start together; None with the `basic` policy."""
+        """Return the number of child groups that must start together; None with the `basic` policy."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_group_count

@@ -1,9 +1,9 @@
-"""What evictions do to a Job that counts them as failures (whatif.md 15).
+"""The effect of evictions on a Job that counts them as failures (whatif.md 15).
 
-Pure: from the plain data of a Job and how often pods of each index of it are evicted.
+Pure: from the plain data of a Job and the number of evicted pods of each index.
 
 Source: kube-controller-manager's job controller (`isPodFailed`, `matchPodFailurePolicy`, `exceedsBackoffLimit`): a pod
-that is deleted before it succeeded has failed, and it has the condition DisruptionTarget.
+that is deleted before it succeeded has failed, with the condition DisruptionTarget.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kube_rules.job_indexes import JobIndexes
 from kube_rules.json import mapping
 
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
-"""Annotation of a pod of an indexed Job: how often its index has failed before."""
+"""Annotation of a pod of an indexed Job: the number of earlier failures of its index."""
 _BACKOFF_LIMIT: Final = 6
 _EVICTED: Final = ("DisruptionTarget", "True")
 _MOST_NAMED: Final = 10
 
 
 def end_by_evictions(job: Mapping[str, Any], evicted: Mapping[int | None, int], failures: Mapping[int, int]) -> str:
-    """Return what happens to a Job of which pods are evicted, as a sentence; empty if the evictions are made up for.
+    """Return the effect of evictions on a Job, as a sentence; empty if the Job replaces the pods.
 
-    `evicted`: how many pods of each index, None where the Job has no indexes. `failures`: how often an index has failed
-    before.
+    `evicted`: number of evicted pods by index, None if the Job has no indexes. `failures`: number of earlier failures
+    by index.
     """
     spec, status = mapping(job.get("spec")), mapping(job.get("status"))
     number = sum(evicted.values())
@@ -56,7 +56,7 @@ def end_by_evictions(job: Mapping[str, Any], evicted: Mapping[int | None, int], 
 
 
 def _of_indexes(spec: Mapping[str, Any], status: Mapping[str, Any], failing: list[int], per_index: int) -> str:
-    """Return what happens to a Job of which indexes fail for good."""
+    """Return the effect on a Job when indexes fail permanently."""
     most = _whole(spec.get("maxFailedIndexes"))
     text = status.get("failedIndexes")
     failed = JobIndexes(_whole(spec.get("completions")) or 0, text if isinstance(text, str) else "")
@@ -67,14 +67,14 @@ def _of_indexes(spec: Mapping[str, Any], status: Mapping[str, Any], failing: lis
             f"it fails (MaxFailedIndexesExceeded): {len(failed)} indexes fail, more than its maxFailedIndexes of {most}"
         )
     named = ", ".join(map(str, failing[:_MOST_NAMED])) + (", ..." if len(failing) > _MOST_NAMED else "")
-    what = f"index {named} fails" if len(failing) == 1 else f"indexes {named} fail"
-    return f"its {what} for good (backoffLimitPerIndex {per_index}), and it ends as failed"
+    failure = f"index {named} fails" if len(failing) == 1 else f"indexes {named} fail"
+    return f"its {failure} for good (backoffLimitPerIndex {per_index}), and it ends as failed"
 
 
 def _action(spec: Mapping[str, Any]) -> str:
-    """Return what the pod failure policy has for an evicted pod: that of the first rule that matches; `Count` for none.
+    """Return the action of the first rule of the pod failure policy that matches an eviction, `Count` by default.
 
-    Rules for exit codes are passed over: which code an evicted container ends with is not known.
+    Rules for exit codes are skipped: the exit code of an evicted container is not known.
     """
     rules = mapping(spec.get("podFailurePolicy")).get("rules")
     for rule in rules if isinstance(rules, list) else ():

@@ -13,10 +13,10 @@ from kube_rules.selectors import parse_integer
 
 
 class JobIndexes:
-    """A set of indexes from 0 to below `completions`, read from any number of lists; they may overlap.
+    """A set of indexes from 0 to below `completions`, read from any number of lists, which may overlap.
 
-    As in kube-controller-manager, an interval of which an end is no int64 is left out, and so is what lies beyond the
-    completions.
+    As in kube-controller-manager, an interval with an end that is not an int64 is ignored, and so are indexes beyond
+    the completions.
     """
 
     __slots__ = ("_firsts", "_lasts")
@@ -46,12 +46,12 @@ class JobIndexes:
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
 
     def __str__(self) -> str:
-        """Return the list as a status has it: three or more in a row are a range."""
+        """Return the list in the form of a status: three or more consecutive indexes are a range."""
         intervals = zip(self._firsts, self._lasts, strict=True)
         return ",".join(_written(first, last) for first, last in intervals)
 
     def add(self, index: int) -> None:
-        """Take in an index; one that is there changes nothing."""
+        """Add an index; an index that is already in the set changes nothing."""
         if index in self:
             return
         at = bisect_left(self._firsts, index)
@@ -68,15 +68,15 @@ class JobIndexes:
             self._firsts.insert(at, index)
             self._lasts.insert(at, index)
 
-    def common(self, other: JobIndexes) -> int:
-        """Return how many indexes are in both sets."""
+    def common(self, indexes: JobIndexes) -> int:
+        """Return the number of indexes in both sets."""
         count = at = 0
         for first, last in zip(self._firsts, self._lasts, strict=True):
-            while at < len(other._firsts) and other._lasts[at] < first:
+            while at < len(indexes._firsts) and indexes._lasts[at] < first:
                 at += 1
             beside = at
-            while beside < len(other._firsts) and other._firsts[beside] <= last:
-                count += min(last, other._lasts[beside]) - max(first, other._firsts[beside]) + 1
+            while beside < len(indexes._firsts) and indexes._firsts[beside] <= last:
+                count += min(last, indexes._lasts[beside]) - max(first, indexes._firsts[beside]) + 1
                 beside += 1
         return count
 
@@ -96,7 +96,7 @@ def _written(first: int, last: int) -> str:
 
 
 def _interval(part: str) -> Iterator[tuple[int, int]]:
-    """Yield the interval of `5` or `0-2`, if it is one."""
+    """Yield the interval of `5` or `0-2`; nothing for an invalid text."""
     written, dash, last_written = part.partition("-")
     first = parse_integer(written)
     last = parse_integer(last_written) if dash else first

@@ -1,4 +1,4 @@
-"""The one type of a JSON object that is read or written as it is: a manifest, a body, a part of one."""
+"""The type of a JSON object as it is read or written: a manifest, a body, a part of one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 Json = dict[str, Any]
-"""Names of fields -> values as JSON has them."""
+"""Field names -> JSON values."""
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a map, else an empty one."""
+    """Return the value if it is a map, otherwise an empty map."""
     return value if isinstance(value, Mapping) else {}
 
 
 def text(value: object) -> str:
-    """Return the value if it is text, else an empty text."""
+    """Return the value if it is text, otherwise an empty text."""
     return value if isinstance(value, str) else ""

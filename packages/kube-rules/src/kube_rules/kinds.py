@@ -1,4 +1,4 @@
-"""What rules need to know of a kind: its group, its name and whether its objects have a namespace."""
+"""The facts about a kind that rules need: its group, its name and whether its objects have a namespace."""
 
 from __future__ import annotations
 

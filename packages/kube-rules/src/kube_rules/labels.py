@@ -1,7 +1,7 @@
-"""Syntax of names, labels and label keys, as apimachinery's validation states it.
+"""The syntax of names, labels and label keys, by apimachinery's validation.
 
-Every check returns the messages an API server would answer (an empty tuple if the text is fine), so that
-validation can put a field path in front. Checks are remembered: a cluster repeats its labels endlessly.
+Every check returns the messages of an API server (an empty tuple for a valid text), so that validation can add a field
+path. Results are cached: a cluster repeats its labels many times.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _matcher(pattern: re.Pattern[str], limit: int, message: str) -> Callable[[st
 
     @remembered(8192)
     def check(text: str) -> Messages:
-        if len(text) > 4 * limit:  # such a text is not worth a match, nor a place in the cache's memory
+        if len(text) > 4 * limit:  # such a text is worth neither a match nor memory in the cache
             return (too_long,)
         messages: Messages = ()
         if len(text.encode(errors="replace")) > limit:
@@ -59,20 +59,20 @@ def _matcher(pattern: re.Pattern[str], limit: int, message: str) -> Callable[[st
 
 
 dns_label_errors: Final = _matcher(_DNS_LABEL, 63, _DNS_LABEL_MESSAGE)
-"""Messages for a DNS-1123 label (names of namespaces, templates, containers)."""
+"""Return messages for a DNS-1123 label (names of namespaces, templates, containers)."""
 
 dns_subdomain_errors: Final = _matcher(_DNS_SUBDOMAIN, 253, _DNS_SUBDOMAIN_MESSAGE)
-"""Messages for a DNS-1123 subdomain (names of most objects)."""
+"""Return messages for a DNS-1123 subdomain (names of most objects)."""
 
 label_value_errors: Final = _matcher(_LABEL_VALUE, 63, _VALUE_MESSAGE)
-"""Messages for a label value."""
+"""Return messages for a label value."""
 
 _name_part_errors: Final = _matcher(_LABEL_NAME, 63, _NAME_MESSAGE)
 
 
 @remembered(8192)
 def qualified_name_errors(text: str) -> Messages:
-    """Messages for a label key, resource name or gate name: `name` or `prefix.example.com/name`."""
+    """Return messages for a label key, resource name or gate name: `name` or `prefix.example.com/name`."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         return (

@@ -1,4 +1,4 @@
-"""Kinds that limit what a namespace may use: ResourceQuota and LimitRange (read by plans, not by the live scheduler).
+"""Kinds that limit the resources of a namespace: ResourceQuota and LimitRange (read by plans only).
 
 Invariants: see `kube_rules.objects`, which re-exports the kinds. The rules are in `kube_rules.admission`.
 """
@@ -19,7 +19,7 @@ class ScopedResourceSelectorRequirement(Struct, frozen=True, kw_only=True):
 
 
 class ScopeSelector(Struct, frozen=True, kw_only=True):
-    """spec.scopeSelector: all expressions hold for what the quota covers."""
+    """spec.scopeSelector: the quota covers objects that match all expressions."""
 
     match_expressions: tuple[ScopedResourceSelectorRequirement, ...] = ()
 

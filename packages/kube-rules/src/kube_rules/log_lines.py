@@ -1,4 +1,4 @@
-"""The form of log lines on a terminal."""
+"""The format of log lines on a terminal."""
 
 import logging
 
@@ -6,7 +6,7 @@ from kube_rules.printable import printable, printable_line
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats a record as printable characters, its message as one line; only tracebacks have more."""
+    """Formats a record as printable characters, its message as one line; only tracebacks have more lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -1,4 +1,4 @@
-"""What an input holds: its objects, each with its place, and what others expand or run."""
+"""The content of an input: its objects with their origins, and the objects that planning expands or runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 class Loaded(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
     """An object with its origin, its order in the input and its creation time in seconds since 1970.
 
-    `dated`: whether the input has a creation time; else its turn stands for it.
+    `dated`: whether the input has a creation time; otherwise its order determines it.
     """
 
     object: ObjectT_co
@@ -36,11 +36,11 @@ class Loaded(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
     created: float
     dated: bool = True
     item: int | None = None
-    """Which item of the list at the place; the items of a list share the place."""
+    """The index of the item in the list at `place`; the items of a list share `place`."""
 
     @property
     def origin(self) -> Origin:
-        """Return the place it was read from."""
+        """Return the place that it was read from."""
         if self.item is None:
             return self.place
         file, document, line, _ = self.place
@@ -51,45 +51,45 @@ class Loaded(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
 
 
 class Scenario(NamedTuple):
-    """A Scenario document as plain data; it is checked where it is run."""
+    """A Scenario document as plain data; it is checked when it runs."""
 
     manifest: dict[str, Any]
     origin: Origin
 
 
 class UnknownObject(NamedTuple):
-    """An object of a kind that is not read here."""
+    """An object of an unsupported kind."""
 
     api_version: str
     kind: str
     origin: Origin
     known: bool | None = None
-    """Whether there is a schema of the kind; None where no schemas were given."""
+    """Whether there is a schema of the kind; None without schemas."""
     nearest: str = ""
-    """`Pod`, or `Deployment in version apps/v1`: what was probably meant."""
+    """The probable intended kind: `Pod`, or `Deployment in version apps/v1`."""
     manifest: Mapping[str, Any] = {}
     created: float = 0.0
-    """Seconds since 1970, as `Loaded.created`."""
+    """Seconds since 1970, like `Loaded.created`."""
     dated: bool = True
 
     @property
     def subject(self) -> str:
-        """`Certificate "default/web"`."""
+        """Return the name of the object in messages: `Certificate "default/web"`."""
         return subject_of(self.manifest)
 
 
 class PodMaker(NamedTuple):
-    """An object with a template from which its controller makes pods (`workloads.makes_pods`), as plain data."""
+    """An object with a template from which its controller creates pods (`workloads.makes_pods`), as plain data."""
 
     manifest: Mapping[str, Any]
     origin: Origin
     created: float = 0.0
-    """Seconds since 1970, as `Loaded.created`."""
+    """Seconds since 1970, like `Loaded.created`."""
     dated: bool = True
 
 
 class Suspended(NamedTuple):
-    """A workload of the input, or a part of one, that calls for no pods as long as it is suspended."""
+    """A workload of the input, or a part of one, that has no pods while it is suspended."""
 
     origin: Origin
     api_version: str
@@ -109,22 +109,22 @@ class Suspended(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A field or an annotation of a workload that is not read, or that a scheduler reads otherwise."""
+    """A field or an annotation of a workload that is ignored, or that a scheduler interprets differently."""
 
     origin: Origin
     subject: str
     message: str
     unless: str = ""
-    """The source of groups that reads it: nothing is reported where that is on."""
+    """The source of groups that reads it: nothing is reported if that source is enabled."""
     strict: bool = False
-    """Whether a strict reader refuses the input for it."""
+    """Whether a strict reader refuses the input because of it."""
 
     def __str__(self) -> str:
         return f"{self.origin}: {self.subject}: {self.message}"
 
 
 class PlainObject(NamedTuple):
-    """An object of the input as it stands there, of whatever kind."""
+    """An object of the input of any kind, unchanged."""
 
     manifest: dict[str, Any]
     origin: Origin
@@ -132,7 +132,7 @@ class PlainObject(NamedTuple):
 
 @dataclass(slots=True)
 class Manifests:
-    """Everything one input holds, in document order."""
+    """The content of one input, in document order."""
 
     objects: dict[type[KubernetesObject], list[Loaded[KubernetesObject]]] = field(default_factory=dict)
     scenarios: list[Scenario] = field(default_factory=list)
@@ -140,17 +140,17 @@ class Manifests:
     pod_makers: list[PodMaker] = field(default_factory=list)
     """Deployments, Jobs and other pod makers; planning expands them (`simulation.workloads`)."""
     expanded: list[PodMaker] = field(default_factory=list)
-    """Those of them that were expanded, and what they made that makes pods in turn: owners before what they own."""
+    """The expanded pod makers, and pod makers that they create in turn: owners before their dependents."""
     jobs: list[Job] = field(default_factory=list)
-    """Of those that were expanded the Jobs: when they end counts (cost.md 6.4)."""
+    """The expanded Jobs: their end times count (cost.md 6.4)."""
     suspended: list[Suspended] = field(default_factory=list)
     """Suspended objects among the expanded ones: whether they would run has no answer (whatif.md 1.5)."""
     counted: list[Loaded[KubernetesObject]] = field(default_factory=list)
-    """Objects that exist and that a question leaves out: quotas count them, and nothing else."""
+    """Existing objects that a question excludes: only quotas count them."""
     remarks: list[Remark] = field(default_factory=list)
-    """Of those that were expanded: what of them is not read."""
+    """Ignored fields of the expanded objects."""
     unknown_fields: list[UnknownField] = field(default_factory=list)
-    """As far as schemas were given; the first `MOST_FINDINGS`."""
+    """The unknown fields, if schemas were given; the first `MOST_FINDINGS`."""
     unknown_fields_total: int = 0
 
     def of(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
@@ -162,17 +162,17 @@ class Manifests:
         return sorted(chain.from_iterable(self.objects.values()), key=attrgetter("order"))
 
     def date_undated(self, after: float | None = None) -> None:
-        """Let objects without a creation time follow everything dated, one second apart in document order.
+        """Date objects without a creation time after all dated objects, one second apart in document order.
 
-        They are created after `after` too, in seconds since 1970.  Where nothing is dated and `after` is not given
-        they keep their times (interfaces.md 1.11).
+        Their times are also after `after`, in seconds since 1970. Without dated objects and `after` they keep their
+        times (interfaces.md 1.11).
         """
-        typed, makers, others = self.all(), self.pod_makers, self.unknown
-        dated = [each.created for found in (typed, makers, others) for each in found if each.dated]
+        typed, makers, unknown = self.all(), self.pod_makers, self.unknown
+        dated = [item.created for items in (typed, makers, unknown) for item in items if item.dated]
         begun = max([*dated, *(() if after is None else (after,))], default=None)
         if begun is None:
             return
-        turns = sorted({each.created for found in (typed, makers, others) for each in found if not each.dated})
+        turns = sorted({item.created for items in (typed, makers, unknown) for item in items if not item.dated})
         created = {turn: begun + 1 + rank for rank, turn in enumerate(turns)}
         for loaded in typed:
             if not loaded.dated:
@@ -180,8 +180,8 @@ class Manifests:
                 stamp = datetime.fromtimestamp(loaded.created, UTC)
                 meta = replace(loaded.object.metadata, creation_timestamp=stamp)
                 loaded.object = replace(loaded.object, metadata=meta)
-        makers[:] = [each if each.dated else each._replace(created=created[each.created]) for each in makers]
-        others[:] = [each if each.dated else each._replace(created=created[each.created]) for each in others]
+        makers[:] = [maker if maker.dated else maker._replace(created=created[maker.created]) for maker in makers]
+        unknown[:] = [item if item.dated else item._replace(created=created[item.created]) for item in unknown]
 
     @property
     def pods(self) -> list[Loaded[Pod]]:

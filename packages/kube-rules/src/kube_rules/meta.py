@@ -11,16 +11,16 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, NoReturn, Self
 import msgspec
 
 QuantityText = str | int | float
-"""A quantity as a manifest has it: `"1500m"`, `4`, `0.5`."""
+"""A quantity in the form of a manifest: `"1500m"`, `4`, `0.5`."""
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 ResourceList = dict[str, QuantityText]
-"""Resource name to quantity, as written."""
+"""Resource name to quantity, unparsed."""
 
 
 class _EmptyMap(dict[str, Any]):
-    """The one empty map all objects share; it cannot be filled by accident."""
+    """The empty map that all objects share; it is read-only."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("objects are frozen: build a new one with msgspec.structs.replace")
@@ -57,7 +57,7 @@ def map_field() -> Any:
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, rename="camel"):
-    """Base of every Kubernetes type here: frozen, camelCase outside, unknown fields ignored."""
+    """Base of every Kubernetes type: frozen, camelCase in JSON; unknown fields are ignored."""
 
 
 class Empty(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
 
 
 _LONGEST_REVISION: Final = 20
-"""Digits."""
+"""Maximum number of digits."""
 
 
 class ObjectMeta(Struct, frozen=True, kw_only=True):
@@ -104,11 +104,11 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
 
     @property
     def revision(self) -> int:
-        """`resource_version` as a number: the later write has the larger one; 0 for any other text."""
-        found = self.resource_version
-        if not found:
+        """Return `resource_version` as a number: a later write has a larger one; 0 for any other text."""
+        version = self.resource_version
+        if not version:
             return 0
-        return int(found) if len(found) <= _LONGEST_REVISION and found.isascii() and found.isdigit() else 0
+        return int(version) if len(version) <= _LONGEST_REVISION and version.isascii() and version.isdigit() else 0
 
 
 EMPTY_META = ObjectMeta()
@@ -145,7 +145,7 @@ class NodeSelectorTerm(Struct, frozen=True, kw_only=True):
 
 
 class NodeSelector(Struct, frozen=True, kw_only=True):
-    """Terms of which one must hold."""
+    """Alternative terms; at least one must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -162,7 +162,7 @@ class Condition(Struct, frozen=True, kw_only=True):
 
 
 class ObjectRef(NamedTuple):
-    """What names an object: its kind and key (`namespace/name`, or `name`), and its UID where that is known."""
+    """The identity of an object: its kind and key (`namespace/name`, or `name`), and its UID if known."""
 
     kind: str
     key: str = ""
@@ -170,7 +170,7 @@ class ObjectRef(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        """Empty where the key has none."""
+        """Return the namespace in the key, or ""."""
         return self.key.rpartition("/")[0]
 
     @property
@@ -196,38 +196,38 @@ class KubernetesObject(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def named(cls, metadata: ObjectMeta) -> Self:
-        """Return an object of which only the metadata is known: its required fields are zero."""
+        """Return an object with metadata only: its required fields are zero."""
         required = {field.name: field.type() for field in msgspec.structs.fields(cls) if field.required}
         return cls(metadata=metadata, **required)
 
     @property
     def name(self) -> str:
-        """metadata.name."""
+        """Return metadata.name."""
         return self.metadata.name
 
     @property
     def namespace(self) -> str:
-        """metadata.namespace, empty for cluster-scoped kinds."""
+        """Return metadata.namespace, empty for cluster-scoped kinds."""
         return self.metadata.namespace
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` for cluster-scoped kinds."""
+        """Return `namespace/name`, or `name` for cluster-scoped kinds."""
         meta = self.metadata
         return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
     @property
     def full_key(self) -> str:
-        """`namespace/name` of a namespaced kind, in `default` where the object names no namespace."""
+        """Return `namespace/name` of a namespaced kind; the default namespace is `default`."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
     def created(self) -> float:
-        """Return when it was created, in seconds since the epoch; 0 where that is unknown."""
+        """Return the creation time in seconds since the epoch; 0 if unknown."""
         stamp = self.metadata.creation_timestamp
         return stamp.timestamp() if stamp is not None else 0.0
 
     @property
     def ref(self) -> ObjectRef:
-        """Return what names the object."""
+        """Return the identity of the object."""
         return ObjectRef(self.KIND, self.key, self.metadata.uid)

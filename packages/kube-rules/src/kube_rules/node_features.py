@@ -1,9 +1,9 @@
-"""Features that nodes declare, and what a pod's spec needs of them (KEP-5328).
+"""Features that nodes declare, and the features that a pod's spec needs (KEP-5328).
 
-A node lists in `status.declaredFeatures` what its kubelet and runtime can do of features that are not everywhere yet.
-Which features a pod needs follows from its spec alone.  The rules are those of the library that kube-scheduler,
-kube-apiserver and kubelet share (component-helpers 1.37, nodedeclaredfeatures): of the nine features registered there
-three decide where a pod can run; the others matter only to a resize or to clients of the kubelet.
+A node lists in `status.declaredFeatures` which recent features its kubelet and runtime support. A pod's spec alone
+determines which features it needs. The rules are those of the library that kube-scheduler, kube-apiserver and kubelet
+share (component-helpers 1.37, nodedeclaredfeatures). Three of its nine features decide where a pod can run; the others
+matter only to a resize or to clients of the kubelet.
 """
 
 import re
@@ -24,7 +24,7 @@ def _restarts_all(spec: objects.PodSpec) -> bool:
 def _bind_mount_options(spec: objects.PodSpec) -> bool:
     mounts = [item.volume_mounts for item in (*spec.containers, *spec.init_containers) if item.volume_mounts]
     mounts += [item.volume_mounts for item in spec.ephemeral_containers]
-    return any(mount.bind_mount_options for each in mounts for mount in each)
+    return any(mount.bind_mount_options for container_mounts in mounts for mount in container_mounts)
 
 
 NEEDS: Final[Mapping[str, Callable[[objects.PodSpec], bool]]] = {
@@ -32,7 +32,7 @@ NEEDS: Final[Mapping[str, Callable[[objects.PodSpec], bool]]] = {
     "UserNamespacesHostNetworkSupport": lambda spec: spec.host_network and spec.host_users is False,
     "VolumeBindMountOptions": _bind_mount_options,
 }
-"""Feature -> whether a pod with this spec can run only where it is declared (devices.md 2.2)."""
+"""Feature -> whether a pod with this spec can run only on nodes that declare it (devices.md 2.2)."""
 
 
 def needed_features(spec: objects.PodSpec) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ _FORM: Final = (
 
 
 def declaration_errors(declared: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """(place, what is wrong there) of a node's list: well formed names, sorted (devices.md 2.1); "": a name twice."""
+    """Yield (index, problem) of a node's list: well formed names, sorted (devices.md 2.1); "" for a repeated name."""
     for index, name in enumerate(declared):
         if len(name) > _LONGEST:
             yield index, f"invalid feature name: must be no more than {_LONGEST} characters"
@@ -66,5 +66,5 @@ def declaration_errors(declared: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def decisive(declared: Iterable[str]) -> frozenset[str]:
-    """Of what a node declares that which decides where pods can run."""
+    """Return the declared features that decide where pods can run."""
     return frozenset(NEEDS).intersection(declared)

@@ -1,15 +1,15 @@
-"""Typed Kubernetes objects: the fields a scheduler reads, and nothing else.
+"""Typed Kubernetes objects with the fields that a scheduler reads.
 
-Every class mirrors the Kubernetes type of the same name; a field is the Kubernetes field in snake_case. The
-internal form of `Workload` and `PodGroup` is `scheduling.k8s.io/v1beta1` (api.md); other versions are
-converted by `kube_rules.versions` before they become objects.
+Every class mirrors the Kubernetes type of the same name; a field is the Kubernetes field in snake_case. The internal
+form of `Workload` and `PodGroup` is `scheduling.k8s.io/v1beta1` (api.md); other versions are converted by
+`kube_rules.versions` before they become objects.
 
-Invariants: objects are frozen, hold no reference cycles (hence `gc=False`) and no `None` where Kubernetes
-has "absent means empty": sequences are tuples, maps are dicts, nested structs exist. Empty maps are one
-shared read-only dict. `None` appears only where absent and empty differ (a selector, an unset priority).
-To change an object, make a new one with `msgspec.structs.replace`.
+Invariants: objects are frozen, hold no reference cycles (hence `gc=False`) and no `None` where Kubernetes has "absent
+means empty": sequences are tuples, maps are dicts, nested structs exist. Empty maps are one shared read-only dict.
+`None` appears only where absent and empty differ (a selector, an unset priority). To change an object, make a new one
+with `msgspec.structs.replace`.
 
-Quantities stay as written (`str | int | float`); `quantity` and `requests` read them.
+Quantities stay unparsed (`str | int | float`); `quantity` and `requests` read them.
 """
 
 from __future__ import annotations
@@ -116,13 +116,13 @@ class ContainerPort(Struct, frozen=True, kw_only=True):
 
 
 class ContainerRestartRule(Struct, frozen=True, kw_only=True):
-    """containers[].restartPolicyRules[]: what is done when the container exits; when, is the kubelet's business."""
+    """containers[].restartPolicyRules[]: the action when the container exits; the kubelet decides when."""
 
     action: str = ""
 
 
 class VolumeMount(Struct, frozen=True, kw_only=True):
-    """containers[].volumeMounts[], as far as it needs something of the node."""
+    """containers[].volumeMounts[], the fields with requirements for the node."""
 
     bind_mount_options: tuple[str, ...] = ()
 
@@ -140,7 +140,7 @@ class Container(Struct, frozen=True, kw_only=True):
 
 
 class EphemeralContainer(Struct, frozen=True, kw_only=True):
-    """spec.ephemeralContainers[]: nothing of it takes room, but it may need something of the node."""
+    """spec.ephemeralContainers[]: they request no resources, but may have requirements for the node."""
 
     volume_mounts: tuple[VolumeMount, ...] = ()
 
@@ -160,7 +160,7 @@ class NodeAffinity(Struct, frozen=True, kw_only=True):
 
 
 class PodAffinityTerm(Struct, frozen=True, kw_only=True):
-    """Pods (by label and namespace) with which to share, or not share, a topology domain."""
+    """Pods (by label and namespace) that the pod must share, or not share, a topology domain with."""
 
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -237,13 +237,13 @@ class PersistentVolumeClaimTemplate(Struct, frozen=True, kw_only=True):
 
 
 class EphemeralVolumeSource(Struct, frozen=True, kw_only=True):
-    """volumes[].ephemeral: the claim is called `<pod>-<volume>`."""
+    """volumes[].ephemeral: the claim is named `<pod>-<volume>`."""
 
     volume_claim_template: PersistentVolumeClaimTemplate = PersistentVolumeClaimTemplate()
 
 
 class GCEPersistentDisk(Struct, frozen=True, kw_only=True):
-    """volumes[].gcePersistentDisk; two pods share a disk on a node only if both read."""
+    """volumes[].gcePersistentDisk; two pods share a disk on a node only if both are read-only."""
 
     pd_name: str = ""
     read_only: bool = False
@@ -282,11 +282,11 @@ class CSIVolumeSource(Struct, frozen=True, kw_only=True):
 
 
 class EmptyDirVolumeSource(Struct, frozen=True, kw_only=True):
-    """volumes[].emptyDir: it goes with the pod."""
+    """volumes[].emptyDir: deleted with the pod."""
 
 
 class Volume(Struct, frozen=True, kw_only=True):
-    """spec.volumes[]; sources that matter neither for placement nor for a drain are left out."""
+    """spec.volumes[]; sources that affect neither placement nor a drain are left out."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -317,7 +317,7 @@ class PodSchedulingGate(Struct, frozen=True, kw_only=True):
 
 
 class PodSchedulingGroup(Struct, frozen=True, kw_only=True):
-    """spec.schedulingGroup: the PodGroup the pod belongs to, in its own namespace."""
+    """spec.schedulingGroup: the PodGroup of the pod, in its namespace."""
 
     pod_group_name: str | None = None
 

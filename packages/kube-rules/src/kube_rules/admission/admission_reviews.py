@@ -1,4 +1,4 @@
-"""AdmissionReview: what a webhook is sent, and what its response means (k8s.io/apiserver, webhook/request)."""
+"""AdmissionReview: a webhook's request, and the meaning of its response (k8s.io/apiserver, webhook/request)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MOST_WARNINGS = 64
 
 
 class ReviewError(ValueError):
-    """A response that is none; `str()` is the reason in upstream's words."""
+    """An invalid response; `str()` is the reason in upstream's words."""
 
 
 @dataclass(frozen=True)
 class ReviewResponse:
-    """The response of a webhook. ``patch`` is the text of a JSON patch; ``status`` says why a request is denied."""
+    """A webhook's response. ``patch`` is the text of a JSON patch; ``status`` is the Status of a denied request."""
 
     allowed: bool
     patch: bytes
@@ -37,8 +37,8 @@ class ReviewResponse:
 
 
 def review_version(versions: Sequence[str]) -> str | None:
-    """Return the first version of AdmissionReview that is known here."""
-    return next((one for one in versions if one in _VERSIONS), None)
+    """Return the first supported version of AdmissionReview."""
+    return next((version for version in versions if version in _VERSIONS), None)
 
 
 def review_request(
@@ -49,7 +49,7 @@ def review_request(
     objects: Sequence[Json | None],
     dry_run: bool,
 ) -> bytes:
-    """Return the request of a review as JSON, without its uid. `objects` are the new and the old one, as matched."""
+    """Return the request of a review as JSON, without its uid. `objects` are the new and the old object, as matched."""
     request: Json = {
         "kind": _kind(matched),
         "resource": _resource(matched),
@@ -70,7 +70,7 @@ def review_request(
 
 
 def encoded(value: Any) -> bytes:
-    """Return a value as JSON, numbers of any size included."""
+    """Return a value as JSON; numbers may have any size."""
     try:
         return msgspec.json.encode(value)
     except (OverflowError, ValueError):
@@ -84,15 +84,15 @@ def review(version: str, uid: str, request: bytes) -> bytes:
 
 
 def user_info(name: str, uid: str, groups: Sequence[str], extra: Mapping[str, Sequence[str]]) -> Json:
-    """Return a user as reviews have it."""
-    found: Json = {"username": name}
+    """Return a user in the form of reviews."""
+    info: Json = {"username": name}
     if uid:
-        found["uid"] = uid
+        info["uid"] = uid
     if groups:
-        found["groups"] = list(groups)
+        info["groups"] = list(groups)
     if extra:
-        found["extra"] = {key: list(values) for key, values in extra.items()}
-    return found
+        info["extra"] = {key: list(values) for key, values in extra.items()}
+    return info
 
 
 def _kind(resource: ApiResource) -> Json:
@@ -104,7 +104,7 @@ def _resource(resource: ApiResource) -> Json:
 
 
 def read_response(answer: Json, version: str, uid: str, *, mutating: bool) -> ReviewResponse:
-    """Return what a webhook responded to the review with this uid; raises ReviewError."""
+    """Return the response of a webhook to the review with this uid. Raises ReviewError."""
     response = answer.get("response")
     if not isinstance(response, dict):
         raise ReviewError("webhook response was absent")
@@ -117,21 +117,21 @@ def read_response(answer: Json, version: str, uid: str, *, mutating: bool) -> Re
         raise ReviewError(f'unsupported patch type "{excerpt(str(patch_type))}"')
     status = response.get("status")
     warnings = response.get("warnings")
-    texts = [one for one in warnings if isinstance(one, str)] if isinstance(warnings, list) else []
+    texts = [text for text in warnings if isinstance(text, str)] if isinstance(warnings, list) else []
     return ReviewResponse(
         response.get("allowed") is True,
         patch if mutating else b"",
         status if isinstance(status, dict) else {},
-        [excerpt(one, _LONGEST_WARNING) for one in texts[:_MOST_WARNINGS]],
+        [excerpt(text, _LONGEST_WARNING) for text in texts[:_MOST_WARNINGS]],
     )
 
 
 def _check_identity(answer: Json, response: Json, uid: str) -> None:
     if response.get("uid") != uid:
         raise ReviewError(f'expected response.uid="{uid}", got "{excerpt(str(response.get("uid") or ""))}"')
-    found = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
-    if found != f"{_GROUP}/v1, Kind=AdmissionReview":
-        raise ReviewError(f"expected webhook response of {_GROUP}/v1, Kind=AdmissionReview, got {excerpt(found)}")
+    type_meta = f"{answer.get('apiVersion', '')}, Kind={answer.get('kind', '')}"
+    if type_meta != f"{_GROUP}/v1, Kind=AdmissionReview":
+        raise ReviewError(f"expected webhook response of {_GROUP}/v1, Kind=AdmissionReview, got {excerpt(type_meta)}")
 
 
 def _check_patch(patch: bytes, patch_type: Any, mutating: bool) -> None:
@@ -146,11 +146,11 @@ def _check_patch(patch: bytes, patch_type: Any, mutating: bool) -> None:
         raise ReviewError("webhook returned response.patchType but not response.patch")
 
 
-def _patch(given: Any) -> bytes:
-    if not given:
+def _patch(value: Any) -> bytes:
+    if not value:
         return b""
     try:
-        return base64.b64decode(given, validate=True)
+        return base64.b64decode(value, validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise ReviewError("response.patch is not base64") from None
 
@@ -166,11 +166,11 @@ def denial(webhook: str, status: Json) -> Json:
     else:
         text = f"{denied} without explanation"
     details = status.get("details")
-    kept = {key: details[key] for key in _DETAILS if key in details} if isinstance(details, dict) else None
-    plain = kept is not None and all(isinstance(value, str | int) for value in kept.values())
+    shown = {key: details[key] for key in _DETAILS if key in details} if isinstance(details, dict) else None
+    plain = shown is not None and all(isinstance(value, str | int) for value in shown.values())
     return {
         "code": code if isinstance(code, int) and 400 <= code < 600 else 400,
         "reason": reason if isinstance(reason, str) else "",
         "message": text,
-        "details": kept if plain else None,
+        "details": shown if plain else None,
     }

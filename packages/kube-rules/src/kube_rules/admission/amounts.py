@@ -1,8 +1,8 @@
-"""Adding up requests and limits of pod manifests, exactly and in the form they were written in.
+"""Sums of requests and limits of pod manifests, exact and in the format of the manifest.
 
-Terms: an ``Amount`` is (10^-9 units, format); a sum has the format of its first part, as upstream adds
-quantities. The rule of a pod is api.md "Quantities and requests": max(sum of containers + restartable init
-containers, init peak), replaced by pod-level resources where set, plus overhead.
+Terms: an ``Amount`` is (10^-9 units, format); a sum has the format of its first part, as upstream adds quantities. The
+rule for a pod is api.md "Quantities and requests": max(sum of containers + restartable init containers, init peak),
+replaced by pod-level resources where set, plus overhead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Amount(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the quantity as it stands in an object."""
+        """Return the quantity as objects show it."""
         return format_quantity(self.nano, self.form)
 
 
@@ -35,7 +35,7 @@ ZERO = Amount(0)
 
 
 def amount(value: Any) -> Amount:
-    """Read a quantity as it stands in a manifest (text or number)."""
+    """Read a quantity of a manifest (text or number)."""
     quantity = parse(value)
     return Amount(quantity.nano, quantity.format)
 
@@ -46,7 +46,7 @@ def amounts(resources: Mapping[str, Any] | None) -> Amounts:
 
 
 def added(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> Amounts:
-    """Return the sum of two lists; names of either are in it."""
+    """Return the sum of two resource lists, with the names of both."""
     out = dict(left)
     for name, more in right.items():
         present = out.get(name)
@@ -58,53 +58,53 @@ def added(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> Amounts:
 
 
 def subtracted(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> Amounts:
-    """Return ``left`` minus ``right`` for the names of either."""
-    return added(left, {name: Amount(-one.nano, one.form) for name, one in right.items()})
+    """Return ``left`` minus ``right``, with the names of both."""
+    return added(left, {name: Amount(-part.nano, part.form) for name, part in right.items()})
 
 
 def printed(resources: Mapping[str, Amount]) -> dict[str, str]:
-    """Return a resource list as it stands in an object, sorted by name."""
+    """Return a resource list as objects show it, sorted by name."""
     return {name: resources[name].text for name in sorted(resources)}
 
 
 def highest(left: Mapping[str, Amount], right: Mapping[str, Amount]) -> Amounts:
-    """Return the larger amount for each name of either."""
+    """Return the larger amount of each name in either list."""
     out = dict(left)
-    for name, one in right.items():
-        if name not in out or one.nano > out[name].nano:
-            out[name] = one
+    for name, candidate in right.items():
+        if name not in out or candidate.nano > out[name].nano:
+            out[name] = candidate
     return out
 
 
-def of_container(container: Json, which: Which) -> Amounts:
-    """Return what one container requests, or is limited to."""
-    return amounts((container.get("resources") or {}).get(which))
+def of_container(container: Json, part: Which) -> Amounts:
+    """Return the requests or the limits of one container."""
+    return amounts((container.get("resources") or {}).get(part))
 
 
 def _restartable(containers: Iterable[Json]) -> list[Json]:
     return [container for container in containers if container.get("restartPolicy") == "Always"]
 
 
-def of_pod(spec: Json, which: Which) -> Amounts:
-    """Return what a pod requests, or is limited to, by the module's rule."""
+def of_pod(spec: Json, part: Which) -> Amounts:
+    """Return the requests or the limits of a pod by the rule of this module."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
-        total = added(total, of_container(container, which))
+        total = added(total, of_container(container, part))
     initial = spec.get("initContainers") or ()
     for container in _restartable(initial):
-        total = added(total, of_container(container, which))
+        total = added(total, of_container(container, part))
     beside: Amounts = {}
     for container in initial:
-        own = of_container(container, which)
+        own = of_container(container, part)
         if container.get("restartPolicy") == "Always":
             beside = added(beside, own)
             own = beside
         else:
             own = added(own, beside)
         total = highest(total, own)
-    whole = amounts((spec.get("resources") or {}).get(which))
-    total.update({name: one for name, one in whole.items() if is_pod_level_resource(name)})
+    whole = amounts((spec.get("resources") or {}).get(part))
+    total.update({name: value for name, value in whole.items() if is_pod_level_resource(name)})
     overhead = amounts(spec.get("overhead"))
-    if which == "limits":
-        overhead = {name: one for name, one in overhead.items() if name in total}
+    if part == "limits":
+        overhead = {name: value for name, value in overhead.items() if name in total}
     return added(total, overhead)

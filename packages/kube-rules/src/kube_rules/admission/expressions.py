@@ -1,6 +1,6 @@
-"""Expressions of admission (CEL): their names and types, and their evaluation within a budget.
+"""CEL expressions of admission: their variables and types, and evaluation within a budget.
 
-Match conditions of webhooks and policies, and the expressions of policies, see `object`, `oldObject`, `request`,
+Match conditions of webhooks and policies, and the expressions of policies, can use `object`, `oldObject`, `request`,
 `namespaceObject`, `authorizer`, `params` and `variables`. Semantics: k8s.io/apiserver, admission/plugin/cel and
 webhook/matchconditions; interfaces.md 6.10.
 """
@@ -71,7 +71,7 @@ class EvaluationError(ValueError):
 
 
 class OverBudgetError(Exception):
-    """Nothing more is evaluated; `str()` is the reason in upstream's words."""
+    """The budget is exhausted and evaluation stops; `str()` is the reason in upstream's words."""
 
     def __init__(self) -> None:
         super().__init__(OVER_BUDGET)
@@ -94,18 +94,18 @@ def forms(
 def checked(
     text: str, variables: Mapping[str, cel.Declared], wanted: Sequence[str] = (), *, patches: bool = False
 ) -> cel.Declared:
-    """Return the form of what an expression gives; it compiles and gives one of the wanted types.
+    """Compile an expression of one of the wanted types and return the form of its value.
 
-    `wanted` empty: anything. `patches`: see `cel.checked_type`. Raises ExpressionError.
+    An empty `wanted` allows every type. `patches`: see `cel.checked_type`. Raises ExpressionError.
     """
     try:
-        found = cel.checked_type(cel.parse(text), variables, patches=patches)
+        type_ = cel.checked_type(cel.parse(text), variables, patches=patches)
     except cel.CelSyntaxError as error:
         raise ExpressionError(f"compilation failed: {error}") from None
-    if wanted and str(found) not in wanted:
+    if wanted and str(type_) not in wanted:
         shown = wanted[0] if len(wanted) == 1 else f"one of [{' '.join(wanted)}]"
-        raise ExpressionError(f"must evaluate to {shown} but got {found}")
-    return cel.form_of(found)
+        raise ExpressionError(f"must evaluate to {shown} but got {type_}")
+    return cel.form_of(type_)
 
 
 @lru_cache(maxsize=2048)
@@ -114,7 +114,7 @@ def _program(text: str) -> cel.Program:
 
 
 class CostBudget:
-    """What evaluations may still cost, all together; `around` is a budget of which this one is a part."""
+    """The cost that evaluations may still have in total; `around` is an enclosing budget that pays as well."""
 
     def __init__(self, limit: int, around: CostBudget | None = None) -> None:
         self._limit = self._left = limit
@@ -123,7 +123,7 @@ class CostBudget:
 
     @property
     def left(self) -> int:
-        """Return the cost that is left."""
+        """Return the remaining cost."""
         return self._left if self._around is None else min(self._left, self._around.left)
 
     @property
@@ -132,7 +132,7 @@ class CostBudget:
         return self._limit - self._left
 
     def spend(self, cost: int) -> None:
-        """Take away a cost. Raises OverBudgetError."""
+        """Subtract a cost. Raises OverBudgetError."""
         self._left -= cost
         if self._around is not None:
             self._around.spend(cost)
@@ -140,7 +140,7 @@ class CostBudget:
             self.exceed()
 
     def exceed(self) -> None:
-        """Raise OverBudgetError, and note it in every budget around."""
+        """Mark every exhausted budget around this one as exceeded and raise OverBudgetError."""
         self.exceeded = True
         if self._around is not None and self._around.left <= self._left:
             self._around.exceed()
@@ -148,7 +148,7 @@ class CostBudget:
 
 
 class _Variables(dict[str, Any]):
-    """The variables of a policy; each is computed when it is first read, and a failed one fails each time."""
+    """The variables of a policy; each is computed on first use, and a failed variable fails on each use."""
 
     def __init__(self, texts: Mapping[str, str], compute: Callable[[str], Any]) -> None:
         super().__init__()
@@ -164,15 +164,15 @@ class _Variables(dict[str, Any]):
             raise KeyError(name)
         if name not in self._failed:
             try:
-                self[name] = found = self._compute(self._texts[name])
-                return found
+                self[name] = value = self._compute(self._texts[name])
+                return value
             except cel.CelError as error:
                 self._failed[name] = f'composited variable "{name}" fails to evaluate: {error}'
         raise cel.CelError(self._failed[name])
 
 
 class Activation:
-    """The values that expressions see, and the budget of their evaluation."""
+    """The values of the variables of expressions, and the budget of their evaluation."""
 
     def __init__(self, values: Mapping[str, Any], variables: Iterable[Json], budget: CostBudget) -> None:
         texts = {variable.get("name", ""): variable.get("expression", "") for variable in variables}
@@ -192,7 +192,7 @@ class Activation:
         limit = min(CALL_LIMIT, max(self._budget.left, 0))
         meter = cel.Meter(limit)
         try:
-            found = _program(text).evaluate(self._values, meter)
+            result = _program(text).evaluate(self._values, meter)
         except cel.CostExceededError:
             self._budget.spend(limit)
             if limit < CALL_LIMIT:
@@ -202,7 +202,7 @@ class Activation:
             self._budget.spend(limit - meter.left)
             raise
         self._budget.spend(limit - meter.left)
-        return found
+        return result
 
 
 def conditions_hold(
@@ -213,7 +213,7 @@ def conditions_hold(
     variables: Iterable[Json] = (),
     around: CostBudget | None = None,
 ) -> bool:
-    """Return whether all conditions hold. One that is false decides, whatever the others fail with.
+    """Return whether all conditions hold. A false condition decides, even if others fail.
 
     Raises EvaluationError where an evaluation fails and `failure_policy` is Fail.
     """

@@ -1,4 +1,4 @@
-"""What the expression of a mutation gives: a configuration or a JSON patch, as JSON.
+"""The value of a mutation's expression as JSON: a configuration or a JSON patch.
 
 Semantics and texts: k8s.io/apiserver, admission/plugin/policy/mutating/patch and cel/mutation; interfaces.md 6.13.
 """
@@ -21,23 +21,23 @@ _OPERATION = ("op", "path", "from")
 
 
 class PolicyTypeError(ValueError):
-    """A value of a type that does not belong where it stands; `str()` is the reason."""
+    """A value of the wrong type for its field; `str()` is the reason."""
 
 
 def made_patch(spec: Json, mutation: Json, values: Mapping[str, Any], around: CostBudget) -> Any:
-    """Return the patch that a mutation makes: a list of operations for JSONPatch, else an object to be merged.
+    """Return the patch of a mutation: a list of operations for JSONPatch, otherwise an object to merge.
 
     Raises EvaluationError, OverBudgetError, PolicyTypeError.
     """
     activation = Activation(values, spec.get("variables") or (), CostBudget(POLICY_LIMIT, around))
     patch = _Patch()
     if mutation.get("patchType") == "JSONPatch":
-        found = activation.value((mutation.get("jsonPatch") or {}).get("expression", ""))
-        return [_operation(item, patch) for item in found]
-    found = activation.value((mutation.get("applyConfiguration") or {}).get("expression", ""))
-    if not isinstance(found, cel.Message):
-        raise PolicyTypeError(f"unsupported return type from ApplyConfiguration expression: {cel.type_name(found)}")
-    return patch.whole(found)
+        value = activation.value((mutation.get("jsonPatch") or {}).get("expression", ""))
+        return [_operation(item, patch) for item in value]
+    value = activation.value((mutation.get("applyConfiguration") or {}).get("expression", ""))
+    if not isinstance(value, cel.Message):
+        raise PolicyTypeError(f"unsupported return type from ApplyConfiguration expression: {cel.type_name(value)}")
+    return patch.whole(value)
 
 
 def _operation(item: Any, patch: _Patch) -> Json:
@@ -55,21 +55,21 @@ def _operation(item: Any, patch: _Patch) -> Json:
 
 
 class _Patch:
-    """Values of expressions as the JSON of one patch, within bounds: a value may stand in itself time and again."""
+    """Converts expression values into the JSON of one patch, within bounds: a value may occur in itself many times."""
 
     def __init__(self) -> None:
         self._left = cel.MAX_REQUEST
         self._wrong: list[str] = []
 
     def whole(self, value: Any) -> Any:
-        """Return a value as JSON. Raises PolicyTypeError, also where the type of a message is not that of its place."""
+        """Return a value as JSON. Raises PolicyTypeError, also where a message has the wrong type for its field."""
         plain = self._plain(value, value.type_name if isinstance(value, cel.Message) else "", MAX_DEPTH)
         if self._wrong:
             raise PolicyTypeError("type mismatch: " + "\n".join(self._wrong))
         return plain
 
     def _plain(self, value: Any, place: str, levels: int) -> Any:
-        """Return a value as JSON; `place` is the type that messages have here, "" if any may stand here."""
+        """Return a value as JSON; `place` is the required type of messages, "" for any type."""
         if not levels:
             raise PolicyTypeError(f"the patch is nested deeper than {MAX_DEPTH} levels")
         if isinstance(value, dict):
@@ -104,7 +104,7 @@ class _Patch:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a value of an expression that is neither a list nor a map as JSON."""
+    """Return a scalar value of an expression (neither list nor map) as JSON."""
     if isinstance(value, float) and not math.isfinite(value):
         raise PolicyTypeError(f"json: unsupported value: {value}")
     if value is None or isinstance(value, bool | float | str):

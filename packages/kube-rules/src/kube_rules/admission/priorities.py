@@ -1,11 +1,11 @@
-"""Priorities: what the API server's priority admission makes of class names (preemption.md 8).
+"""Priority admission: from class names to priorities and preemption policies (preemption.md 8).
 
 Terms: a class has a value and a preemption policy. System classes exist in every cluster.
 
-Invariant: every pod returned has `priority` and `preemption_policy` set. A manifest with a priority but no class
-keeps its priority: objects read from a cluster without their classes look like this. A group with neither gets no
-priority if no class is the default. Groups in clusters that do not set group priorities yet look like this, and
-without a priority a group cannot conflict with the priorities of its pods (preemption.md 8).
+Invariant: every pod returned has `priority` and `preemption_policy` set. A manifest with a priority but no class keeps
+its priority: objects read from a cluster without their classes look like this. A group with neither gets no priority if
+no class is the default. Groups in clusters that do not set group priorities yet look like this, and without a priority
+a group cannot conflict with the priorities of its pods (preemption.md 8).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SpecT = TypeVar("_SpecT", PodSpec, PodGroupSpec, CompositePodGroupSpec, PodGrou
 
 
 class ResolvedClass(NamedTuple):
-    """What a class name stands for; the name is empty where no class is named and none is the default."""
+    """A resolved class; the name is empty if no class is named and there is no default."""
 
     name: str
     value: int
@@ -70,7 +70,7 @@ _OF_GROUPS: Final = (
 
 
 class PriorityHolder(Enum):
-    """What has a priority: how the API server calls it in refusals, and where the class is named."""
+    """Kinds of object with a priority: their name in refusals, and where the class is named."""
 
     POD = ("pod", "spec")
     GROUP = ("pod group", "spec")
@@ -82,17 +82,17 @@ class PriorityHolder(Enum):
 def disagreement(
     holder: PriorityHolder, priority: int | None, policy: str | None, resolved: ResolvedClass
 ) -> FieldError | None:
-    """Return why a priority or a preemption policy set by hand is refused: it is not that of the class."""
+    """Return the refusal of an explicit priority or preemption policy that differs from the class, if any."""
     name, place = holder.value
     pairs = (("priority", priority, resolved.value), ("preemptionPolicy", policy or None, resolved.policy))
-    for (field, given, computed), text in zip(pairs, _OF_PODS if name == "pod" else _OF_GROUPS, strict=True):
-        if given is not None and given != computed:
-            return FieldError(field, text.replace("HOLDER", name).replace("PLACE", place).format(given, computed))
+    for (field, explicit, computed), text in zip(pairs, _OF_PODS if name == "pod" else _OF_GROUPS, strict=True):
+        if explicit is not None and explicit != computed:
+            return FieldError(field, text.replace("HOLDER", name).replace("PLACE", place).format(explicit, computed))
     return None
 
 
 def too_low(resolved: ResolvedClass, priority: int) -> FieldError | None:
-    """Return why a class is refused for a group as a potential victim: groups could evict each other in turn."""
+    """Return the refusal of a preemption class below the group's priority: groups could evict each other in turn."""
     if resolved.value >= priority:
         return None
     why = f"its value {resolved.value} is lower than the priority {priority}"
@@ -102,8 +102,8 @@ def too_low(resolved: ResolvedClass, priority: int) -> FieldError | None:
 class PriorityAdmission:
     """Resolves class names against the classes of one cluster.
 
-    `strict` refuses, as an API server does, a preemption policy that differs from the class; otherwise an
-    explicit policy stays, because inputs are also written as what a scheduler sees.
+    `strict` refuses a preemption policy that differs from the class, as an API server does. Otherwise an explicit
+    policy stays, because inputs may also show objects after admission.
     """
 
     def __init__(self, classes: Iterable[PriorityClass] = (), *, strict: bool = False) -> None:
@@ -112,52 +112,52 @@ class PriorityAdmission:
             name: ResolvedClass(name, priority, PREEMPT_LOWER) for name, priority in SYSTEM_CLASSES.items()
         }
         self._default: ResolvedClass | None = None
-        for found in classes:
-            resolved = ResolvedClass(found.name, found.value, found.preemption_policy or PREEMPT_LOWER)
-            self._classes[found.name] = resolved
-            if found.global_default and (self._default is None or resolved.value < self._default.value):
+        for priority_class in classes:
+            resolved = ResolvedClass(
+                priority_class.name, priority_class.value, priority_class.preemption_policy or PREEMPT_LOWER
+            )
+            self._classes[priority_class.name] = resolved
+            if priority_class.global_default and (self._default is None or resolved.value < self._default.value):
                 self._default = resolved  # of several defaults the API server takes the lowest value
 
-    def resolve(self, found: ObjectT) -> ObjectT:
-        """Return the object with its priority and preemption policy; kinds without a priority come back unchanged.
+    def resolve(self, obj: ObjectT) -> ObjectT:
+        """Return the object with its priority and preemption policy; kinds without a priority are returned unchanged.
 
-        Raises `FieldError` for an unknown class and for a priority (if strict, a policy) that differs from
-        it. Objects that an API server has already stored (they have a uid or resource version) keep the
-        priority they have: deleting or replacing a class changes nothing that exists.
+        Raises `FieldError` for an unknown class and for a priority (if strict, a policy) that differs from the class.
+        Objects that an API server has already stored (with a uid or resource version) keep their priority: deleting or
+        replacing a class does not change existing objects.
         """
-        stored = bool(found.metadata.uid or found.metadata.resource_version)
-        if isinstance(found, Pod):
-            spec = self._spec(found.spec, "spec", PriorityHolder.POD, stored)
-            return found if spec is found.spec else replace(found, spec=spec)
-        if isinstance(found, PodGroup):
-            group = self._spec(found.spec, "spec", PriorityHolder.GROUP, stored)
-            return self._of_group(found, found.spec, group, stored)
-        if isinstance(found, CompositePodGroup):
-            composite = self._spec(found.spec, "spec", PriorityHolder.COMPOSITE, stored)
-            return self._of_group(found, found.spec, composite, stored)
-        if isinstance(found, Workload):
-            own = found.spec
+        stored = bool(obj.metadata.uid or obj.metadata.resource_version)
+        if isinstance(obj, Pod):
+            spec = self._spec(obj.spec, "spec", PriorityHolder.POD, stored)
+            return obj if spec is obj.spec else replace(obj, spec=spec)
+        if isinstance(obj, PodGroup):
+            group = self._spec(obj.spec, "spec", PriorityHolder.GROUP, stored)
+            return self._of_group(obj, obj.spec, group, stored)
+        if isinstance(obj, CompositePodGroup):
+            composite = self._spec(obj.spec, "spec", PriorityHolder.COMPOSITE, stored)
+            return self._of_group(obj, obj.spec, composite, stored)
+        if isinstance(obj, Workload):
+            own = obj.spec
             return replace(
-                found,
+                obj,
                 spec=replace(
                     own,
                     pod_group_templates=self._templates(own.pod_group_templates, "spec", stored),
                     composite_pod_group_templates=self._composites(own.composite_pod_group_templates, "spec", stored),
                 ),
             )
-        return found
+        return obj
 
     def _of_group(
-        self, found: ObjectT, own: object, spec: PodGroupSpec | CompositePodGroupSpec, stored: bool
+        self, group: ObjectT, own: object, spec: PodGroupSpec | CompositePodGroupSpec, stored: bool
     ) -> ObjectT:
-        """Return a group with its spec as it was resolved, if it has another, and its priority as a potential
-        victim.
-        """
-        meta = found.metadata
+        """Return a group with its resolved spec and its priority as a potential victim."""
+        meta = group.metadata
         annotations = self.as_victim(meta.annotations, spec.priority or DEFAULT_PRIORITY, stored)
         if annotations is not meta.annotations:
-            return replace(found, spec=spec, metadata=replace(meta, annotations=annotations))
-        return found if spec is own else replace(found, spec=spec)
+            return replace(group, spec=spec, metadata=replace(meta, annotations=annotations))
+        return group if spec is own else replace(group, spec=spec)
 
     def _templates(
         self, templates: tuple[PodGroupTemplate, ...], path: str, stored: bool
@@ -172,14 +172,14 @@ class PriorityAdmission:
     ) -> tuple[CompositePodGroupTemplate, ...]:
         result = []
         for index, template in enumerate(templates):
-            here = f"{path}.compositePodGroupTemplates[{index}]"
-            resolved = self._spec(template, here, PriorityHolder.COMPOSITE_TEMPLATE, stored)
+            place = f"{path}.compositePodGroupTemplates[{index}]"
+            resolved = self._spec(template, place, PriorityHolder.COMPOSITE_TEMPLATE, stored)
             result.append(
                 replace(
                     resolved,
-                    pod_group_templates=self._templates(resolved.pod_group_templates, here, stored),
+                    pod_group_templates=self._templates(resolved.pod_group_templates, place, stored),
                     composite_pod_group_templates=self._composites(
-                        resolved.composite_pod_group_templates, here, stored
+                        resolved.composite_pod_group_templates, place, stored
                     ),
                 )
             )
@@ -190,10 +190,10 @@ class PriorityAdmission:
         if spec.priority is not None and (stored or not name):
             if spec.preemption_policy is not None:
                 return spec
-            known = self._classes.get(name) if name else None
-            if known is None and not isinstance(spec, PodSpec):
+            own_class = self._classes.get(name) if name else None
+            if own_class is None and not isinstance(spec, PodSpec):
                 return spec  # a group without a policy of its own follows its members (preemption.md 2.2)
-            return replace(spec, preemption_policy=known.policy if known else PREEMPT_LOWER)
+            return replace(spec, preemption_policy=own_class.policy if own_class else PREEMPT_LOWER)
         if not isinstance(spec, PodSpec) and not name and self._default is None and not self._strict:
             return spec
         resolved = self._find(name, path)
@@ -209,10 +209,10 @@ class PriorityAdmission:
         )
 
     def as_victim(self, annotations: dict[str, str], priority: int, stored: bool) -> dict[str, str]:
-        """Return the annotations with the preemption priority that the class among them stands for, if there is one.
+        """Return the annotations with the preemption priority of the class that they name, if any.
 
-        A number that no class stands for does not count. Raises `FieldError` for an unknown class and for a value below
-        the scheduling priority: groups could evict each other in turn (preemption.md 4, "Options").
+        A number without a class is removed. Raises `FieldError` for an unknown class and for a value below the
+        scheduling priority: groups could evict each other in turn (preemption.md 4, "Options").
         """
         name = annotations.get(PREEMPTION_PRIORITY_CLASS)
         if not name:
@@ -222,18 +222,16 @@ class PriorityAdmission:
         if stored and name not in self._classes and PREEMPTION_PRIORITY in annotations:
             return annotations
         path = f"metadata.annotations[{PREEMPTION_PRIORITY_CLASS}]"
-        known = self._classes.get(name)
-        if known is None:
+        victim_class = self._classes.get(name)
+        if victim_class is None:
             raise FieldError(path, f'Invalid value: "{name}": no PriorityClass with name {name} was found')
-        if (low := too_low(known, priority)) is not None:
+        if (low := too_low(victim_class, priority)) is not None:
             raise low
-        return {**annotations, PREEMPTION_PRIORITY: str(known.value)}
+        return {**annotations, PREEMPTION_PRIORITY: str(victim_class.value)}
 
     @staticmethod
     def _policy(spec: _SpecT, resolved: ResolvedClass) -> str | None:
-        """Return the policy from the class; a group without class, or of a version without the field, has none of its
-        own.
-        """
+        """Return the policy of the class; groups without a class, or of a version without the field, keep their own."""
         if not isinstance(spec, PodSpec) and (spec.preemption_policy == NO_POLICY_FIELD or not resolved.name):
             return spec.preemption_policy
         return spec.preemption_policy or resolved.policy
@@ -250,10 +248,10 @@ class PriorityAdmission:
 
 
 def groups_with_default_priority(items: Iterable[KubernetesObject]) -> dict[int, PodGroup]:
-    """Return the new PodGroups that get priority 0 from admission, by the `id` of the object as it was given.
+    """Return the new PodGroups that get priority 0 from admission, by the `id` of the object.
 
-    They are those of `scheduling.k8s.io` without class and number of which a pod names a class (preemption.md 8.3).
-    Others without a number keep none: pods with numbers alone are what a scheduler sees of a cluster without classes.
+    These are groups of `scheduling.k8s.io` without class and number with a pod that names a class (preemption.md 8.3).
+    Other groups without a number keep none: clusters without classes show their pods with numbers alone.
     """
     groups: list[PodGroup] = []
     classed: set[tuple[str, str | None]] = set()

@@ -1,7 +1,7 @@
-"""Quotas: an object that would exceed a quota of its namespace is refused, another is charged.
+"""Quota admission: refuse an object that would exceed a quota of its namespace, otherwise charge the quota.
 
 Rules: kube-apiserver's ResourceQuota plugin and its quota controller (texts included); recorded answers 537 to 547.
-``hard`` and ``used`` are the amounts of one quota: an API server keeps them in its status, a plan beside it.
+``hard`` and ``used`` are the amounts of one quota: an API server keeps them in its status, a plan separately.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class QuotaError(Exception):
 
 
 def growth_of(resource: str, new: Json, old: Json | None, now: datetime) -> Amounts:
-    """Return what an object uses, or what it uses more than its state before."""
+    """Return the usage of an object, or its increase over the old state."""
     usage = usage_of(resource, new, now)
     if old is None:
         return usage
     change = subtracted(usage, usage_of(resource, old, now))
-    return {name: one for name, one in change.items() if one.nano > 0}
+    return {name: amount for name, amount in change.items() if amount.nano > 0}
 
 
 def counted(
@@ -35,10 +35,10 @@ def counted(
     now: datetime,
     classes: Collection[str] = (),
 ) -> Amounts:
-    """Return what an object that exists uses of one quota; `classes`: see `in_scope`."""
+    """Return the usage of one quota by an existing object; `classes`: see `in_scope`."""
     if not in_scope(quota, resource, obj, classes):
         return {}
-    return {name: one for name, one in usage_of(resource, obj, now).items() if name in hard}
+    return {name: amount for name, amount in usage_of(resource, obj, now).items() if name in hard}
 
 
 def charge_for(
@@ -53,12 +53,12 @@ def charge_for(
     created: bool,
     classes: Collection[str] = (),
 ) -> Amounts:
-    """Return what the quota of this name is to be charged with for an object that is written.
+    """Return the charge of a written object to the quota of this name.
 
-    Arguments: ``growth`` is `growth_of` it, ``created`` whether it is new, ``classes`` as of `in_scope`. Raises
-    QuotaError.
+    Arguments: ``growth`` is the result of `growth_of`; ``created`` is whether the object is new; ``classes``: see
+    `in_scope`. Raises QuotaError.
     """
-    concerned = {name: one for name, one in growth.items() if name in hard}
+    concerned = {name: amount for name, amount in growth.items() if name in hard}
     must_specify = created and resource == "pods"
     if not (concerned or must_specify) or not in_scope(quota, resource, obj, classes):
         return {}
@@ -70,7 +70,7 @@ def charge_for(
 
 
 def afford(name: str, hard: Mapping[str, Amount], used: Mapping[str, Amount], concerned: Mapping[str, Amount]) -> None:
-    """Raise QuotaError if the quota of this name has not so much left."""
+    """Raise QuotaError if the remaining quota is too small."""
     unknown = sorted(name for name in concerned if name not in used)
     if unknown:
         raise QuotaError(f"status unknown for quota: {name}, resources: {','.join(unknown)}")

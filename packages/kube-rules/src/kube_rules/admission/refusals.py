@@ -1,4 +1,4 @@
-"""How a refusal of admission is worded, and names of resources in it."""
+"""The wording of admission refusals, and the names of resources in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def forbidden_message(resource: str, name: str, why: str) -> str:
 
 
 def plural_of(kind: str) -> str:
-    """Return the name of a kind in URLs, as apimachinery guesses it: ``Job`` -> ``jobs``."""
+    """Return the plural of a kind in URLs, as apimachinery guesses it: ``Job`` -> ``jobs``."""
     word = kind.lower()
     if word.endswith("y"):
         return f"{word[:-1]}ies"

@@ -1,4 +1,4 @@
-"""Which requests a webhook or a policy is for: rules, selectors, and versions that stand for the same resource.
+"""Match requests to webhooks and policies: rules, selectors, and equivalent versions of a resource.
 
 Rules: k8s.io/apiserver, admission/plugin/webhook/predicates and generic (ShouldCallHook); interfaces.md 6.
 """
@@ -12,14 +12,14 @@ from kube_rules.json import Json
 from kube_rules.selectors import compile_selector
 
 EXEMPT_GROUP = "admissionregistration.k8s.io"
-"""Requests for objects of this group are sent to no webhook and held to no policy."""
+"""Webhooks and policies do not apply to objects of this group."""
 ANY = "*"
 _NO_LABELS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
 class ApiResource:
-    """A resource in one version, and the kind of what is sent to it or to its subresource."""
+    """A resource in one version, and the kind of the objects sent to it or to its subresource."""
 
     group: str
     version: str
@@ -32,10 +32,10 @@ class ApiResource:
 
 @dataclass(frozen=True)
 class AdmittedRequest:
-    """What rules and selectors look at. ``namespace`` of a Namespace is its own name.
+    """The properties of a request that rules and selectors use. ``namespace`` of a Namespace is its own name.
 
-    ``equivalents`` are the other versions of the resource. ``namespace_labels`` gives those of the namespace, None
-    where there is none of that name.
+    ``equivalents`` are the other versions of the resource. ``namespace_labels`` returns the labels of the namespace,
+    None if there is no such namespace.
     """
 
     operation: str
@@ -54,29 +54,29 @@ class AdmittedRequest:
 
 
 class NoNamespaceError(Exception):
-    """The namespace of a request does not exist, and a selector asks for its labels."""
+    """The namespace of a request does not exist, but a selector needs its labels."""
 
 
 def matched_resource(match: Json, request: AdmittedRequest, rules: Iterable[Json]) -> ApiResource | None:
-    """Return the form of the resource that the rules of a webhook ask for, None if the webhook is not concerned.
+    """Return the form of the resource that the rules of a webhook match, None if the webhook does not apply.
 
     `match` has ``matchPolicy``, ``namespaceSelector`` and ``objectSelector``. Raises NoNamespaceError.
     """
-    found = _ruled(match, request, list(rules))
-    return found if found is not None and _selected(match, request) else None
+    resource = _ruled(match, request, list(rules))
+    return resource if resource is not None and _selected(match, request) else None
 
 
 def constrained_resource(match: Json, request: AdmittedRequest) -> ApiResource | None:
-    """Return the form of the resource that a policy or a binding asks for, None if it is not concerned.
+    """Return the form of the resource that a policy or a binding matches, None if it does not apply.
 
-    `match` is ``matchConstraints`` or ``matchResources``; without rules it is for every resource. Raises
+    `match` is ``matchConstraints`` or ``matchResources``; without rules it matches every resource. Raises
     NoNamespaceError.
     """
     if _ruled(match, request, match.get("excludeResourceRules") or ()) is not None:
         return None
     rules = match.get("resourceRules") or ()
-    found = _ruled(match, request, rules) if rules else request.resource
-    return found if found is not None and _selected(match, request) else None
+    resource = _ruled(match, request, rules) if rules else request.resource
+    return resource if resource is not None and _selected(match, request) else None
 
 
 def _ruled(match: Json, request: AdmittedRequest, rules: Sequence[Json]) -> ApiResource | None:
@@ -84,8 +84,8 @@ def _ruled(match: Json, request: AdmittedRequest, rules: Sequence[Json]) -> ApiR
         return request.resource
     if match.get("matchPolicy", "Equivalent") != "Equivalent":
         return None
-    pairs = ((rule, other) for rule in rules for other in request.equivalents)
-    return next((other for rule, other in pairs if _fits(rule, request, other)), None)
+    pairs = ((rule, equivalent) for rule in rules for equivalent in request.equivalents)
+    return next((equivalent for rule, equivalent in pairs if _fits(rule, request, equivalent)), None)
 
 
 def _selected(match: Json, request: AdmittedRequest) -> bool:
@@ -95,13 +95,13 @@ def _selected(match: Json, request: AdmittedRequest) -> bool:
 
 
 def concerns(rules: Iterable[Json], resources: Sequence[ApiResource]) -> bool:
-    """Return whether any rule is for a resource in one of its versions, whatever the operation and the subresource."""
+    """Return whether any rule matches a resource in one of its versions, for any operation and subresource."""
     return any(
-        one.group in _listed(rule, "apiGroups", one.group)
-        and one.version in _listed(rule, "apiVersions", one.version)
-        and any(name.partition("/")[0] in (ANY, one.plural) for name in rule.get("resources") or ())
+        resource.group in _listed(rule, "apiGroups", resource.group)
+        and resource.version in _listed(rule, "apiVersions", resource.version)
+        and any(name.partition("/")[0] in (ANY, resource.plural) for name in rule.get("resources") or ())
         for rule in rules
-        for one in resources
+        for resource in resources
     )
 
 
@@ -139,7 +139,7 @@ def _object_fits(selector: Json | None, request: AdmittedRequest) -> bool:
     if not selector:
         return True
     compiled = compile_selector(selector)
-    return any(compiled.matches(_labels(one)) for one in (request.object, request.old) if one is not None)
+    return any(compiled.matches(_labels(obj)) for obj in (request.object, request.old) if obj is not None)
 
 
 def _namespace_fits(selector: Json | None, request: AdmittedRequest) -> bool:

@@ -1,4 +1,4 @@
-"""RuntimeClasses at the door: overhead and scheduling of a class become part of the pods that name it.
+"""RuntimeClass admission: pods get the overhead and the scheduling fields of the class that they name.
 
 Rules: kube-apiserver 1.36, admission plugin RuntimeClass. Objects are plain data, as an API server stores them.
 """
@@ -12,32 +12,32 @@ from kube_rules.json import Json
 
 
 class RuntimeClassError(ValueError):
-    """A pod that its RuntimeClass does not admit; `str()` is the reason that the server answers (403)."""
+    """A pod that its RuntimeClass does not admit; `str()` is the reason in the server's response (403)."""
 
 
 def missing_class(name: str) -> RuntimeClassError:
-    """Return the refusal of a pod that names a class that does not exist."""
+    """Return the refusal of a pod that names a missing class."""
     return RuntimeClassError(f'pod rejected: RuntimeClass "{name}" not found')
 
 
 def apply_runtime_class(spec: Json, runtime_class: Json | None) -> None:
-    """Merge a class into the spec of a new pod, in place. Applying it twice is the same as once.
+    """Merge a class into the spec of a new pod, in place; a second time changes nothing.
 
     Args:
         spec: The spec of the pod.
         runtime_class: The class that ``spec.runtimeClassName`` names; None if it names none.
 
     Raises:
-        RuntimeClassError: The pod has other overhead than its class, or another node selector.
+        RuntimeClassError: The overhead or the node selector of the pod conflicts with its class.
     """
     fixed = ((runtime_class or {}).get("overhead") or {}).get("podFixed")
-    given = spec.get("overhead")
+    overhead = spec.get("overhead")
     if (runtime_class or {}).get("overhead") is None:
-        if given is not None:
+        if overhead is not None:
             raise RuntimeClassError(
                 "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
             )
-    elif given is not None and _nano(given) != _nano(fixed):
+    elif overhead is not None and _nano(overhead) != _nano(fixed):
         raise RuntimeClassError("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     elif fixed:
         spec["overhead"] = dict(fixed)
@@ -60,22 +60,22 @@ def apply_runtime_class(spec: Json, runtime_class: Json | None) -> None:
 
 
 def _nano(resources: Json | None) -> dict[str, int]:
-    return {name: one.nano for name, one in amounts(resources).items()}
+    return {name: amount.nano for name, amount in amounts(resources).items()}
 
 
 def merged_tolerations(tolerations: Sequence[Json]) -> list[Json]:
-    """Return tolerations without those that another one covers; of equal ones the first stays."""
-    kept: list[Json] = []
-    for index, one in enumerate(tolerations):
+    """Return the tolerations that no other item covers; the first of equal tolerations stays."""
+    merged: list[Json] = []
+    for index, item in enumerate(tolerations):
         later = tolerations[index + 1 :]
-        if any(_covers(other, one) for other in kept) or any(other != one and _covers(other, one) for other in later):
+        if any(_covers(wide, item) for wide in merged) or any(wide != item and _covers(wide, item) for wide in later):
             continue
-        kept.append(one)
-    return kept
+        merged.append(item)
+    return merged
 
 
 def _covers(wide: Json, narrow: Json) -> bool:
-    """Return whether one toleration tolerates all that another one does."""
+    """Return whether one toleration tolerates everything that another one does."""
     if wide == narrow:
         return True
     operator, effect = wide.get("operator", ""), wide.get("effect", "")

@@ -1,9 +1,9 @@
-"""What an object uses of a ResourceQuota: counts, compute resources of pods, storage of claims; and scopes.
+"""The usage of a ResourceQuota by one object: counts, compute resources of pods, storage of claims; and scopes.
 
-Rules: kube-apiserver's quota evaluators (pkg/quota/v1/evaluator/core) and recorded answers 537 to 547. Shared by
-quota admission and by whatever counts what is used. Terms: a pod is *over* once it is Succeeded or Failed, or
-terminating past its grace; then only ``count/pods`` still counts it. A *resource* is a plural with its group, as
-error messages name it: ``pods``, ``podgroups.scheduling.k8s.io``.
+Rules: kube-apiserver's quota evaluators (pkg/quota/v1/evaluator/core) and recorded answers 537 to 547. Quota admission
+and the quota controllers share it. Terms: a pod is *over* once it is Succeeded or Failed, or terminating past its grace
+period; then only ``count/pods`` counts it. A *resource* is a plural with its group, as error messages name it:
+``pods``, ``podgroups.scheduling.k8s.io``.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from kube_rules.storage import CLASS_BETA
 _LEGACY = frozenset(
     ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
 )
-"""Core resources that a quota may count by their bare plural as well."""
+"""Core resources that a quota may also count by their plural alone."""
 _MUST_SPECIFY = frozenset(("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
 CLASS_STORAGE = ".storageclass.storage.k8s.io/"
-"""Between the name of a storage class and what a quota limits of it."""
+"""The text between the name of a storage class and the resource that a quota limits."""
 _LONGEST_CHAIN = 8
-"""Groups above a pod that are followed; a tree that can be scheduled has fewer."""
+"""Maximum number of groups above a pod; a schedulable tree has fewer."""
 _TERMINAL = ("Succeeded", "Failed")
 
 
 def usage_of(resource: str, obj: Json, now: datetime) -> Amounts:
-    """Return all an object of a resource uses, by resource name of a quota; ``now`` decides whether a pod is over."""
+    """Return the usage of an object by resource name of a quota; ``now`` decides whether a pod is over."""
     out: Amounts = {f"count/{resource}": ONE}
     if resource in _LEGACY:
         out[resource] = ONE
@@ -62,14 +62,14 @@ def is_over(pod: Json, now: datetime) -> bool:
 
 def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Amounts:
     out: Amounts = {}
-    for name, one in requests.items():
+    for name, value in requests.items():
         if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
-            out[name] = out[f"requests.{name}"] = one
+            out[name] = out[f"requests.{name}"] = value
         elif is_extended_resource(name) or name.startswith(IMPLICIT):
-            out[f"requests.{name}"] = one
-    for name, one in limits.items():
+            out[f"requests.{name}"] = value
+    for name, value in limits.items():
         if name in ("cpu", "memory", "ephemeral-storage"):
-            out[f"limits.{name}"] = one
+            out[f"limits.{name}"] = value
     return out
 
 
@@ -85,7 +85,7 @@ def _service(service: Json, _now: datetime) -> Amounts:
     kind, ports = spec.get("type", "ClusterIP"), spec.get("ports") or ()
     used: Amounts = {}
     if kind == "LoadBalancer" and not spec.get("allocateLoadBalancerNodePorts", True):
-        ports = [port for port in ports if port.get("nodePort")]  # those that are asked for by number
+        ports = [port for port in ports if port.get("nodePort")]  # ports with an explicit number
     if kind in ("NodePort", "LoadBalancer"):
         used["services.nodeports"] = Amount(len(ports) * ONE.nano)
     if kind == "LoadBalancer":
@@ -100,9 +100,9 @@ def _claim(claim: Json, _now: datetime) -> Amounts:
     out: Amounts = {}
     if storage_class:
         out[f"{storage_class}{CLASS_STORAGE}persistentvolumeclaims"] = ONE
-    asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    if asked is not None:
-        out["requests.storage"] = amount(asked)
+    request = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if request is not None:
+        out["requests.storage"] = amount(request)
         if storage_class:
             out[f"{storage_class}{CLASS_STORAGE}requests.storage"] = out["requests.storage"]
     return out
@@ -116,7 +116,7 @@ _EVALUATORS: Mapping[str, Callable[[Json, datetime], Amounts]] = {
 
 
 def unspecified(pod: Json, hard: Mapping[str, Any]) -> str:
-    """Return what the containers of a pod fail to specify though a quota limits it, or "".
+    """Return the resources that a quota limits and the containers of a pod do not specify, or "".
 
     Reads: ``must specify requests.memory for: c``.
     """
@@ -140,7 +140,7 @@ def unspecified(pod: Json, hard: Mapping[str, Any]) -> str:
 def _best_effort(pod: Json) -> bool:
     spec = pod.get("spec") or {}
     total = added(of_pod(spec, "requests"), of_pod(spec, "limits"))
-    return not any(one.nano for name, one in total.items() if name in ("cpu", "memory"))
+    return not any(value.nano for name, value in total.items() if name in ("cpu", "memory"))
 
 
 def _terminating(pod: Json) -> bool:
@@ -180,15 +180,15 @@ def _by_value(present: str, operator: str, values: list[str]) -> bool:
 
 
 def in_scope(quota: Json, resource: str, obj: Json, classes: Collection[str] = ()) -> bool:
-    """Return whether an object is in the scopes of a quota (its manifest); a quota without scopes covers everything.
+    """Return whether an object is in the scopes of a quota (its manifest); a quota without scopes covers all objects.
 
-    `classes`: the priority classes that the groups of a pod name; it counts for each of them as for its own.
+    `classes` are the priority classes that the groups of a pod name; they count like the class of the pod.
     """
     return all(_matches(term, resource, obj, classes) for term in _terms(quota))
 
 
 def has_class_scope(quota: Json) -> bool:
-    """Return whether a quota asks for the priority class of pods."""
+    """Return whether a quota selects pods by priority class."""
     return any(term.get("scopeName") == "PriorityClass" for term in _terms(quota))
 
 
@@ -199,9 +199,9 @@ def _terms(quota: Json) -> list[Json]:
 
 
 def classes_of_groups(pod: Json, find: Callable[[str, str], Json | None]) -> frozenset[str]:
-    """Return the priority classes that the group of a pod and those above it name, as victims or otherwise.
+    """Return the priority classes that the group of a pod and its ancestors name, as victims or otherwise.
 
-    `find` gives the group of a kind and name in the pod's namespace, None where there is none.
+    `find` returns the group of a kind and name in the pod's namespace, or None.
     """
     name = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
     named: set[str] = set()

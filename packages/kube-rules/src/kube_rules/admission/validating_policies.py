@@ -1,4 +1,4 @@
-"""What a validating policy says about a request: its conditions, validations and annotations of the audit log.
+"""The verdict of a validating policy on a request: conditions, validations and audit annotations.
 
 Semantics and texts: k8s.io/apiserver, admission/plugin/policy/validating (validator.go); interfaces.md 6.11.
 """
@@ -21,12 +21,12 @@ from kube_rules.json import Json
 POLICY_LIMIT = 10_000_000
 """Cost of the validations of one binding with one parameter (celconfig.RuntimeCELCostBudget)."""
 MESSAGE_LIMIT = 5 * 1024
-"""Bytes of a message that an expression makes (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
+"""Maximum size of an evaluated message, in bytes (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyFailure:
-    """A reason to deny a request. `always`: whatever the actions of the binding are."""
+    """A reason to deny a request. `always`: independent of the actions of the binding."""
 
     message: str
     reason: str = "Invalid"
@@ -34,17 +34,17 @@ class PolicyFailure:
 
 
 def policy_failures(spec: Json, values: Mapping[str, Any], around: CostBudget) -> list[PolicyFailure]:
-    """Return what the policy denies a request for, in the order of its validations.
+    """Return the failures of a policy for a request, in the order of its validations.
 
-    `values` are those of `expressions.NAMES` without `variables`; `around` bounds all policies of the request.
+    `values` are the variables of `expressions.NAMES` except `variables`; `around` bounds all policies of the request.
     """
     strict = spec.get("failurePolicy") != "Ignore"
     variables = spec.get("variables") or ()
     try:
         conditions = spec.get("matchConditions") or ()
-        seen = {**values, "namespaceObject": None}
+        condition_values = {**values, "namespaceObject": None}
         policy = spec.get("failurePolicy", "Fail")
-        if conditions and not conditions_hold(conditions, seen, policy, variables=variables, around=around):
+        if conditions and not conditions_hold(conditions, condition_values, policy, variables=variables, around=around):
             return []
         budget = CostBudget(POLICY_LIMIT, around)
         failures = _validation_failures(spec, values, strict, budget)
@@ -70,25 +70,25 @@ def _validation_failures(
             violated.append(str(error))
     messages = Activation({name: value for name, value in values.items() if name != "authorizer"}, variables, budget)
     failures: list[PolicyFailure] = []
-    for found in violated:
-        if isinstance(found, str):
-            failures.extend([PolicyFailure(found)] if strict else ())
+    for violation in violated:
+        if isinstance(violation, str):
+            failures.extend([PolicyFailure(violation)] if strict else ())
             continue
         try:
-            failures.append(PolicyFailure(_message(found, messages), found.get("reason") or "Invalid"))
+            failures.append(PolicyFailure(_message(violation, messages), violation.get("reason") or "Invalid"))
         except OverBudgetError as error:
             failures.extend([PolicyFailure(f"failed messageExpression: {error}")] if strict else ())
     return failures
 
 
 def _message(validation: Json, activation: Activation) -> str:
-    made: Any = ""
+    value: Any = ""
     if validation.get("messageExpression"):
         try:
-            made = activation.value(validation["messageExpression"])
+            value = activation.value(validation["messageExpression"])
         except EvaluationError:
-            made = ""
-    text = made.strip() if isinstance(made, str) else ""
+            value = ""
+    text = value.strip() if isinstance(value, str) else ""
     if "\n" in text or len(text.encode("utf-8", "replace")) > MESSAGE_LIMIT:
         text = ""
     plain = str(validation.get("message") or "").strip()
@@ -96,12 +96,12 @@ def _message(validation: Json, activation: Activation) -> str:
 
 
 def _annotation_failures(text: str, activation: Activation, strict: bool) -> list[PolicyFailure]:
-    """There is no audit log, so that only the failure of an annotation shows."""
+    """Return the failure of an audit annotation; there is no audit log for its value."""
     try:
-        found = activation.value(text.strip())
+        value = activation.value(text.strip())
     except EvaluationError as error:
         return [PolicyFailure(str(error), always=True)] if strict else []
-    if found is None or isinstance(found, str):
+    if value is None or isinstance(value, str):
         return []
-    said = f"valueExpression '{text}' resulted in unsupported return type. Return type must be either string or null."
-    return [PolicyFailure(said, always=True)]
+    fault = f"valueExpression '{text}' resulted in unsupported return type. Return type must be either string or null."
+    return [PolicyFailure(fault, always=True)]

@@ -1,15 +1,14 @@
-"""The Common Expression Language as Kubernetes uses it: parsed, its cost estimated, evaluated within a budget.
+"""The Common Expression Language in Kubernetes' dialect: parsing, cost estimates, evaluation within a budget.
 
-`parse` makes a tree of a text (`syntax`), `checked_type` holds it to the types of its variables (`type_checker`,
-`overloads`), `estimated_cost` bounds what evaluating it takes for values of a declared form (`cost_estimate`,
-`declarations`), `compiled` makes a `Program` of the tree that counts what it does and stops at a limit (`evaluator`,
-`library` and the modules of functions). Costs are the units of cel-go and of k8s.io/apiserver/pkg/cel, so that what
-an API server refuses is refused here.
-Nothing here backtracks, recurses with the length of a text, or runs
-longer than its budget.
+`parse` makes a tree of a text (`syntax`), `checked_type` checks the tree against the types of its variables
+(`type_checker`, `overloads`), `estimated_cost` bounds the cost of its evaluation for values of a declared form
+(`cost_estimate`, `declarations`), `compiled` makes a `Program` of the tree that counts its cost and stops at a limit
+(`evaluator`, `library` and the modules of functions). Costs have the units of cel-go and of k8s.io/apiserver/pkg/cel,
+so that this package refuses what an API server refuses. Nothing here backtracks, recurses with the length of a text, or
+exceeds its budget.
 
 Values: int, `Uint`, float, str, bytes, bool, None, list, dict, `datetime` and `timedelta`, the types themselves
-(`TypeName`), and whatever a caller binds and its functions know.
+(`TypeName`), and other values that a caller binds and its functions support.
 """
 
 from kube_rules.cel.access_functions import AUTHORIZER, AccessQuestion, UserAccess

@@ -1,7 +1,7 @@
 """`authorizer` in expressions: whether the user of a request, or a service account, may do something.
 
-Semantics and costs: k8s.io/apiserver/pkg/cel/library (authz.go, cost.go). What may be done is decided by a function
-that the caller binds; a check costs so much that an expression makes two at most.
+Semantics and costs: k8s.io/apiserver/pkg/cel/library (authz.go, cost.go). The caller binds a function that decides; the
+cost of a check limits an expression to two checks.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from kube_rules.cel.values import CelError, Meter, Opaque
 from kube_rules.labels import dns_label_errors, dns_subdomain_errors
 
 CHECK_COST = 350_000
-"""Cost of one check: two fit into an evaluation."""
+"""Cost of one check; an evaluation has the budget for two."""
 _REQUIREMENT = 0.5
-"""How many requirements a character of a selector may stand for; each costs `_REQUIREMENT_COST`."""
+"""Number of requirements per character of a selector; each costs `_REQUIREMENT_COST`."""
 _REQUIREMENT_COST = 50
 _NAMES = "kubernetes.authorization."
 AUTHORIZER = Declared(f"{_NAMES}Authorizer", fields={"requestResource": Declared(f"{_NAMES}ResourceCheck")})
@@ -27,7 +27,7 @@ AUTHORIZER = Declared(f"{_NAMES}Authorizer", fields={"requestResource": Declared
 
 @dataclass(frozen=True, slots=True)
 class AccessQuestion:
-    """What is asked: a verb on a path, or on a resource. `account`: of this service account (namespace, name)."""
+    """An authorization question: a verb on a path or a resource. `account` is the service account (namespace, name)."""
 
     verb: str = ""
     path: str = ""
@@ -40,11 +40,11 @@ class AccessQuestion:
 
 
 Decide = Callable[[AccessQuestion], tuple[bool, str]]
-"""Returns whether it is allowed, and why."""
+"""Return whether the access is allowed, and why."""
 
 
 class UserAccess(Opaque):
-    """Asks on behalf of a user; `requestResource` asks about what the request is for."""
+    """Asks on behalf of a user; `requestResource` asks about the resource of the request."""
 
     __slots__ = ("account", "decide", "request")
     cel_type = f"{_NAMES}Authorizer"
@@ -61,31 +61,31 @@ class UserAccess(Opaque):
 
 
 class _Question(Opaque):
-    """A question that is not complete."""
+    """An incomplete question."""
 
-    __slots__ = ("asked", "decide")
+    __slots__ = ("decide", "query")
 
-    def __init__(self, decide: Decide, asked: AccessQuestion) -> None:
+    def __init__(self, decide: Decide, query: AccessQuestion) -> None:
         self.decide = decide
-        self.asked = asked
+        self.query = query
 
 
 class PathCheck(_Question):
-    """About a path."""
+    """A question about a path."""
 
     __slots__ = ()
     cel_type = f"{_NAMES}PathCheck"
 
 
 class GroupCheck(_Question):
-    """About an API group."""
+    """A question about an API group."""
 
     __slots__ = ()
     cel_type = f"{_NAMES}GroupCheck"
 
 
 class ResourceCheck(_Question):
-    """About a resource."""
+    """A question about a resource."""
 
     __slots__ = ()
     cel_type = f"{_NAMES}ResourceCheck"
@@ -103,7 +103,7 @@ class AccessAnswer(Opaque):
 
 
 def _begun(kind: type[_Question], field: str, *, filled: bool) -> Function:
-    """Return a question that an authorizer begins."""
+    """Return the function of an authorizer that begins a question."""
 
     def run(meter: Meter, args: list[Any]) -> _Question:
         takes(args, 2, 2)
@@ -122,27 +122,27 @@ def _resource(meter: Meter, args: list[Any]) -> ResourceCheck:
     group, text = needs(args[0], GroupCheck), needs(args[1], str)
     if not text.strip():
         raise CelError("resource must not be empty")
-    return ResourceCheck(group.decide, replace(group.asked, resource=text))
+    return ResourceCheck(group.decide, replace(group.query, resource=text))
 
 
 def _narrowed(field: str) -> Function:
-    """Return a question about a part of a resource."""
+    """Return the function that restricts a question to a part of a resource."""
 
     def run(meter: Meter, args: list[Any]) -> ResourceCheck:
         takes(args, 2, 2)
         meter.spend(1)
         check = needs(args[0], ResourceCheck)
-        return ResourceCheck(check.decide, replace(check.asked, **{field: needs(args[1], str)}))
+        return ResourceCheck(check.decide, replace(check.query, **{field: needs(args[1], str)}))
 
     return Function(run, ResourceCheck.cel_type)
 
 
 def _selected(meter: Meter, args: list[Any]) -> ResourceCheck:
-    """RBAC does not look at selectors, so that one changes nothing."""
+    """Return the question unchanged: RBAC ignores selectors."""
     takes(args, 2, 2)
     check, text = needs(args[0], ResourceCheck), needs(args[1], str)
     meter.spend(int(_selector_cost([1, len(text)])))
-    return ResourceCheck(check.decide, check.asked)
+    return ResourceCheck(check.decide, check.query)
 
 
 def _selector_cost(sizes: list[float]) -> float:
@@ -164,7 +164,7 @@ def _check(meter: Meter, args: list[Any]) -> AccessAnswer:
     takes(args, 2, 2)
     meter.spend(CHECK_COST)
     question = needs(args[0], PathCheck, ResourceCheck)
-    return AccessAnswer(*question.decide(replace(question.asked, verb=needs(args[1], str))))
+    return AccessAnswer(*question.decide(replace(question.query, verb=needs(args[1], str))))
 
 
 def _read(kind: str, value: Callable[[AccessAnswer], bool | str]) -> Function:
@@ -202,4 +202,4 @@ ACCESS: Mapping[str, Function] = {
         _escaped_key, "string", lambda sizes: traversed(sizes[0]), lambda sizes: 2 * sizes[0]
     ),
 }
-"""Functions of an authorizer, and the one that patches need for their paths."""
+"""Functions of an authorizer, and the function that patches need for their paths."""

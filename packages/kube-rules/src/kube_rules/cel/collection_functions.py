@@ -1,7 +1,7 @@
-"""Lists, sets and optionals in expressions.
+"""Functions of lists, sets and optionals.
 
-cel-go: ext.Lists (version 3), ext.Sets, cel.OptionalTypes; with their costs, in the estimate and when they run. What
-takes time that grows with the square of a list is paid for like that before it begins.
+cel-go: ext.Lists (version 3), ext.Sets, cel.OptionalTypes; with their estimated and actual costs. Functions that take
+quadratic time pay the quadratic cost before they start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LIST = 10
 
 
 def ordered(keys: list[Any]) -> list[int]:
-    """Positions of the keys in their order. Raises CelError where they cannot be compared with each other."""
+    """Return the positions of the keys in their order. Raises CelError if keys are not comparable with each other."""
     if not keys:
         return []
     kinds = {type(key) for key in keys}
@@ -32,7 +32,7 @@ def ordered(keys: list[Any]) -> list[int]:
 
 
 def sort_cost(count: int) -> int:
-    """Return what sorting so many items costs: twice the square, the call and the list."""
+    """Return the cost of sorting this many items: twice the square, the call and the list."""
     return 2 * count * count + 1 + _LIST
 
 
@@ -55,7 +55,7 @@ def _flatten(meter: Meter, args: list[Any]) -> list[Any]:
     if depth < 0:
         raise CelError("level must be non-negative")
     meter.spend(1 + _LIST)
-    made: list[Any] = []
+    flat: list[Any] = []
     pending = [(iter(needs(args[0], list)), depth)]
     while pending:
         items, left = pending[-1]
@@ -64,10 +64,10 @@ def _flatten(meter: Meter, args: list[Any]) -> list[Any]:
             if isinstance(item, list) and left:
                 pending.append((iter(item), left - 1))
                 break
-            made.append(item)
+            flat.append(item)
         else:
             pending.pop()
-    return made
+    return flat
 
 
 def _range(meter: Meter, args: list[Any]) -> list[int]:
@@ -90,11 +90,11 @@ def _distinct(meter: Meter, args: list[Any]) -> list[Any]:
     takes(args, 1, 1)
     items = needs(args[0], list)
     meter.spend(2 * len(items) * len(items) + 1 + _LIST)
-    made: list[Any] = []
+    distinct: list[Any] = []
     for item in items:
-        if not any(equal(item, other, meter) for other in made):
-            made.append(item)
-    return made
+        if not any(equal(item, earlier, meter) for earlier in distinct):
+            distinct.append(item)
+    return distinct
 
 
 def _sort(meter: Meter, args: list[Any]) -> list[Any]:
@@ -107,20 +107,20 @@ def _sort(meter: Meter, args: list[Any]) -> list[Any]:
 # -- sets -------------------------------------------------------------------------------------------------------------
 
 
-def _within(one: list[Any], other: list[Any], meter: Meter) -> bool:
-    return all(any(equal(item, beside, meter) for beside in other) for item in one)
+def _within(inner: list[Any], outer: list[Any], meter: Meter) -> bool:
+    return all(any(equal(item, beside, meter) for beside in outer) for item in inner)
 
 
-def _meeting(one: list[Any], other: list[Any], meter: Meter) -> bool:
-    return any(any(equal(item, beside, meter) for beside in other) for item in one)
+def _meeting(left: list[Any], right: list[Any], meter: Meter) -> bool:
+    return any(any(equal(item, beside, meter) for beside in right) for item in left)
 
 
 def _sets(work: Callable[[list[Any], list[Any], Meter], bool], times: int) -> Function:
     def run(meter: Meter, args: list[Any]) -> bool:
         takes(args, 2, 2)
-        one, other = needs(args[0], list), needs(args[1], list)
-        meter.spend(1 + times * len(one) * len(other))
-        return work(one, other, meter)
+        left, right = needs(args[0], list), needs(args[1], list)
+        meter.spend(1 + times * len(left) * len(right))
+        return work(left, right, meter)
 
     return Function(run, "bool", lambda n: 1 + times * n[0] * n[1])
 
@@ -129,7 +129,7 @@ def _sets(work: Callable[[list[Any], list[Any], Meter], bool], times: int) -> Fu
 
 
 def nonzero(value: Any) -> bool:
-    """Return whether a value is another one than the zero of its type."""
+    """Return whether a value differs from the zero of its type."""
     if isinstance(value, Optional):
         return value.present
     if isinstance(value, datetime | Opaque):
@@ -148,15 +148,15 @@ def _optional(work: Callable[..., Any], count: int, first: type = object) -> Cal
     return run
 
 
-def _value(given: Optional) -> Any:
-    if not given.present:
+def _value(optional: Optional) -> Any:
+    if not optional.present:
         raise CelError("optional.none() dereference")
-    return given.value
+    return optional.value
 
 
-def _or(given: Optional, other: Any) -> Optional:
-    found: Optional = needs(other, Optional)
-    return given if given.present else found
+def _or(optional: Optional, alternative: Any) -> Optional:
+    fallback: Optional = needs(alternative, Optional)
+    return optional if optional.present else fallback
 
 
 def _unwrap(meter: Meter, args: list[Any]) -> list[Any]:
@@ -177,11 +177,11 @@ def _end(at: int) -> Function:
 
 
 MOST_INCLUDED = 48
-"""Values of a list that `includes` looks at (resourceapi.ResourceSliceMaxAttributeValuesPerDevice)."""
+"""Maximum number of values in a list for `includes` (resourceapi.ResourceSliceMaxAttributeValuesPerDevice)."""
 
 
 def _includes(meter: Meter, args: list[Any]) -> bool:
-    """Return whether a list has a value, or a single value is it (KEP-5491)."""
+    """Return whether a list contains a value, or a single value equals it (KEP-5491)."""
     takes(args, 2, 2)
     meter.spend(1)
     target, wanted = args
@@ -205,7 +205,7 @@ COLLECTIONS: Mapping[str, Function] = {
     "sort": Function(_sort, "list", lambda n: 2.1 * n[0] * n[0] + 1 + _LIST, _SAME, items=True),
     "first": _end(0),
     "last": _end(-1),
-    "sets.contains": _sets(lambda one, other, meter: _within(other, one, meter), 1),
+    "sets.contains": _sets(lambda left, right, meter: _within(right, left, meter), 1),
     "sets.intersects": _sets(_meeting, 1),
     "sets.equivalent": _sets(lambda a, b, meter: _within(a, b, meter) and _within(b, a, meter), 2),
     "optional.of": Function(_optional(Optional, 1), "optional"),
@@ -215,10 +215,10 @@ COLLECTIONS: Mapping[str, Function] = {
     ),
     "optional.unwrap": Function(_unwrap, "list", lambda n: n[0] + 1, _SAME),
     "unwrapOpt": Function(_unwrap, "list", lambda n: n[0] + 1, _SAME),
-    "hasValue": Function(_optional(lambda given: given.present, 1, Optional), "bool"),
+    "hasValue": Function(_optional(lambda optional: optional.present, 1, Optional), "bool"),
     "includes": Function(_includes, "bool", lambda _: MOST_INCLUDED),
     "value": Function(_optional(_value, 1, Optional), "dyn"),
     "or": Function(_optional(_or, 2, Optional), "optional"),
-    "orValue": Function(_optional(lambda given, other: given.value if given.present else other, 2, Optional), "dyn"),
+    "orValue": Function(_optional(lambda item, default: item.value if item.present else default, 2, Optional), "dyn"),
 }
 """Functions on lists, sets and optionals, by name."""

@@ -1,9 +1,9 @@
-"""What evaluating an expression costs at most, before there is a value: cel-go's estimate (checker/cost.go).
+"""The maximum cost of an expression, without values: cel-go's estimate (checker/cost.go).
 
-Each node has a highest cost, a largest size and a form. A macro costs what its body costs, as often as what it goes
-over has items at most. Nothing is evaluated, and the estimate takes time linear in the expression. Where cel-go
-knows a type from its checker and there is none here (a field the schema does not have), anything is assumed that
-fits into a request. Costs are capped at 2^64 - 1, as upstream's integers are.
+Each node has a maximum cost, a maximum size and a form. A macro costs its body times the maximum number of items.
+Nothing is evaluated, and the estimate takes time linear in the expression. Where cel-go knows a type from its checker
+that is missing here (a field that the schema lacks), the estimate assumes any value that fits into a request. Costs are
+capped at 2^64 - 1, as upstream's integers are.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from kube_rules.cel.syntax import (
 MOST = 2**64 - 1
 _BOOL, _INT, _STRING = Declared("bool"), Declared("int"), Declared("string")
 _SIZED = frozenset({"list", "map", "string", "bytes", "dyn", "optional", "kubernetes.URL"})
-"""Forms with a size; that of an optional is the size of what is in it."""
+"""Forms with a size; an optional has the size of its content."""
 _OVER_ITEMS = frozenset({"isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """Of one node: highest cost, largest size, form of the value."""
+    """The maximum cost, maximum size and form of one node."""
 
     cost: float
     size: float
@@ -48,9 +48,9 @@ class _Estimate:
 
 
 def estimated_cost(node: Node, variables: Mapping[str, Declared]) -> int:
-    """Return the highest possible cost of an expression with variables of these forms."""
-    found = _Estimator({name: [_of(form)] for name, form in variables.items()}).of(node)
-    return int(min(found.cost, MOST))
+    """Return the maximum cost of an expression with variables of these forms."""
+    estimate = _Estimator({name: [_of(form)] for name, form in variables.items()}).of(node)
+    return int(min(estimate.cost, MOST))
 
 
 def _of(form: Declared, cost: float = 1) -> _Estimate:
@@ -69,8 +69,8 @@ class _Estimator:
                 form = _BOOL if isinstance(value, bool) else Declared("double" if isinstance(value, float) else "int")
                 return _Estimate(0, 1, form)
             case Ident(name):
-                known = self._scope.get(name)
-                return _Estimate(1, known[-1].size, known[-1].form) if known else _Estimate(1, 1, Declared("type"))
+                scopes = self._scope.get(name)
+                return _Estimate(1, scopes[-1].size, scopes[-1].form) if scopes else _Estimate(1, 1, Declared("type"))
             case Select(operand, field, test):
                 inner = self.of(operand)
                 if test:
@@ -79,35 +79,35 @@ class _Estimator:
             case MakeList(items):
                 result = [self.of(item) for item in items]
                 return _Estimate(
-                    LIST_COST + sum(one.cost for one in result),
+                    LIST_COST + sum(part.cost for part in result),
                     len(result),
                     Declared("list", len(result), inner=_any(result)),
                 )
             case MakeMap(entries):
                 result = [self.of(value) for _, value in entries]
-                cost = MAP_COST + sum(self.of(key).cost for key, _ in entries) + sum(one.cost for one in result)
+                cost = MAP_COST + sum(self.of(key).cost for key, _ in entries) + sum(part.cost for part in result)
                 return _Estimate(cost, len(result), Declared("map", len(result), inner=_any(result)))
             case MakeMessage(_, values):
                 return _Estimate(MESSAGE_COST + sum(self.of(value).cost for _, value in values), 1, UNKNOWN)
             case Bind(name, value, body):
-                given = self.of(value)
-                inner = self._within({name: given}, body)
-                return _Estimate(given.cost + inner.cost + LIST_COST, inner.size, inner.form)
+                bound = self.of(value)
+                inner = self._within({name: bound}, body)
+                return _Estimate(bound.cost + inner.cost + LIST_COST, inner.size, inner.form)
             case Fold():
                 return self._fold(node)
             case Call():
                 return self._call(node)
 
     def _within(self, variables: Mapping[str, _Estimate], body: Node) -> _Estimate:
-        for name, given in variables.items():
-            self._scope.setdefault(name, []).append(given)
+        for name, estimate in variables.items():
+            self._scope.setdefault(name, []).append(estimate)
         result = self.of(body)
         for name in variables:
             self._scope[name].pop()
         return result
 
     def _optional_map(self, node: Fold, over: _Estimate) -> _Estimate:
-        """Upstream's macro asks twice: whether there is a value, and for it."""
+        """Estimate upstream's macro, which evaluates the operand twice: for presence and for its value."""
         body = self._within({node.variables[0]: _of(_content(over.form))}, node.body)
         form = body.form if node.macro == "optFlatMap" else _maybe(_resized(body))
         return _Estimate(2 * over.cost + body.cost + LIST_COST + 3, body.size, form)
@@ -123,10 +123,10 @@ class _Estimator:
             key = _Estimate(1, 1, _INT) if over.form.kind == "list" else _item(over.form, keys=True)
             variables = {node.variables[0]: key, node.variables[1]: item}
         body = self._within(variables, node.body)
-        each = TURN[node.macro] + body.cost
+        per_item = TURN[node.macro] + body.cost
         if node.condition is not None:
-            each += self._within(variables, node.condition).cost
-        cost = over.cost + MADE.get(node.macro, 1) + 1 + _times(over.size, each)
+            per_item += self._within(variables, node.condition).cost
+        cost = over.cost + MADE.get(node.macro, 1) + 1 + _times(over.size, per_item)
         if node.macro == "sortBy":
             kind = Declared("list", int(min(over.size, MOST)), inner=first.form)
             return _Estimate(cost + 2.1 * over.size * over.size + 1 + LIST_COST, over.size, kind)
@@ -178,8 +178,8 @@ class _Estimator:
             case "orValue":
                 return _Estimate(spent + 1, max(sizes), _any([_of(_content(args[0].form)), args[1]]))
             case "lists.range":
-                given = node.args[0]
-                count = float(given.value) if isinstance(given, Literal) and type(given.value) is int else float(MOST)
+                first = node.args[0]
+                count = float(first.value) if isinstance(first, Literal) and type(first.value) is int else float(MOST)
                 count = max(count, 0)
                 return _Estimate(spent + count + 1 + LIST_COST, count, Declared("list", int(count), inner=_INT))
             case "_+_":
@@ -198,12 +198,12 @@ def _called(name: str, function: Function, args: list[_Estimate], spent: float) 
     if name in _OVER_ITEMS:
         inner = form.inner
         texts = form.kind == "list" and inner is not None and inner.kind in ("string", "bytes", "dyn")
-        each = 1 + traversed(inner.largest) if texts and inner is not None else 1
-        cost = traversed(sizes[0]) if form.kind == "string" else _times(sizes[0], each)
+        per_item = 1 + traversed(inner.largest) if texts and inner is not None else 1
+        cost = traversed(sizes[0]) if form.kind == "string" else _times(sizes[0], per_item)
         return _of((inner or UNKNOWN) if function.items else Declared(function.kind), spent + cost)
     if name == "join":
-        each = (form.inner or UNKNOWN).largest
-        total = _times(sizes[0], each) + _times(max(sizes[0] - 1, 0), sizes[1])
+        per_item = (form.inner or UNKNOWN).largest
+        total = _times(sizes[0], per_item) + _times(max(sizes[0] - 1, 0), sizes[1])
         return _Estimate(spent + traversed(total), total, _STRING)
     cost = spent + function.cost(sizes)
     if function.items:
@@ -227,19 +227,19 @@ def _called(name: str, function: Function, args: list[_Estimate], spent: float) 
 
 
 def _sum(args: list[_Estimate], spent: float) -> _Estimate:
-    one, other = args[0], args[1]
-    size = one.size + other.size
-    if one.form.kind == "list" or other.form.kind == "list":
+    left, right = args[0], args[1]
+    size = left.size + right.size
+    if left.form.kind == "list" or right.form.kind == "list":
         inner = _any([_of(arg.form.inner or UNKNOWN) for arg in args])
         return _Estimate(spent + 1, size, Declared("list", int(min(size, MOST)), inner=inner))
-    if one.form.kind in _SIZED and other.form.kind in _SIZED:
-        kind = "string" if "string" in (one.form.kind, other.form.kind) else one.form.kind
+    if left.form.kind in _SIZED and right.form.kind in _SIZED:
+        kind = "string" if "string" in (left.form.kind, right.form.kind) else left.form.kind
         return _Estimate(spent + traversed(size), size, Declared(kind, int(min(size, MOST))))
-    return _Estimate(spent + 1, 1, one.form if one.form.kind not in _SIZED else other.form)
+    return _Estimate(spent + 1, 1, left.form if left.form.kind not in _SIZED else right.form)
 
 
-def _times(count: float, each: float) -> float:
-    return 0 if not count or not each else min(count * each, math.inf)
+def _times(count: float, cost: float) -> float:
+    return 0 if not count or not cost else min(count * cost, math.inf)
 
 
 def _field(form: Declared, name: str) -> Declared:
@@ -252,7 +252,7 @@ def _field(form: Declared, name: str) -> Declared:
 
 
 def _content(form: Declared) -> Declared:
-    """Return what is in an optional, or the form itself."""
+    """Return the form of the content of an optional, or the form itself."""
     return (form.inner or UNKNOWN) if form.kind == "optional" else form
 
 
@@ -266,17 +266,17 @@ def _item(form: Declared, *, keys: bool) -> _Estimate:
     return _of(form.inner or UNKNOWN)
 
 
-def _resized(found: _Estimate) -> Declared:
-    form = found.form
-    return Declared(form.kind, int(min(found.size, MOST)), form.smallest, form.inner, form.fields)
+def _resized(estimate: _Estimate) -> Declared:
+    form = estimate.form
+    return Declared(form.kind, int(min(estimate.size, MOST)), form.smallest, form.inner, form.fields)
 
 
-def _any(found: list[_Estimate]) -> Declared:
-    """Return a form that is none of several in particular, and as large as the largest."""
-    if not found:
+def _any(estimates: list[_Estimate]) -> Declared:
+    """Return the common form of several estimates, dyn if they differ, with the largest size."""
+    if not estimates:
         return Declared("dyn", 0)
-    first = _resized(found[0])
-    if all(one.form.kind == first.kind and one.form.fields == first.fields for one in found):
-        largest = max(found, key=lambda one: one.size)
+    first = _resized(estimates[0])
+    if all(estimate.form.kind == first.kind and estimate.form.fields == first.fields for estimate in estimates):
+        largest = max(estimates, key=lambda estimate: estimate.size)
         return _resized(largest)
-    return Declared("dyn", int(min(max(one.size for one in found), MOST)))
+    return Declared("dyn", int(min(max(estimate.size for estimate in estimates), MOST)))

@@ -1,8 +1,8 @@
-"""The declarations of a schema: the form of the values an expression meets, and how large they can be.
+"""Declarations from a schema: the forms of the values in an expression, and their maximum sizes.
 
-From an OpenAPI schema to declarations as k8s.io/apiserver/pkg/cel/common (SchemaDeclType) makes them: `maxItems`,
-`maxProperties` and `maxLength` bound a size; where they are missing it is what fits into one request of 3 MiB. Units
-of sizes: items, entries, and for strings bytes (four for each character of `maxLength`).
+From an OpenAPI schema to declarations as in k8s.io/apiserver/pkg/cel/common (SchemaDeclType): `maxItems`,
+`maxProperties` and `maxLength` bound a size; without them the bound is a request of 3 MiB. Units of sizes: items,
+entries, and bytes for strings (four for each character of `maxLength`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from kube_rules.cel.functions import duration_of, timestamp_of
 
 MAX_REQUEST = 3 * 1024 * 1024
-"""Bytes of a request (celconfig.MaxRequestSizeBytes)."""
+"""Maximum size of a request in bytes (celconfig.MaxRequestSizeBytes)."""
 _SMALLEST = {"string": 2, "bytes": 2, "timestamp": 20, "duration": 4, "bool": 4, "int": 1, "double": 1, "dyn": 1}
 _FORMATS = {"byte": "bytes", "date": "timestamp", "date-time": "timestamp", "duration": "duration"}
 _LONGEST = {"date": 12, "date-time": 32, "duration": 32}
@@ -26,11 +26,11 @@ _INT = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A form of values.
+    """The form of a value.
 
-    ``kind``: list, map, object, string, bytes, timestamp, duration, bool, int, double, or dyn where it is not known.
-    ``largest``: most items, entries or bytes; ``smallest``: bytes of the shortest JSON of such a value. ``inner``:
-    the form of items or of values; ``fields``: those of an object by name.
+    ``kind``: list, map, object, string, bytes, timestamp, duration, bool, int, double, or dyn if unknown. ``largest``:
+    maximum number of items, entries or bytes; ``smallest``: bytes of the shortest JSON of such a value. ``inner``: the
+    form of items or of values; ``fields``: the forms of an object's fields by name.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Declared:
 
 
 UNKNOWN = Declared("dyn", MAX_REQUEST - 2)
-"""Anything that fits into a request."""
+"""Any value that fits into a request."""
 _STRING = Declared("string", MAX_REQUEST - 2, 2)
 _META = Declared("object", 1, 2, None, {"name": _STRING, "generateName": _STRING})
 
@@ -83,22 +83,22 @@ def _object(schema: Mapping[str, Any], root: bool, depth: int) -> Declared:
     fields: dict[str, Declared] = {}
     smallest = 2
     properties = schema.get("properties")
-    for name, given in properties.items() if isinstance(properties, Mapping) else ():
-        if not _known(given):
+    for name, property_schema in properties.items() if isinstance(properties, Mapping) else ():
+        if not _known(property_schema):
             continue
-        made = fields[name] = _declared(given, _embedded(given), depth + 1)
-        if name in wanted and not (isinstance(given, Mapping) and given.get("default") is not None):
-            smallest += len(name) + made.smallest + 4
+        declaration = fields[name] = _declared(property_schema, _embedded(property_schema), depth + 1)
+        if name in wanted and not (isinstance(property_schema, Mapping) and property_schema.get("default") is not None):
+            smallest += len(name) + declaration.smallest + 4
     if root:
         fields |= {"apiVersion": _STRING, "kind": _STRING, "metadata": _META}
     return Declared("object", 1, smallest, None, fields)
 
 
 def _text(schema: Mapping[str, Any], limit: int | None) -> Declared:
-    given = schema.get("format")
-    kind = _FORMATS.get(given, "string") if isinstance(given, str) else "string"
+    format_ = schema.get("format")
+    kind = _FORMATS.get(format_, "string") if isinstance(format_, str) else "string"
     if kind in ("timestamp", "duration"):
-        return Declared(kind, _LONGEST[str(given)], _SMALLEST[kind])
+        return Declared(kind, _LONGEST[str(format_)], _SMALLEST[kind])
     if limit is not None:
         return Declared(kind, limit if kind == "bytes" else 4 * limit, 2)
     words = schema.get("enum")
@@ -108,7 +108,7 @@ def _text(schema: Mapping[str, Any], limit: int | None) -> Declared:
 
 
 def _known(schema: Any) -> bool:
-    """Return whether values of a schema have a type; those without one are no fields, as upstream."""
+    """Return whether values of a schema have a type; as upstream, properties without a type are not fields."""
     if not isinstance(schema, Mapping):
         return False
     if schema.get("x-kubernetes-int-or-string") or _embedded(schema):
@@ -119,9 +119,10 @@ def _known(schema: Any) -> bool:
 
 
 def converted(schema: Any, value: Any) -> Any:
-    """Return a value of JSON as an expression meets it: a timestamp, duration or bytes by its format, a double where
-    the type is number (UnstructuredToVal). What has nothing of the kind in it is given back as it is; a text that is
-    not of its format stays one.
+    """Convert a JSON value by its schema (UnstructuredToVal).
+
+    Strings become a timestamp, duration or bytes by their format, numbers of type number a double. Values without such
+    parts are returned unchanged; a string that does not match its format stays a string.
     """
     if not isinstance(schema, Mapping):
         return value
@@ -133,8 +134,8 @@ def converted(schema: Any, value: Any) -> Any:
         items = schema.get("items")
         if not isinstance(items, Mapping):
             return value
-        made = [converted(items, item) for item in value]
-        return made if any(one is not other for one, other in zip(made, value, strict=True)) else value
+        result = [converted(items, item) for item in value]
+        return result if any(new is not old for new, old in zip(result, value, strict=True)) else value
     if isinstance(value, bool):
         return value
     if isinstance(value, int) and schema.get("type") == "number" and not schema.get("x-kubernetes-int-or-string"):
@@ -145,15 +146,15 @@ def converted(schema: Any, value: Any) -> Any:
 
 
 def _converted_map(schema: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:
-    properties, others = schema.get("properties"), schema.get("additionalProperties")
-    known = properties if isinstance(properties, Mapping) else {}
-    if not known and not isinstance(others, Mapping):
+    properties, additional = schema.get("properties"), schema.get("additionalProperties")
+    declared_fields = properties if isinstance(properties, Mapping) else {}
+    if not declared_fields and not isinstance(additional, Mapping):
         return value
     changed: dict[str, Any] = {}
     for key, inner in value.items():
-        below = known.get(key, others)
-        if isinstance(below, Mapping) and (made := converted(below, inner)) is not inner:
-            changed[key] = made
+        below = declared_fields.get(key, additional)
+        if isinstance(below, Mapping) and (new_value := converted(below, inner)) is not inner:
+            changed[key] = new_value
     return {**value, **changed} if changed else value
 
 
@@ -176,5 +177,5 @@ def _embedded(schema: Any) -> bool:
 
 
 def _bound(schema: Mapping[str, Any], word: str) -> int | None:
-    found = schema.get(word)
-    return max(found, 0) if isinstance(found, int) and not isinstance(found, bool) else None
+    bound = schema.get(word)
+    return max(bound, 0) if isinstance(bound, int) and not isinstance(bound, bool) else None

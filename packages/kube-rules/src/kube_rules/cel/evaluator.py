@@ -1,11 +1,11 @@
-"""From a tree to a program: closures that compute, and count what they do.
+"""From a tree to a program: closures that compute values and count their cost.
 
-Costs are those of cel-go's interpreter (runtimecost.go): 1 for a variable or a field, the functions' own, a few units
-for each turn of a macro. What a straight line of the expression costs is known when it is compiled and taken off the
-meter at once, where the line begins; what depends on sizes is taken off where it happens.
+Costs are those of cel-go's interpreter (runtimecost.go): 1 for a variable or a field, the functions' own costs, a few
+units for each iteration of a macro. The cost of a straight line of the expression is known at compile time and spent at
+once at its start; costs that depend on sizes are spent where they occur.
 
 Errors: `a || b` and `a && b` are true or false as soon as one side decides, even if the other fails; so are `exists`
-and `all`. Running out of budget is no error of the expression: nothing inside it takes that in.
+and `all`. An exhausted budget is not an error of the expression: no operator absorbs it.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ MAP_COST = 30
 MESSAGE_COST = 40
 TURN = {"all": 3, "exists": 4, "exists_one": 2, "existsOne": 2, "map": 12, "filter": 13, "transformList": 12,
         "transformMap": 14, "transformMapEntry": 14, "sortBy": 12}  # fmt: skip
-"""Cost of one turn of a macro beside its body: the condition of the loop and the step of the accumulator."""
+"""Cost of one iteration of a macro without its body: the condition of the loop and the step of the accumulator."""
 MADE = {"map": LIST_COST, "filter": LIST_COST, "transformList": LIST_COST, "transformMap": MAP_COST,
         "transformMapEntry": MAP_COST, "sortBy": LIST_COST}  # fmt: skip
-"""Cost of what a macro begins with."""
+"""Initial cost of a macro."""
 TYPE_NAMES = frozenset(["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type", "dyn"])
-"""Names that stand for types."""
+"""Names of types."""
 
 
 class Program:
-    """A compiled expression; running it changes nothing but the meter."""
+    """A compiled expression; evaluation changes only the meter."""
 
     __slots__ = ("_cost", "_run", "_slots", "names")
 
@@ -74,30 +74,30 @@ class Program:
         except RecursionError:
             raise CelError("evaluation nested too deeply") from None
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-            # What a value outside of CEL's ranges does to a function, such as an integer of a thousand digits.
+            # A value outside CEL's ranges makes a function fail, such as an integer of a thousand digits.
             raise CelError(f"{type(error).__name__}: {error}") from None
 
 
 class _Unbound:
-    """The value of a name that has none."""
+    """Marks a name without a value."""
 
 
 _UNBOUND = _Unbound()
 
 
 def compiled(node: Node, names: Iterable[str], functions: Mapping[str, Function] | None = None) -> Program:
-    """Return the program of a tree in which `names` are bound; `functions` come beside the standard ones.
+    """Return the program of a tree with the variables `names`; `functions` extend the standard functions.
 
-    Raises CelSyntaxError for a name or a function that is nowhere declared.
+    Raises CelSyntaxError for an undeclared name or function.
     """
-    known = {**LIBRARY, **functions} if functions else LIBRARY
-    compiler = _Compiler(tuple(names), known)
+    library = {**LIBRARY, **functions} if functions else LIBRARY
+    compiler = _Compiler(tuple(names), library)
     run, cost = compiler.line(node)
     return Program(compiler.names, run, cost, compiler.slots)
 
 
 class _Compiler:
-    """Turns nodes into closures; `line` gives a closure and what the caller has to spend before it runs it."""
+    """Turns nodes into closures; `line` returns a closure and the cost that the caller spends before it runs it."""
 
     def __init__(self, names: tuple[str, ...], functions: Mapping[str, Function]) -> None:
         self.names = names
@@ -122,13 +122,13 @@ class _Compiler:
             case MakeMessage(kind, fields):
                 return self._message(kind, fields)
             case Bind(name, value, body):
-                given, cost = self.line(value)
+                bound, cost = self.line(value)
                 slot = self._push(name)
                 inner, more = self.line(body)
                 self._scope[name].pop()
 
                 def bind(env: Env, meter: Meter) -> Any:
-                    env[slot] = given(env, meter)
+                    env[slot] = bound(env, meter)
                     return inner(env, meter)
 
                 return bind, cost + more + LIST_COST
@@ -163,7 +163,7 @@ class _Compiler:
 
     def _select(self, operand: Node, name: str, test: bool) -> tuple[Run, int]:
         inner, cost = self.line(operand)
-        other = unescaped(name)
+        unescaped_name = unescaped(name)
         if test:
 
             def has(env: Env, meter: Meter) -> bool:
@@ -172,7 +172,7 @@ class _Compiler:
                     value = value.value if value.present else {}
                 if not isinstance(value, dict):
                     raise CelError(NO_OVERLOAD)
-                return name in value or other in value or isinstance(value, FullMap)
+                return name in value or unescaped_name in value or isinstance(value, FullMap)
 
             return has, cost
 
@@ -181,12 +181,12 @@ class _Compiler:
             try:
                 return value[name]
             except KeyError:
-                if other in value:
-                    return value[other]
+                if unescaped_name in value:
+                    return value[unescaped_name]
                 raise CelError(f"no such key: {name}") from None
             except (TypeError, IndexError):
                 if isinstance(value, Optional):
-                    return maybe_field(value, name, other)
+                    return maybe_field(value, name, unescaped_name)
                 raise CelError(f"type '{type_name(value)}' does not support field selection") from None
 
         return select, cost + 1
@@ -203,24 +203,24 @@ class _Compiler:
         runs = [(key, value) for (key, _), (value, _) in lines]
 
         def make(env: Env, meter: Meter) -> dict[Any, Any]:
-            made: dict[Any, Any] = {}
+            result: dict[Any, Any] = {}
             for key, value in runs:
                 name = key_of(key(env, meter))
-                if name in made:
+                if name in result:
                     raise CelError(f"repeated key: {name}")
-                found = value(env, meter)
-                if found is not _LEFT_OUT:
-                    made[name] = found
-            return made
+                item = value(env, meter)
+                if item is not _LEFT_OUT:
+                    result[name] = item
+            return result
 
-        return make, MAP_COST + sum(one + other for (_, one), (_, other) in lines)
+        return make, MAP_COST + sum(key_cost + value_cost for (_, key_cost), (_, value_cost) in lines)
 
     def _message(self, kind: str, fields: tuple[tuple[str, Node], ...]) -> tuple[Run, int]:
         lines = [(name, *self.line(value)) for name, value in fields]
 
         def make(env: Env, meter: Meter) -> Message:
-            made = {name: run(env, meter) for name, run, _ in lines}
-            return Message(kind, {name: value for name, value in made.items() if value is not _LEFT_OUT})
+            values = {name: run(env, meter) for name, run, _ in lines}
+            return Message(kind, {name: value for name, value in values.items() if value is not _LEFT_OUT})
 
         return make, MESSAGE_COST + sum(cost for _, _, cost in lines)
 
@@ -252,8 +252,8 @@ class _Compiler:
     def _optional_field(self, node: Call) -> tuple[Run, int]:
         inner, cost = self.line(node.args[0])
         name = node.args[1].value if isinstance(node.args[1], Literal) else ""
-        other = unescaped(name)
-        return (lambda env, meter: maybe_field(inner(env, meter), name, other)), cost + 1
+        unescaped_name = unescaped(name)
+        return (lambda env, meter: maybe_field(inner(env, meter), name, unescaped_name)), cost + 1
 
     def _logic(self, node: Call) -> tuple[Run, int]:
         decides = node.function == "_||_"
@@ -292,10 +292,10 @@ class _Compiler:
             return self._optional_map(node, over, cost)
         slots = [self._push(name) for name in node.variables]
         condition = self.line(node.condition) if node.condition is not None else None
-        body, each = self.line(node.body)
+        body, body_cost = self.line(node.body)
         for name in node.variables:
             self._scope[name].pop()
-        turn = TURN[node.macro] + (condition[1] if condition is not None else each)
+        turn = TURN[node.macro] + (condition[1] if condition is not None else body_cost)
         slot, second = slots[0], slots[1] if len(slots) > 1 else -1
 
         def items(env: Env, meter: Meter) -> Iterable[Any]:
@@ -324,25 +324,25 @@ class _Compiler:
             return _filter(items, set_item, body, turn), cost
         if node.macro in ("transformMap", "transformMapEntry"):
             entries = node.macro == "transformMapEntry"
-            return _transform_map(over, (slot, second), condition, body, each, turn, entries=entries), cost
+            return _transform_map(over, (slot, second), condition, body, body_cost, turn, entries=entries), cost
         if node.macro == "sortBy":
             return _sort_by(over, set_item, body, turn), cost
-        return _transform(items, set_item, condition, body, each, turn), cost
+        return _transform(items, set_item, condition, body, body_cost, turn), cost
 
     def _optional_map(self, node: Fold, over: Run, cost: int) -> tuple[Run, int]:
         slot = self._push(node.variables[0])
-        body, each = self.line(node.body)
+        body, body_cost = self.line(node.body)
         self._scope[node.variables[0]].pop()
         flat = node.macro == "optFlatMap"
 
         def mapped(env: Env, meter: Meter) -> Optional:
-            given = over(env, meter)
-            if not isinstance(given, Optional):
+            operand = over(env, meter)
+            if not isinstance(operand, Optional):
                 raise CelError(NO_OVERLOAD)
-            if not given.present:
+            if not operand.present:
                 return NONE
-            meter.spend(each + LIST_COST)
-            env[slot] = given.value
+            meter.spend(body_cost + LIST_COST)
+            env[slot] = operand.value
             result = body(env, meter)
             if not flat:
                 return Optional(result)
@@ -404,37 +404,37 @@ def _filter(items: Items, set_item: SetItem, body: Run, turn: int) -> Run:
 
 
 def _transform(
-    items: Items, set_item: SetItem, condition: tuple[Run, int] | None, body: Run, each: int, turn: int
+    items: Items, set_item: SetItem, condition: tuple[Run, int] | None, body: Run, body_cost: int, turn: int
 ) -> Run:
     test = condition[0] if condition is not None else None
 
     def transformed(env: Env, meter: Meter) -> list[Any]:
-        made: list[Any] = []
+        results: list[Any] = []
         for item in items(env, meter):
             meter.spend(turn)
             set_item(env, item)
             if test is not None:
                 if not truth(test(env, meter)):
                     continue
-                meter.spend(each)
-            made.append(body(env, meter))
-        return made
+                meter.spend(body_cost)
+            results.append(body(env, meter))
+        return results
 
     return transformed
 
 
 def _sort_by(over: Run, set_item: SetItem, body: Run, turn: int) -> Run:
     def in_order(env: Env, meter: Meter) -> list[Any]:
-        given = over(env, meter)
-        if not isinstance(given, list):
+        items = over(env, meter)
+        if not isinstance(items, list):
             raise CelError(NO_OVERLOAD)
         keys: list[Any] = []
-        for item in given:
+        for item in items:
             meter.spend(turn)
             set_item(env, item)
             keys.append(body(env, meter))
         meter.spend(sort_cost(len(keys)))
-        return [given[at] for at in ordered(keys)]
+        return [items[at] for at in ordered(keys)]
 
     return in_order
 
@@ -444,7 +444,7 @@ def _transform_map(
     slots: tuple[int, int],
     condition: tuple[Run, int] | None,
     body: Run,
-    each: int,
+    body_cost: int,
     turn: int,
     *,
     entries: bool,
@@ -456,28 +456,28 @@ def _transform_map(
         value = over(env, meter)
         if not isinstance(value, list | dict):
             raise CelError(NO_OVERLOAD)
-        made: dict[Any, Any] = {}
+        result: dict[Any, Any] = {}
         for key, item in list(value.items()) if isinstance(value, dict) else enumerate(value):
             meter.spend(turn)
             env[slot], env[second] = key, item
             if test is not None:
                 if not truth(test(env, meter)):
                     continue
-                meter.spend(each)
-            found = body(env, meter)
-            for name, inner in _pairs(found) if entries else ((key, found),):
-                if entries and name in made:
+                meter.spend(body_cost)
+            output = body(env, meter)
+            for name, inner in _pairs(output) if entries else ((key, output),):
+                if entries and name in result:
                     raise CelError(f"insert failed: key '{name}' already exists")
-                made[name] = inner
-        return made
+                result[name] = inner
+        return result
 
     return transformed
 
 
-def _pairs(found: Any) -> Iterable[tuple[Any, Any]]:
-    if not isinstance(found, dict):
+def _pairs(value: Any) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(value, dict):
         raise CelError(NO_OVERLOAD)
-    return found.items()
+    return value.items()
 
 
 # -- optionals --------------------------------------------------------------------------------------------------------
@@ -487,17 +487,17 @@ _LEFT_OUT = object()
 
 def _entry(inner: Run) -> Run:
     def entry(env: Env, meter: Meter) -> Any:
-        found = inner(env, meter)
-        if not isinstance(found, Optional):
-            raise CelError(f"cannot initialize optional entry from non-optional value {type_name(found)}")
-        return found.value if found.present else _LEFT_OUT
+        value = inner(env, meter)
+        if not isinstance(value, Optional):
+            raise CelError(f"cannot initialize optional entry from non-optional value {type_name(value)}")
+        return value.value if value.present else _LEFT_OUT
 
     return entry
 
 
 def _list_with_optionals(items: tuple[Node, ...], runs: list[Run]) -> Run:
     def make(env: Env, meter: Meter) -> list[Any]:
-        return [found for run in runs if (found := run(env, meter)) is not _LEFT_OUT]
+        return [item for run in runs if (item := run(env, meter)) is not _LEFT_OUT]
 
     return make
 
@@ -520,7 +520,7 @@ _KEYWORDS = RESERVED | {"true", "false", "null", "in"}
 
 
 def escaped(name: str) -> str:
-    """Return the field that stands for a property; the other way of `unescaped`."""
+    """Return the field name of a property; the inverse of `unescaped`."""
     if name in _KEYWORDS:
         return f"__{name}__"
     for mark, sign in (("__underscores__", "__"), *_ESCAPED[:3]):
@@ -529,14 +529,14 @@ def escaped(name: str) -> str:
 
 
 def unescaped(name: str) -> str:
-    """Return the property a field stands for: `__namespace__` is `namespace`, `a__dash__b` is `a-b`."""
+    """Return the property name of a field: `__namespace__` is `namespace`, `a__dash__b` is `a-b`."""
     if "__" not in name:
         return name
     if name[:2] == "__" == name[-2:] and name[2:-2] in _KEYWORDS:
         return name[2:-2]
-    made, at = "", 0
+    result, at = "", 0
     while at < len(name):
-        found = next((pair for pair in _ESCAPED if name.startswith(pair[0], at)), None)
-        made += found[1] if found is not None else name[at]
-        at += len(found[0]) if found is not None else 1
-    return made
+        escape = next((pair for pair in _ESCAPED if name.startswith(pair[0], at)), None)
+        result += escape[1] if escape is not None else name[at]
+        at += len(escape[0]) if escape is not None else 1
+    return result

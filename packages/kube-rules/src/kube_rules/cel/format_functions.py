@@ -1,8 +1,8 @@
-"""Formats in expressions: `'%d of %s'.format([1, 'x'])`, and the named formats of texts (`format.dns1123Label()`).
+"""Formatting functions: `'%d of %s'.format([1, 'x'])`, and the named formats of texts (`format.dns1123Label()`).
 
-`string.format` and `strings.quote` are those of cel-go's ext.Strings (version 2) with the locale en_US: %f groups
-thousands and %e writes its exponent as a power of ten, as golang.org/x/text does. The named formats and their costs
-are those of k8s.io/apiserver/pkg/cel/library/format.go; messages are those of the API server for such names.
+`string.format` and `strings.quote` follow cel-go's ext.Strings (version 2) with the locale en_US: %f groups thousands
+and %e writes its exponent as a power of ten, as golang.org/x/text does. The named formats and their costs follow
+k8s.io/apiserver/pkg/cel/library/format.go; messages are the API server's messages for such names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_NESTING = 100
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _SPECIAL = ("NaN", "Infinity", "-Infinity")
 _MAX_PATTERN = 128
-"""Characters of the longest pattern behind a named format (cel.MaxNameFormatRegexSize)."""
+"""Maximum length of the pattern of a named format, in characters (cel.MaxNameFormatRegexSize)."""
 
 # -- string.format ----------------------------------------------------------------------------------------------------
 
@@ -35,14 +35,14 @@ def _format(meter: Meter, args: list[Any]) -> str:
     takes(args, 2, 2)
     text, values = needs(args[0], str), needs(args[1], list)
     meter.spend(max(int(traversed(len(text))), 1))
-    made: list[str] = []
+    pieces: list[str] = []
     left = iter(values)
     at = 0
-    while (found := text.find("%", at)) >= 0:
-        made.append(text[at:found])
-        at = found + 1
+    while (percent := text.find("%", at)) >= 0:
+        pieces.append(text[at:percent])
+        at = percent + 1
         if text[at : at + 1] == "%":
-            made.append("%")
+            pieces.append("%")
             at += 1
             continue
         try:
@@ -52,16 +52,16 @@ def _format(meter: Meter, args: list[Any]) -> str:
         clause, at = _clause(text, at)
         piece = clause(meter, value)
         meter.spend(int(traversed(len(piece))))
-        made.append(piece)
-    made.append(text[at:])
-    return "".join(made)
+        pieces.append(piece)
+    pieces.append(text[at:])
+    return "".join(pieces)
 
 
 _Clause = Callable[[Meter, Any], str]
 
 
 def _clause(text: str, at: int) -> tuple[_Clause, int]:
-    """Return what the letters after a percent sign ask for, and where they end."""
+    """Return the formatter for the letters after a percent sign, and the position after them."""
     precision = _PRECISION
     fault = "could not parse formatting clause: "
     if text[at : at + 1] == ".":
@@ -148,14 +148,14 @@ def _hexadecimal(upper: bool) -> _Clause:
             raise _refused("hex", "integers, byte buffers, and strings", value)
         if isinstance(value, str):
             value = value.encode("utf-8", "replace")
-        made = value.hex() if isinstance(value, bytes) else f"{int(value):x}"
-        return made.upper() if upper else made
+        digits = value.hex() if isinstance(value, bytes) else f"{int(value):x}"
+        return digits.upper() if upper else digits
 
     return clause
 
 
 def _shown(meter: Meter, value: Any, depth: int = 0) -> str:
-    """Return what %s makes of a value; inside lists and maps texts stand in quotes."""
+    """Return a value as %s formats it; texts inside lists and maps are quoted."""
     meter.spend(1)
     if depth > _MOST_NESTING:
         raise CelError("error during formatting: value is nested too deeply")
@@ -228,7 +228,7 @@ _DATETIME = re.compile(r"(\d{4}-\d\d-\d\d)[tT](\d\d:\d\d:\d\d)(\.\d+)?([zZ]|[+-]
 
 
 class NamedFormat(Opaque):
-    """A form of texts: `check` gives what is wrong with one; `pattern`: characters of the pattern it stands for."""
+    """A named format: `check` returns the problems of a text; `pattern` is the length of the format's pattern."""
 
     __slots__ = ("check", "name", "pattern")
     cel_type = "kubernetes.NamedFormat"
@@ -245,7 +245,7 @@ def _label_1035(text: str) -> Messages:
 
 
 def _prefix(check: Callable[[str], Messages]) -> Callable[[str], Messages]:
-    """Return a name that something is appended to: a dash at its end becomes a letter (maskTrailingDash)."""
+    """Return the check of a name prefix: a dash at the end counts as a letter (maskTrailingDash)."""
     return lambda text: check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 
@@ -276,11 +276,11 @@ def _date(text: str) -> Messages:
 
 
 def _datetime(text: str) -> Messages:
-    found = _DATETIME.fullmatch(text) if len(text) < 64 else None
+    match = _DATETIME.fullmatch(text) if len(text) < 64 else None
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        datetime.fromisoformat(f"{found.group(1)}T{found.group(2)}")
+        datetime.fromisoformat(f"{match.group(1)}T{match.group(2)}")
     except ValueError:
         return ("invalid datetime",)
     return ()
@@ -304,14 +304,14 @@ FORMATS: Mapping[str, NamedFormat] = {
         ("datetime", _datetime, _MAX_PATTERN),
     )
 }
-"""The formats a rule can name."""
+"""The formats that a rule can name."""
 
 
 def _named(meter: Meter, args: list[Any]) -> Optional:
     takes(args, 1, 1)
     meter.spend(1)
-    found = FORMATS.get(needs(args[0], str))
-    return NONE if found is None else Optional(found)
+    named_format = FORMATS.get(needs(args[0], str))
+    return NONE if named_format is None else Optional(named_format)
 
 
 def _validate(meter: Meter, args: list[Any]) -> Optional:
@@ -344,4 +344,4 @@ def _functions() -> Iterator[tuple[str, Function]]:
 
 
 FORMATTING: Mapping[str, Function] = dict(_functions())
-"""Functions that format and that know formats, by name."""
+"""Functions that format values, and functions of named formats, by name."""

@@ -1,8 +1,8 @@
-"""The functions of expressions: what each computes, what it costs when it runs, what it may cost at most.
+"""The functions of expressions: their results, their costs, and the maximum of their costs.
 
-Standard ones of cel-spec and those Kubernetes adds on strings, lists and regular expressions
-(k8s.io/apiserver/pkg/cel/library). A function spends from the meter before it works, by the sizes it is given, so a
-long text cannot be gone through for nothing. Callers add functions of their own (quantities, semantic versions).
+The standard functions of cel-spec and Kubernetes' functions of strings, lists and regular expressions
+(k8s.io/apiserver/pkg/cel/library). A function spends from the meter before it works, by the sizes of its arguments, so
+that a traversal of a long text is always paid for. Callers add their own functions (quantities, semantic versions).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kube_rules import patterns
 from kube_rules.cel.values import CelError, Meter, Opaque, TypeName, Uint, equal, is_number, size_of, type_name
 
 TRAVERSAL = 0.1
-"""Cost of one unit of a text that is gone through (common.StringTraversalCostFactor)."""
+"""Cost per character of a text traversal (common.StringTraversalCostFactor)."""
 PATTERN = 0.25
-"""Cost of one character of a pattern for each ten of the text (common.RegexStringLengthCostFactor)."""
+"""Cost per character of a pattern and ten characters of text (common.RegexStringLengthCostFactor)."""
 _INT = 2**63
 _LONGEST_NUMBER = 400
 NO_OVERLOAD = "no such overload"
@@ -29,11 +29,11 @@ NO_OVERLOAD = "no such overload"
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of a library. `run(meter, arguments)`: a target comes first; it counts its own cost.
+    """A function of a library. `run(meter, arguments)` spends its own cost; a target is the first argument.
 
-    `cost(sizes)` and `result(sizes)`: the highest cost and the largest size of the result for largest sizes of the
-    arguments; `kind`: what form the result has. `items`: the form of the items is that of the target's. What depends
-    on the size of items as well (`join`, `sum`, `flatten`, ...) is known to `cost_estimate`.
+    `cost(sizes)` and `result(sizes)` are the maximum cost and the maximum size of the result for maximum sizes of the
+    arguments; `kind` is the form of the result. `items`: the items have the form of the target's items. `cost_estimate`
+    handles functions that also depend on the size of items (`join`, `sum`, `flatten`, ...).
     """
 
     run: Callable[[Meter, list[Any]], Any]
@@ -44,7 +44,7 @@ class Function:
 
 
 def traversed(size: float) -> float:
-    """Return the cost of going through a text of a size once."""
+    """Return the cost of one traversal of a text of this size."""
     return math.ceil(size * TRAVERSAL) if size != math.inf else math.inf
 
 
@@ -54,14 +54,14 @@ def matching(text: float, pattern: float) -> float:
 
 
 def needs(value: Any, *kinds: type) -> Any:
-    """Return the value, which has to be of one of these kinds; neither a bool nor a uint is an int. Raises CelError."""
+    """Return the value if it has one of these types; neither a bool nor a uint is an int. Raises CelError."""
     if not isinstance(value, kinds) or (type(value) in (bool, Uint) and type(value) not in kinds):
         raise CelError(NO_OVERLOAD)
     return value
 
 
 def takes(args: list[Any], low: int, high: int) -> None:
-    """Holds a call to a number of arguments. Raises CelError."""
+    """Check the number of arguments of a call. Raises CelError."""
     if not low <= len(args) <= high:
         raise CelError(NO_OVERLOAD)
 
@@ -70,13 +70,13 @@ def takes(args: list[Any], low: int, high: int) -> None:
 
 
 def _text(work: Callable[..., Any], low: int, high: int, times: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """Return a function of a text and of texts or integers, that goes through the first one `times` times."""
+    """Return a function of a text and further texts or integers; its cost is `times` traversals of the text."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, low, high)
         needs(args[0], str)
-        for other in args[1:]:
-            needs(other, str, int)
+        for arg in args[1:]:
+            needs(arg, str, int)
         meter.spend(int(traversed(len(args[0]) * times)) or 1)
         return work(meter, *args)
 
@@ -132,21 +132,21 @@ def _char_at(meter: Meter, text: Any, index: Any) -> str:
 def _index_of(last: bool) -> Callable[[Meter, list[Any]], Any]:
     def run(meter: Meter, args: list[Any]) -> int:
         takes(args, 2, 3)
-        where, what = args[0], args[1]
+        where, item = args[0], args[1]
         if isinstance(where, list):
             takes(args, 2, 2)
             meter.spend(len(where))
             order = reversed(range(len(where))) if last else iter(range(len(where)))
-            return next((at for at in order if equal(where[at], what, meter)), -1)
+            return next((at for at in order if equal(where[at], item, meter)), -1)
         needs(where, str)
-        needs(what, str)
-        meter.spend(int(traversed(len(where)) * max(traversed(len(what)), 1)))
+        needs(item, str)
+        meter.spend(int(traversed(len(where)) * max(traversed(len(item)), 1)))
         begin = needs(args[2], int) if len(args) > 2 else None
         if begin is not None and not 0 <= begin <= len(where):
             raise CelError(f"index out of range: {begin}")
         if last:
-            return int(where.rfind(what) if begin is None else where.rfind(what, 0, begin + len(what)))
-        return int(where.find(what, begin or 0))
+            return int(where.rfind(item) if begin is None else where.rfind(item, 0, begin + len(item)))
+        return int(where.find(item, begin or 0))
 
     return run
 
@@ -174,14 +174,14 @@ def _ascii(upper: bool) -> Callable[..., str]:
 
 def _compiled(meter: Meter, args: list[Any], most: int = 2) -> patterns.Pattern:
     takes(args, 2, most)
-    text, given = needs(args[0], str), needs(args[1], str)
-    cost = int(matching(len(text), len(given)))
+    text, expression = needs(args[0], str), needs(args[1], str)
+    cost = int(matching(len(text), len(expression)))
     meter.spend(cost)
     try:
-        result = patterns.pattern(given)
+        result = patterns.pattern(expression)
     except patterns.PatternError as error:
         raise CelError(str(error)) from None
-    # The cost of a pattern like "(a{1000})" is in its program, not in its length. Ten nanoseconds a step.
+    # The cost of a pattern like "(a{1000})" depends on its program, not on its length: ten nanoseconds per step.
     meter.spend(max(result.cost(text) // 20 - cost, 0))
     return result
 
@@ -191,7 +191,7 @@ def _matches(meter: Meter, args: list[Any]) -> bool:
 
 
 def _find(meter: Meter, args: list[Any]) -> str:
-    return next((found for found, _ in _compiled(meter, args).all_in(args[0])), "")
+    return next((match for match, _ in _compiled(meter, args).all_in(args[0])), "")
 
 
 def _find_all(meter: Meter, args: list[Any]) -> list[str]:
@@ -210,7 +210,7 @@ def _find_all(meter: Meter, args: list[Any]) -> list[str]:
 
 
 def _ordered(work: Callable[[list[Any]], Any]) -> Callable[[Meter, list[Any]], Any]:
-    """Return a function of a list of values that can be compared."""
+    """Return a function of a list of comparable values."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, 1)
@@ -239,7 +239,7 @@ def _sum(items: list[Any]) -> Any:
 
 
 def _extreme(name: str, of: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Return the least or the greatest of a list."""
+    """Return the function for the minimum or the maximum of a list."""
 
     def found(items: list[Any]) -> Any:
         if not items:
@@ -259,14 +259,14 @@ def _size(meter: Meter, args: list[Any]) -> int:
 
 
 def integer(value: Any) -> int:
-    """Return an int in its range. Raises CelError."""
+    """Return an int, checked against its range. Raises CelError."""
     if not -_INT <= value < _INT:
         raise CelError("integer overflow")
     return int(value)
 
 
 def unsigned(value: Any) -> Uint:
-    """Return a uint in its range. Raises CelError."""
+    """Return a uint, checked against its range. Raises CelError."""
     if not 0 <= value < 2 * _INT:
         raise CelError("unsigned integer overflow")
     return Uint(value)
@@ -420,16 +420,16 @@ def _timestamp(meter: Meter, args: list[Any]) -> datetime:
 
 
 def timestamp_of(text: str) -> datetime:
-    """Return the time of a text in the form of RFC 3339. Raises CelError."""
+    """Return the time of an RFC 3339 text. Raises CelError."""
     try:
         if len(text) > 40 or "T" not in text.upper():
             raise ValueError
-        made = datetime.fromisoformat(text)
-        if made.tzinfo is None:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
             raise ValueError
     except ValueError:
         raise CelError(f"invalid timestamp {text[:40]!r}") from None
-    return made
+    return time
 
 
 def _zone(name: Any) -> Any:
@@ -462,7 +462,7 @@ def _part(of_time: Callable[[datetime], int], of_duration: Callable[[timedelta],
 
 
 def _changed(run: Callable[[Meter, list[Any]], Any]) -> Function:
-    """Return a function from a text to one that is not longer."""
+    """Return a text function with a result that is not longer than its argument."""
     return Function(run, "string", lambda sizes: traversed(sizes[0]), lambda sizes: sizes[0])
 
 
@@ -521,4 +521,4 @@ STANDARD: Mapping[str, Function] = {
         "int",
     ),
 }
-"""Functions every expression has, by name; a target counts as the first argument."""
+"""The functions of every expression, by name; a target counts as the first argument."""

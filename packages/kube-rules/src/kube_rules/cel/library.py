@@ -1,9 +1,10 @@
-"""Every function of expressions by its name: the environment of Kubernetes 1.36 (apiserver/pkg/cel/environment).
+"""All functions by name: the environment of Kubernetes 1.36 (apiserver/pkg/cel/environment).
 
-An API server reads new expressions as the version before it does (1.35), so that they are understood after a
-rollback. That gives cel-spec's standard functions, ext.Strings (2), ext.Lists (3), ext.Sets, optionals, comprehensions
-of two variables, and Kubernetes' own on URLs, addresses, networks, regular expressions, lists, quantities, formats
-and semantic versions. Functions of an `authorizer` and of patches need a value or a switch that admission alone gives.
+An API server checks new expressions with the environment of the previous version (1.35), so that they still work after
+a rollback. This environment has cel-spec's standard functions, ext.Strings (2), ext.Lists (3), ext.Sets, optionals,
+comprehensions of two variables, and Kubernetes' functions of URLs, addresses, networks, regular expressions, lists,
+quantities, formats and semantic versions. Functions of an `authorizer` and of patches need a value or a switch that
+only admission provides.
 """
 
 from __future__ import annotations
@@ -18,4 +19,4 @@ from kube_rules.cel.network_functions import NETWORK
 from kube_rules.cel.quantity_functions import QUANTITY
 
 LIBRARY: Mapping[str, Function] = {**STANDARD, **COLLECTIONS, **FORMATTING, **NETWORK, **QUANTITY, **ACCESS}
-"""All functions; those with a dot in their name are called by that name (`sets.contains(a, b)`)."""
+"""All functions; a name with a dot is called as a whole (`sets.contains(a, b)`)."""

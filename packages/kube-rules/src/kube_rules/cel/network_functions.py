@@ -1,8 +1,8 @@
-"""Addresses, networks and URLs in expressions: `ip`, `cidr`, `url` and what is asked of them.
+"""Addresses, networks and URLs in expressions: `ip`, `cidr`, `url` and their functions.
 
-Semantics and costs: k8s.io/apiserver/pkg/cel/library (ip.go, cidr.go, urls.go, cost.go). An address is written as Go's
-net/netip reads it: no zone, no leading zero, no IPv4 address inside an IPv6 one. A URL is what Go's ParseRequestURI
-takes: absolute, or an absolute path.
+Semantics and costs: k8s.io/apiserver/pkg/cel/library (ip.go, cidr.go, urls.go, cost.go). The form of an address follows
+Go's net/netip: no zone, no leading zero, no IPv4 address inside an IPv6 one. The form of a URL follows Go's
+ParseRequestURI: absolute, or an absolute path.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Ip(Opaque):
 
 
 class Cidr(Opaque):
-    """An address with the length of a prefix; its bits after the prefix are kept."""
+    """An address with a prefix length; it keeps the bits after the prefix."""
 
     __slots__ = ("address", "bits", "network")
     cel_type = "net.CIDR"
@@ -80,7 +80,7 @@ class Cidr(Opaque):
 
 
 class Url(Opaque):
-    """A URL in its parts; `path` as it was given."""
+    """A parsed URL; `path` is unchanged."""
 
     __slots__ = ("host", "path", "query", "scheme", "text")
     cel_type = "kubernetes.URL"
@@ -93,20 +93,20 @@ class Url(Opaque):
             raise CelError(f'URL parse error during conversion from string: parse "{shown}": {why}')
 
     def _read(self, text: str) -> str:
-        """Takes the text apart; why it is none, or ""."""
+        """Parse the text; return the error, or ""."""
         if not text:
             return "empty url"
         if _CONTROL.search(text):
             return "net/url: invalid control character in URL"
-        found = _SCHEME.match(text)
-        self.scheme = found.group()[:-1].lower() if found else ""
+        scheme = _SCHEME.match(text)
+        self.scheme = scheme.group()[:-1].lower() if scheme else ""
         if text[:1] == ":":
             return "missing protocol scheme"
-        rest, _, self.query = text[found.end() if found else 0 :].partition("?")
+        rest, _, self.query = text[scheme.end() if scheme else 0 :].partition("?")
         self.host = ""
         if not rest.startswith("/"):
             return "invalid URI for request"
-        if found and rest.startswith("//"):
+        if scheme and rest.startswith("//"):
             authority, slash, path = rest[2:].partition("/")
             rest = slash + path
             user, at, self.host = authority.rpartition("@")
@@ -152,17 +152,17 @@ class Url(Opaque):
 
     @property
     def escaped_path(self) -> str:
-        """Return the path, escaped where it was given without."""
+        """Return the path, escaped if necessary."""
         return self.path if _PATH.fullmatch(self.path) else quote(unquote(self.path), safe=_KEPT_IN_PATH)
 
     def values(self) -> dict[str, list[str]]:
-        """The query by names; pairs that cannot be read are left out."""
-        made: dict[str, list[str]] = {}
+        """Return the values of the query by name; invalid pairs are left out."""
+        result: dict[str, list[str]] = {}
         for pair in self.query.split("&"):
             if pair and ";" not in pair and not _ESCAPE.search(pair):
                 name, _, value = pair.partition("=")
-                made.setdefault(unquote_plus(name), []).append(unquote_plus(value))
-        return made
+                result.setdefault(unquote_plus(name), []).append(unquote_plus(value))
+        return result
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Url) and self.text == other.text
@@ -183,7 +183,7 @@ def _mapped(address: _Address) -> bool:
 
 
 def _address(text: str) -> _Address:
-    """Return an address as Kubernetes takes it. Raises CelError."""
+    """Return an address that Kubernetes accepts. Raises CelError."""
     try:
         if len(text) > _LONGEST_ADDRESS:
             raise ValueError
@@ -202,7 +202,7 @@ def _address(text: str) -> _Address:
 
 
 def _made(of: Callable[[str], Any], times: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """Return a function that reads a text."""
+    """Return the function that parses a text."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, 1)
@@ -213,7 +213,7 @@ def _made(of: Callable[[str], Any], times: int = 1) -> Callable[[Meter, list[Any
 
 
 def _reads(of: Callable[[str], Any]) -> Callable[[Meter, list[Any]], bool]:
-    """Return whether a text can be read."""
+    """Return the function that reports whether a text can be parsed."""
 
     def readable(text: str) -> bool:
         try:
@@ -226,7 +226,7 @@ def _reads(of: Callable[[str], Any]) -> Callable[[Meter, list[Any]], bool]:
 
 
 def _asked(kind: type, of: Callable[[Any], Any]) -> Function:
-    """Return a question of one value; one unit."""
+    """Return a function of one value that costs one unit."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, 1)
@@ -247,17 +247,17 @@ def _ip(meter: Meter, args: list[Any]) -> Ip:
 
 def _contains_ip(meter: Meter, args: list[Any]) -> bool:
     takes(args, 2, 2)
-    outer, other = needs(args[0], Cidr), needs(args[1], str, Ip)
-    meter.spend(4 + (int(traversed(len(other))) if isinstance(other, str) else 0))
-    inner = Ip(other) if isinstance(other, str) else other
+    outer, arg = needs(args[0], Cidr), needs(args[1], str, Ip)
+    meter.spend(4 + (int(traversed(len(arg))) if isinstance(arg, str) else 0))
+    inner = Ip(arg) if isinstance(arg, str) else arg
     return inner.address in outer.network
 
 
 def _contains_cidr(meter: Meter, args: list[Any]) -> bool:
     takes(args, 2, 2)
-    outer, other = needs(args[0], Cidr), needs(args[1], str, Cidr)
-    meter.spend(7 + (int(traversed(len(other))) if isinstance(other, str) else 0))
-    inner = Cidr(other) if isinstance(other, str) else other
+    outer, arg = needs(args[0], Cidr), needs(args[1], str, Cidr)
+    meter.spend(7 + (int(traversed(len(arg))) if isinstance(arg, str) else 0))
+    inner = Cidr(arg) if isinstance(arg, str) else arg
     return bool(inner.bits >= outer.bits and inner.address in outer.network)
 
 
@@ -284,14 +284,12 @@ _CONTAINS_IP = 4
 
 
 def _compared(base: int) -> Callable[[list[float]], float]:
-    """Return the cost of comparing networks, and of reading the other if it is a text: nothing else is larger than
-    one.
-    """
+    """Return the cost of comparing networks, and of parsing the argument if it is a text (of a size above one)."""
     return lambda n: base + (traversed(n[1]) if n[1] > 1 else 0)
 
 
 def _parsed(n: list[float]) -> float:
-    """Return the cost of reading an address or a network."""
+    """Return the cost of parsing an address or a network."""
     return traversed(n[0])
 
 
@@ -305,25 +303,25 @@ NETWORK: Mapping[str, Function] = {
     "ip.isCanonical": Function(
         _made(lambda text: str(_address(text)) == text, 2), "bool", lambda n: traversed(2 * n[0])
     ),
-    "family": _typed(_asked(Ip, lambda one: one.address.version), "int"),
-    "isUnspecified": _typed(_asked(Ip, lambda one: one.address.is_unspecified), "bool"),
-    "isLoopback": _typed(_asked(Ip, lambda one: one.address.is_loopback), "bool"),
-    "isLinkLocalMulticast": _typed(_asked(Ip, lambda one: _link_local_multicast(one.address)), "bool"),
-    "isLinkLocalUnicast": _typed(_asked(Ip, lambda one: one.address.is_link_local), "bool"),
-    "isGlobalUnicast": _typed(_asked(Ip, lambda one: _is_global(one.address)), "bool"),
+    "family": _typed(_asked(Ip, lambda ip: ip.address.version), "int"),
+    "isUnspecified": _typed(_asked(Ip, lambda ip: ip.address.is_unspecified), "bool"),
+    "isLoopback": _typed(_asked(Ip, lambda ip: ip.address.is_loopback), "bool"),
+    "isLinkLocalMulticast": _typed(_asked(Ip, lambda ip: _link_local_multicast(ip.address)), "bool"),
+    "isLinkLocalUnicast": _typed(_asked(Ip, lambda ip: ip.address.is_link_local), "bool"),
+    "isGlobalUnicast": _typed(_asked(Ip, lambda ip: _is_global(ip.address)), "bool"),
     "cidr": Function(_made(Cidr), "net.CIDR", _parsed),
     "isCIDR": Function(_reads(Cidr), "bool", _parsed),
     "containsIP": Function(_contains_ip, "bool", _compared(_CONTAINS_IP)),
     "containsCIDR": Function(_contains_cidr, "bool", _compared(_CONTAINS_IP + 3)),
-    "masked": _typed(_asked(Cidr, lambda given: Cidr(str(given.network))), "net.CIDR"),
-    "prefixLength": _typed(_asked(Cidr, lambda one: one.bits), "int"),
+    "masked": _typed(_asked(Cidr, lambda cidr: Cidr(str(cidr.network))), "net.CIDR"),
+    "prefixLength": _typed(_asked(Cidr, lambda cidr: cidr.bits), "int"),
     "url": Function(_made(Url), "kubernetes.URL", lambda n: traversed(n[0]), lambda n: n[0]),
     "isURL": Function(_reads(Url), "bool"),
-    "getScheme": Function(_asked(Url, lambda one: one.scheme).run, "string", result=lambda n: n[0]),
-    "getHost": Function(_asked(Url, lambda one: one.host).run, "string", result=lambda n: n[0]),
-    "getHostname": Function(_asked(Url, lambda one: one.hostname).run, "string", result=lambda n: n[0]),
-    "getPort": Function(_asked(Url, lambda one: one.port).run, "string", result=lambda n: n[0]),
-    "getEscapedPath": Function(_asked(Url, lambda one: one.escaped_path).run, "string", result=lambda n: 3 * n[0]),
-    "getQuery": Function(_asked(Url, lambda one: one.values()).run, "map", result=lambda n: n[0]),
+    "getScheme": Function(_asked(Url, lambda url: url.scheme).run, "string", result=lambda n: n[0]),
+    "getHost": Function(_asked(Url, lambda url: url.host).run, "string", result=lambda n: n[0]),
+    "getHostname": Function(_asked(Url, lambda url: url.hostname).run, "string", result=lambda n: n[0]),
+    "getPort": Function(_asked(Url, lambda url: url.port).run, "string", result=lambda n: n[0]),
+    "getEscapedPath": Function(_asked(Url, lambda url: url.escaped_path).run, "string", result=lambda n: 3 * n[0]),
+    "getQuery": Function(_asked(Url, lambda url: url.values()).run, "map", result=lambda n: n[0]),
 }
 """Functions on addresses, networks and URLs, by name."""

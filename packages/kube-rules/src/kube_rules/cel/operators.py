@@ -1,7 +1,7 @@
-"""The operators of expressions on values: arithmetic, comparison, looking up; each counts what it does.
+"""The operators of expressions: arithmetic, comparison, lookup; each counts its cost.
 
-Costs: cel-go's interpreter (runtimecost.go). Integers stay in their 64 bits; nothing is converted silently, except that
-numbers of different types are compared (CrossTypeNumericComparisons).
+Costs: cel-go's interpreter (runtimecost.go). Integers stay within 64 bits. Nothing is converted silently, but numbers
+of different types are comparable (CrossTypeNumericComparisons).
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ Run = Callable[[Env, Meter], Any]
 
 
 def truth(value: Any) -> bool:
-    """A bool. Raises CelError for anything else."""
+    """Return a bool. Raises CelError for other values."""
     if value is True or value is False:
         return bool(value)
     raise CelError(NO_OVERLOAD)
 
 
-def maybe_field(value: Any, name: str, other: str) -> Optional:
-    """`value.?name`: without a value where it has no such field."""
+def maybe_field(value: Any, name: str, unescaped_name: str) -> Optional:
+    """Return `value.?name`: an optional without a value if the field is missing."""
     if isinstance(value, Optional):
         if not value.present:
             return NONE
         value = value.value
     if not isinstance(value, dict):
         raise CelError(f"type '{type_name(value)}' does not support field selection")
-    for key in (name, other):
+    for key in (name, unescaped_name):
         if key in value:
             return Optional(value[key])
     return Optional(value[name]) if isinstance(value, FullMap) else NONE
 
 
 def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
-    """`where[?index]`: without a value where there is none; an optional is unwrapped."""
+    """Return `where[?index]`: an optional without a value if there is none; an optional operand is unwrapped."""
     meter.spend(1)
     if isinstance(where, Optional):
         if not where.present:
@@ -59,82 +59,82 @@ def maybe_indexed(where: Any, index: Any, meter: Meter) -> Optional:
 
 
 def _whole(value: Any, kind: type) -> Any:
-    """Return the result of an operation on integers, in their range."""
+    """Return the result of an integer operation, checked against its range."""
     return unsigned(value) if kind is Uint else integer(value)
 
 
-def _added(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other):
-        if isinstance(one, datetime | timedelta) and isinstance(other, datetime | timedelta):
-            return _moved(operator.add, one, other, meter)
+def _added(left: Any, right: Any, meter: Meter) -> Any:
+    kind = type(left)
+    if kind is not type(right):
+        if isinstance(left, datetime | timedelta) and isinstance(right, datetime | timedelta):
+            return _moved(operator.add, left, right, meter)
         raise CelError(NO_OVERLOAD)
     if kind is int or kind is Uint:
         meter.spend(1)
-        return _whole(one + other, kind)
+        return _whole(left + right, kind)
     if kind is float:
         meter.spend(1)
-        return one + other
+        return left + right
     if kind is timedelta:
-        return _moved(operator.add, one, other, meter)
+        return _moved(operator.add, left, right, meter)
     if kind in (str, bytes, list):
-        meter.spend(1 + (len(one) + len(other)) // 10)
-        return one + other
+        meter.spend(1 + (len(left) + len(right)) // 10)
+        return left + right
     raise CelError(NO_OVERLOAD)
 
 
-def _moved(work: Callable[[Any, Any], Any], one: Any, other: Any, meter: Meter) -> Any:
+def _moved(work: Callable[[Any, Any], Any], left: Any, right: Any, meter: Meter) -> Any:
     meter.spend(1)
     try:
-        return work(one, other)
+        return work(left, right)
     except (OverflowError, ValueError):
         raise CelError("timestamp overflow") from None
     except TypeError:
         raise CelError(NO_OVERLOAD) from None
 
 
-def _subtracted(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is type(other) and kind in (int, Uint, float):
+def _subtracted(left: Any, right: Any, meter: Meter) -> Any:
+    kind = type(left)
+    if kind is type(right) and kind in (int, Uint, float):
         meter.spend(1)
-        return one - other if kind is float else _whole(one - other, kind)
-    if isinstance(one, datetime | timedelta) and isinstance(other, datetime | timedelta):
-        return _moved(operator.sub, one, other, meter)
+        return left - right if kind is float else _whole(left - right, kind)
+    if isinstance(left, datetime | timedelta) and isinstance(right, datetime | timedelta):
+        return _moved(operator.sub, left, right, meter)
     raise CelError(NO_OVERLOAD)
 
 
-def _multiplied(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other) or kind not in (int, Uint, float):
+def _multiplied(left: Any, right: Any, meter: Meter) -> Any:
+    kind = type(left)
+    if kind is not type(right) or kind not in (int, Uint, float):
         raise CelError(NO_OVERLOAD)
     meter.spend(1)
-    return one * other if kind is float else _whole(one * other, kind)
+    return left * right if kind is float else _whole(left * right, kind)
 
 
-def _divided(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other) or kind not in (int, Uint, float):
+def _divided(left: Any, right: Any, meter: Meter) -> Any:
+    kind = type(left)
+    if kind is not type(right) or kind not in (int, Uint, float):
         raise CelError(NO_OVERLOAD)
     meter.spend(1)
     if kind is float:
-        if other:
-            return one / other
-        return float("nan") if one == 0 or one != one else one * float("inf")
-    if not other:
+        if right:
+            return left / right
+        return float("nan") if left == 0 or left != left else left * float("inf")
+    if not right:
         raise CelError("division by zero")
-    quotient = abs(one) // abs(other)
-    return _whole(quotient if (one < 0) == (other < 0) else -quotient, kind)
+    quotient = abs(left) // abs(right)
+    return _whole(quotient if (left < 0) == (right < 0) else -quotient, kind)
 
 
-def _remainder(one: Any, other: Any, meter: Meter) -> Any:
-    kind = type(one)
-    if kind is not type(other) or kind not in (int, Uint):
+def _remainder(left: Any, right: Any, meter: Meter) -> Any:
+    kind = type(left)
+    if kind is not type(right) or kind not in (int, Uint):
         raise CelError(NO_OVERLOAD)
     meter.spend(1)
-    if not other:
+    if not right:
         raise CelError("modulus by zero")
-    rest = abs(one) % abs(other)
-    return _whole(-rest if one < 0 else rest, kind)
+    rest = abs(left) % abs(right)
+    return _whole(-rest if left < 0 else rest, kind)
 
 
 _PLAIN = frozenset({int, float, Uint})
@@ -144,16 +144,16 @@ _ORDERED = frozenset({bool, str, bytes, datetime, timedelta})
 def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Run, Run], Run]:
     def make(left: Run, right: Run) -> Run:
         def compared(env: Env, meter: Meter) -> bool:
-            one, other = left(env, meter), right(env, meter)
-            kind, beside = type(one), type(other)
+            left_value, right_value = left(env, meter), right(env, meter)
+            kind, beside = type(left_value), type(right_value)
             if kind in _PLAIN and beside in _PLAIN:
                 meter.spend(1)
-                return compare(one, other)
+                return compare(left_value, right_value)
             if kind is not beside or kind not in _ORDERED:
                 raise CelError(NO_OVERLOAD)
-            meter.spend(1 + min(size_of(one), size_of(other)) // 10)
+            meter.spend(1 + min(size_of(left_value), size_of(right_value)) // 10)
             try:
-                return compare(one, other)
+                return compare(left_value, right_value)
             except TypeError:
                 raise CelError(NO_OVERLOAD) from None
 
@@ -165,12 +165,12 @@ def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Run, Run], Run]
 def _equality(wanted: bool) -> Callable[[Run, Run], Run]:
     def make(left: Run, right: Run) -> Run:
         def compared(env: Env, meter: Meter) -> bool:
-            one, other = left(env, meter), right(env, meter)
-            if type(one) is int and type(other) is int:
+            left_value, right_value = left(env, meter), right(env, meter)
+            if type(left_value) is int and type(right_value) is int:
                 meter.spend(1)
-                return (one == other) is wanted
-            meter.spend(1 + min(size_of(one), size_of(other)) // 10)
-            return equal(one, other, meter) is wanted
+                return (left_value == right_value) is wanted
+            meter.spend(1 + min(size_of(left_value), size_of(right_value)) // 10)
+            return equal(left_value, right_value, meter) is wanted
 
         return compared
 
@@ -182,7 +182,7 @@ def _applied(work: Callable[[Any, Any, Meter], Any]) -> Callable[[Run, Run], Run
 
 
 def key_of(value: Any) -> Any:
-    """Return a key of a map. Raises CelError for what cannot be one."""
+    """Return a key of a map. Raises CelError for values that cannot be keys."""
     if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -193,7 +193,7 @@ def key_of(value: Any) -> Any:
 def _has_key(where: dict[Any, Any], key: Any) -> bool:
     if key not in where:
         return False
-    return isinstance(key, str) or any(equal(key, other, _FREE) for other in where if other == key)
+    return isinstance(key, str) or any(equal(key, present, _FREE) for present in where if present == key)
 
 
 _FREE = Meter(2**62)
@@ -208,7 +208,7 @@ def _contained(item: Any, where: Any, meter: Meter) -> bool:
     meter.spend(len(where))
     if isinstance(item, str):
         return item in where
-    return any(equal(item, other, meter) for other in where)
+    return any(equal(item, member, meter) for member in where)
 
 
 def _indexed(where: Any, index: Any, meter: Meter) -> Any:

@@ -1,7 +1,7 @@
-"""Which types a function takes and gives: the overloads of the environment, as a table.
+"""The argument and result types of functions: the overloads of the environment, as a table.
 
-One line for each function: its overloads, parted by `|`. `T.(A, B) R` is called on a T, `(A, B) R` by its name alone.
-Capital letters stand for any type, the same letter for the same type within one overload. cel-go: common/stdlib,
+Each function has one line with its overloads, separated by `|`. `T.(A, B) R` is called on a T, `(A, B) R` by name.
+Capital letters stand for any type, and the same letter for the same type within one overload. cel-go: common/stdlib,
 ext/strings.go, ext/lists.go, ext/sets.go, cel/library.go; k8s.io/apiserver/pkg/cel/library.
 """
 
@@ -18,7 +18,7 @@ from kube_rules.cel.format_functions import FORMATS
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type: `name`, of a list or an optional its items', of a map its keys' and values' (`params`).
+    """A type: `name`, and as `params` the type of items, or the types of keys and values.
 
     ``object`` has fields; a name of one capital letter stands for any type.
     """
@@ -40,7 +40,7 @@ TIMESTAMP, DURATION = Type("timestamp"), Type("duration")
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """Types of the arguments, a target first, and of the result; `member`: called on its first argument."""
+    """Types of the arguments (a target first) and of the result; `member`: called on its first argument."""
 
     member: bool
     args: tuple[Type, ...]
@@ -62,7 +62,7 @@ _SHORT = {
     "decision": "kubernetes.authorization.Decision",
 }
 OPAQUE = frozenset(_SHORT.values())
-"""Types that only functions read."""
+"""Types that only functions can read."""
 _ORDERED = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _NUMBERS = ("int", "uint", "double")
 
@@ -221,23 +221,23 @@ _TABLE: dict[str, str] = {
     **{f"format.{name}": "() namedFormat" for name in FORMATS},
 }
 DECLARED = frozenset(_TABLE)
-"""Names of all functions and operators that have overloads."""
+"""Names of all functions and operators with overloads."""
 _FORM = re.compile(r"(?:(?P<target>[^.(]+)\.)?\((?P<args>.*)\) (?P<result>\S+)")
 
 
 @cache
 def overloads(name: str) -> tuple[Overload, ...]:
-    """Return the overloads of a function; none if it is not declared."""
+    """Return the overloads of a function; none if it is undeclared."""
     return tuple(_overload(form) for form in _TABLE[name].split(" | ")) if name in _TABLE else ()
 
 
 def _overload(form: str) -> Overload:
-    found = _FORM.fullmatch(form)
-    if found is None:
+    match = _FORM.fullmatch(form)
+    if match is None:
         raise ValueError(f"no overload: {form}")
-    target, args = found["target"], found["args"]
-    given = tuple(_type(arg) for arg in args.split(", ")) if args else ()
-    return Overload(target is not None, (_type(target), *given) if target else given, _type(found["result"]))
+    target, args = match["target"], match["args"]
+    params = tuple(_type(arg) for arg in args.split(", ")) if args else ()
+    return Overload(target is not None, (_type(target), *params) if target else params, _type(match["result"]))
 
 
 def _type(text: str) -> Type:

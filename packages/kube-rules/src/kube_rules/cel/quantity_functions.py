@@ -23,7 +23,7 @@ _SEMVER = re.compile(
 
 @total_ordering
 class Semver(Opaque):
-    """A semantic version (semver.org 2.0.0); build metadata does not order. Raises CelError."""
+    """A semantic version (semver.org 2.0.0); build metadata does not affect the order. Raises CelError."""
 
     __slots__ = ("key", "numbers", "text")
     cel_type = "kubernetes.Semver"
@@ -81,7 +81,7 @@ def _version(text: str, normalize: bool = False) -> Semver:
 
 
 def _normalized(text: str) -> str:
-    """`v1.2` as `1.2.0`: without the letter, without leading zeros, with three numbers."""
+    """Return `v1.2` as `1.2.0`: without the letter, without leading zeros, with three numbers."""
     text = text[:_LONGEST_VERSION].strip().removeprefix("v")
     parts = text.split(".", 2)
     for at, part in enumerate(parts):
@@ -94,31 +94,31 @@ def _normalized(text: str) -> str:
     return ".".join(parts)
 
 
-def _ordered(one: Any, other: Any) -> int:
-    if type(one) is not type(other) or not isinstance(one, QuantityValue | Semver):
+def _ordered(left: Any, right: Any) -> int:
+    if type(left) is not type(right) or not isinstance(left, QuantityValue | Semver):
         raise CelError(NO_OVERLOAD)
-    return int(one > other) - int(one < other)
+    return int(left > right) - int(left < right)
 
 
-def _summed(one: Any, other: Any, sign: int) -> QuantityValue:
-    other = needs(other, int, QuantityValue)
-    added = other.nano if isinstance(other, QuantityValue) else other * quantity.NANO
-    return QuantityValue(needs(one, QuantityValue).nano + sign * added)
+def _summed(left: Any, right: Any, sign: int) -> QuantityValue:
+    right = needs(right, int, QuantityValue)
+    added = right.nano if isinstance(right, QuantityValue) else right * quantity.NANO
+    return QuantityValue(needs(left, QuantityValue).nano + sign * added)
 
 
-def _whole(one: Any) -> bool:
-    nano = needs(one, QuantityValue).nano
+def _whole(value: Any) -> bool:
+    nano = needs(value, QuantityValue).nano
     return bool(nano % quantity.NANO == 0 and -_INT <= nano // quantity.NANO < _INT)
 
 
-def _integer(one: Any) -> int:
-    if not _whole(one):
+def _integer(value: Any) -> int:
+    if not _whole(value):
         raise CelError("cannot convert value to integer")
-    return int(one.nano // quantity.NANO)
+    return int(value.nano // quantity.NANO)
 
 
 def _read(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """Return a function that reads a text; a second argument says how."""
+    """Return the function that parses a text; an optional second argument selects the way."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, most)
@@ -140,7 +140,7 @@ def _reads(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]]
 
 
 def _of(work: Callable[..., Any], count: int, kind: str) -> Function:
-    """Return a function of so many values; one unit."""
+    """Return a function of this many values that costs one unit."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, count, count)
@@ -151,7 +151,7 @@ def _of(work: Callable[..., Any], count: int, kind: str) -> Function:
 
 
 def _parsed(n: list[float]) -> float:
-    """Return the cost of reading a quantity or a version."""
+    """Return the cost of parsing a quantity or a version."""
     return traversed(n[0])
 
 

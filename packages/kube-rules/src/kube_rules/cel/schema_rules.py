@@ -1,17 +1,17 @@
-"""CEL rules of custom resources (`x-kubernetes-validations`): refused where they may cost too much, run in a budget.
+"""CEL rules of custom resources (`x-kubernetes-validations`): cost limits at creation, a budget at evaluation.
 
-When a definition is made every rule is compiled and its cost estimated (k8s.io/apiextensions-apiserver,
-schema/cel and apis/apiextensions/validation): one rule may cost at most `RULE_LIMIT`, all of a definition together
-`SCHEMA_LIMIT`, for the largest objects the schema admits; `maxItems`, `maxProperties` and `maxLength` bound them.
-When an object is written one evaluation may cost `CALL_LIMIT` and all of them together `OBJECT_LIMIT`; then no
-further rule is run and the object is refused. Texts are upstream's.
+When a definition is created, every rule is compiled and its cost estimated (k8s.io/apiextensions-apiserver, schema/cel
+and apis/apiextensions/validation): one rule may cost at most `RULE_LIMIT`, all of a definition together `SCHEMA_LIMIT`,
+for the largest objects that the schema allows; `maxItems`, `maxProperties` and `maxLength` bound them. When an object
+is written, one evaluation may cost `CALL_LIMIT` and all of them together `OBJECT_LIMIT`; beyond that no further rule
+runs and the object is refused. Texts are upstream's.
 
-A rule is also held to the types the schema declares: a name, field or function that is not there, a call that does
-not fit its arguments, a rule that gives no bool are reported when the definition is made (`cel.checked_type`). Values
-with a format are timestamps, durations and bytes.
+Rules must also match the types of the schema: an undeclared name, field or function, a call without a matching overload
+and a rule that does not return a bool are reported when the definition is created (`cel.checked_type`). Values with a
+format are timestamps, durations and bytes.
 
-A rule that names `oldSelf` is a transition rule: it runs only where there is an old value; with
-`optionalOldSelf` it always runs and `oldSelf` is an optional.
+A rule that names `oldSelf` is a transition rule: it runs only if there is an old value; with `optionalOldSelf` it
+always runs and `oldSelf` is an optional.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kube_rules.schema.correlation import TYPE_META, CorrelatedValue
 from kube_rules.step_budget import StepBudget
 
 RULE_LIMIT = 10_000_000
-"""Estimated cost of one rule, for as many objects in a resource as there can be (StaticEstimatedCostLimit)."""
+"""Estimated cost of one rule, for the maximum number of objects in a resource (StaticEstimatedCostLimit)."""
 SCHEMA_LIMIT = 100_000_000
 """Estimated cost of all rules of a schema (StaticEstimatedCRDCostLimit)."""
 CALL_LIMIT = 1_000_000
@@ -36,9 +36,9 @@ CALL_LIMIT = 1_000_000
 OBJECT_LIMIT = 10_000_000
 """Cost of all rules over one object (celconfig.RuntimeCELCostBudget)."""
 MESSAGE_LIMIT = 5 * 1024
-"""Bytes a message expression may yield (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
+"""Maximum size of an evaluated message in bytes (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
 TEXT_LIMIT = 160 * 1024
-"""Characters of all rules of a schema together: reading them takes time too."""
+"""Maximum length of all rules of a schema together, in characters; it bounds the time for parsing."""
 _DEAREST = 4
 _MOST = 2**64 - 1
 _NAMES = ("self", "oldSelf")
@@ -69,7 +69,7 @@ class RuleError(ValueError):
 
 
 class _Rule:
-    """A compiled expression and whether it compares with what was."""
+    """A compiled expression, and whether it refers to the old value."""
 
     __slots__ = ("node", "program", "transition")
 
@@ -96,14 +96,14 @@ def _kept(text: str) -> _Rule:
 
 
 def problems(schema: Json, path: str) -> list[FieldError]:
-    """Return what is wrong with the rules of a schema, for the creation of a definition; `path` is where it stands."""
+    """Return the problems of the rules of a schema for the creation of a definition; `path` is its path."""
     result: list[FieldError] = []
     total, dear, read = 0, list[tuple[int, str]](), 0
     for place, inner, root, times, atomic in _schemas(schema, path):
         rules = inner.get("x-kubernetes-validations", ())
         form = cel.declared(inner, root=root) if rules else cel.UNKNOWN
         variables = dict.fromkeys(_NAMES, form)
-        # Under a list without a limit there are as many as fit into a request (MaxCardinality).
+        # A list without a limit has as many items as fit into a request (MaxCardinality).
         count = cel.declarations.MAX_REQUEST // (form.smallest + 1) if times is None else times
         for index, rule in enumerate(rules):
             at = f"{place}.x-kubernetes-validations[{index}]"
@@ -119,11 +119,11 @@ def problems(schema: Json, path: str) -> list[FieldError]:
                     return [*result, field_errors.forbidden(f"{at}.{word}", message)]
                 try:
                     node = _compiled(text).node
-                    known = variables
+                    scope = variables
                     if rule.get("optionalOldSelf"):
-                        known = {**variables, "oldSelf": cel.Declared("optional", form.largest, 1, form)}
-                    _check(node, known, "bool" if word == "rule" else "string")
-                    cost = cel.estimated_cost(node, known)
+                        scope = {**variables, "oldSelf": cel.Declared("optional", form.largest, 1, form)}
+                    _check(node, scope, "bool" if word == "rule" else "string")
+                    cost = cel.estimated_cost(node, scope)
                 except RuleError as error:
                     result.append(field_errors.invalid(f"{at}.{word}", text, str(error)))
                     continue
@@ -145,7 +145,7 @@ def problems(schema: Json, path: str) -> list[FieldError]:
 
 
 def _transition_problems(rule: Json, at: str, atomic: str) -> Iterator[FieldError]:
-    """Yield what is wrong with a rule for its use of `oldSelf`; `atomic`: see `_Place`."""
+    """Yield the problems of a rule with its use of `oldSelf`; `atomic`: see `_Place`."""
     if _compiled(rule["rule"]).transition:
         if atomic:
             message = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {atomic}"
@@ -156,12 +156,12 @@ def _transition_problems(rule: Json, at: str, atomic: str) -> Iterator[FieldErro
 
 
 def _check(node: cel.Node, variables: dict[str, cel.Declared], wanted: str) -> None:
-    """Holds an expression to the types of its variables and of its result. Raises RuleError."""
+    """Check an expression against the types of its variables and of its result. Raises RuleError."""
     try:
-        found = cel.checked_type(node, variables)
+        type_ = cel.checked_type(node, variables)
     except cel.CelSyntaxError as error:
         raise RuleError(f"compilation failed: {error}") from None
-    if found.name not in (wanted, "dyn"):
+    if type_.name not in (wanted, "dyn"):
         where = "" if wanted == "bool" else "messageExpression "
         raise RuleError(f"cel expression {where}must evaluate to a {wanted}")
 
@@ -173,34 +173,34 @@ def _exceeded(name: str, cost: int, limit: int) -> str:
 
 
 class _Place(NamedTuple):
-    """A schema inside another: its path, itself, whether it is a resource's, and how often it can occur at most."""
+    """A nested schema: its path, the schema, whether it is a resource's, and the maximum number of occurrences."""
 
     path: str
     schema: Json
     root: bool
     times: int | None
-    """None: without limit."""
+    """None: unlimited."""
     atomic: str
-    """The path of the outermost list around it that is not of type map (its items cannot be correlated), or ""."""
+    """The path of the outermost enclosing list that is not of type map (its items cannot be correlated), or ""."""
 
 
 def _schemas(schema: Json, path: str) -> Iterator[_Place]:
-    """Yield every schema inside one, and itself."""
+    """Yield a schema and every schema inside it."""
     pending = [_Place(path, schema, True, 1, "")]
     while pending:
-        place, one, root, times, atomic = pending.pop()
-        yield _Place(place, one, root or bool(one.get("x-kubernetes-embedded-resource")), times, atomic)
+        place, node, root, times, atomic = pending.pop()
+        yield _Place(place, node, root or bool(node.get("x-kubernetes-embedded-resource")), times, atomic)
         below: list[_Place] = []
-        for name, inner in one.get("properties", {}).items():
+        for name, inner in node.get("properties", {}).items():
             if isinstance(inner, dict):
                 below.append(_Place(f"{place}.properties[{name}]", inner, False, times, atomic))
         for word, limit in (("items", "maxItems"), ("additionalProperties", "maxProperties")):
-            if isinstance(one.get(word), dict):
-                most = one.get(limit)
+            if isinstance(node.get(word), dict):
+                most = node.get(limit)
                 inside = None if times is None or not isinstance(most, int) else min(times * max(most, 0), _MOST)
-                list_of_others = word == "items" and one.get("x-kubernetes-list-type") != "map"
+                list_of_others = word == "items" and node.get("x-kubernetes-list-type") != "map"
                 around = atomic or (place if list_of_others else "")
-                below.append(_Place(f"{place}.{word}", one[word], False, inside, around))
+                below.append(_Place(f"{place}.{word}", node[word], False, inside, around))
         pending.extend(reversed(below))
 
 
@@ -210,16 +210,16 @@ def _schemas(schema: Json, path: str) -> Iterator[_Place]:
 def evaluate(
     schema: Json, obj: Any, old: Any, budget: StepBudget | None = None, tolerated: list[FieldError] | None = None
 ) -> list[FieldError]:
-    """Return the findings of all rules against `obj` and, for transition rules, against what it was.
+    """Return the errors of all rules for `obj`; transition rules compare it with `old`.
 
-    A violated rule that is no transition rule goes to `tolerated` where the value, or else the nearest value around it
-    that can be correlated with what it was, is unchanged. A rule that fails to run is not tolerated.
+    A violated rule that is not a transition rule goes to `tolerated` if its value, or else the nearest enclosing value
+    with a correlated old value, is unchanged. A rule that fails to run is not tolerated.
     """
     return _Evaluation(budget or StepBudget(), [] if tolerated is None else tolerated).of(schema, obj, old)
 
 
 class _Nearest:
-    """The value that decides whether a violated rule is tolerated: the rule's own, or else the nearest around it."""
+    """The value that decides whether a violation is tolerated: the rule's own, or else the nearest enclosing one."""
 
     __slots__ = ("_own", "value")
 
@@ -240,11 +240,11 @@ class _Nearest:
 
 
 class _OverError(Exception):
-    """No further rule is run."""
+    """The budget is exhausted; no further rule runs."""
 
 
 class _Evaluation:
-    """The rules over one object, and what is left of their budget."""
+    """The rules for one object, and their remaining budget."""
 
     def __init__(self, budget: StepBudget, tolerated: list[FieldError]) -> None:
         self._budget = budget
@@ -253,10 +253,10 @@ class _Evaluation:
         self._tolerated = tolerated
 
     def of(self, schema: Json, obj: Any, old: Any) -> list[FieldError]:
-        given, before = cel.converted(schema, obj), cel.converted(schema, old)
+        converted, before = cel.converted(schema, obj), cel.converted(schema, old)
         nearest = None if old is None else _Nearest(CorrelatedValue(schema, obj, old, self._budget))
         with suppress(_OverError):
-            self._walk(schema, given, before, before is not None, "", nearest)
+            self._walk(schema, converted, before, before is not None, "", nearest)
         return self._errors
 
     def _walk(self, schema: Json, value: Any, old: Any, has_old: bool, path: str, nearest: _Nearest | None) -> None:
@@ -272,9 +272,9 @@ class _Evaluation:
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
             properties = schema.get("properties", {})
-            others = schema.get("additionalProperties")
+            additional = schema.get("additionalProperties")
             for key, inner in value.items():
-                below = properties.get(key, others)
+                below = properties.get(key, additional)
                 if isinstance(below, dict):
                     within = nearest and nearest.key(key, root=not path)
                     place = f"{path}[{key}]" if key not in properties else f"{path}.{key}" if path else key
@@ -345,7 +345,7 @@ class _Evaluation:
 
 
 def _by_keys(items: Any, keys: Sequence[str]) -> dict[Any, Any]:
-    """Return the items of a list by their keys; the first of equal ones counts."""
+    """Return the items of a list by their keys; the first of equal items counts."""
     result: dict[Any, Any] = {}
     for item in items if isinstance(items, list) else ():
         result.setdefault(_identity(item, keys), item)

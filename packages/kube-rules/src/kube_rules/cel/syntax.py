@@ -1,11 +1,11 @@
-"""From the text of an expression to a tree.
+"""The parser: from the text of an expression to a tree.
 
-Grammar: cel-spec, language definition. A scanner without backtracking and a recursive descent that is bounded in
-length and in depth (cel-go stops at 250 too), whatever makes the depth: parentheses, lists, chains of operators or of
-calls.
+Grammar: cel-spec, language definition. A scanner without backtracking and a recursive descent with bounded length and
+depth (cel-go also stops at 250), for all causes of depth: parentheses, lists, chains of operators or of calls.
+
 Macros (`has`, `all`, `exists`, `exists_one`, `map`, `filter`, `sortBy`, `transformList`, `transformMap`,
-`transformMapEntry`, `optMap`, `optFlatMap`, `cel.bind`) become
-nodes of their own here, as their variables are names, not values.
+`transformMapEntry`, `optMap`, `optFlatMap`, `cel.bind`) have their own nodes, because their variables are names, not
+values.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_LENGTH = 100_000
-"""Code points of an expression (cel-go's default)."""
+"""Maximum length of an expression in code points (cel-go's default)."""
 ENTRY = "@entry"
-"""The function around an entry of a literal that is left out where it is an optional without a value."""
+"""The function around an entry of a literal; an optional entry without a value is left out."""
 OPTIONAL_FIELD = "_?._"
 """The function of `a.?b`; its arguments are the operand and the name."""
 MAX_DEPTH = 250
-"""Nesting of an expression (cel-go's default)."""
+"""Maximum nesting of an expression (cel-go's default)."""
 _MAX_NODES = 50_000
 
 
 class CelSyntaxError(ValueError):
-    """A text that is no expression; `str()` names the place, in one line."""
+    """A text that is not an expression; `str()` names the position, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class MakeMessage:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A macro over a list or map: `macro`, what it goes over, one or two variables, an optional filter, a body."""
+    """A macro over a list or map: `macro`, its operand, one or two variables, an optional filter, a body."""
 
     macro: str
     over: Node
@@ -136,7 +136,7 @@ RESERVED = frozenset(
         "while",
     ]
 )
-"""Words that no identifier may be."""
+"""Reserved words; no identifier can be one of them."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
             '"': '"', "`": "`", "?": "?"}  # fmt: skip
@@ -158,7 +158,7 @@ _NAMESPACES = {
     "sets": frozenset({"contains", "intersects", "equivalent"}),
     "strings": frozenset({"quote"}),
 }  # fmt: skip
-"""Functions that are called by a name with a dot; such a name comes before a variable of the first part."""
+"""Functions with a dot in their names; such a name takes precedence over a variable of the first part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +176,12 @@ def parse(text: str) -> Node:
 
 
 def identifiers(node: Node) -> set[str]:
-    """Names an expression takes from outside (its macros' own variables are not among them)."""
+    """Return the free names of an expression (without the variables of its macros)."""
     result: set[str] = set()
     pending: list[tuple[Node, frozenset[str]]] = [(node, frozenset())]
     while pending:
-        one, bound = pending.pop()
-        match one:
+        current, bound = pending.pop()
+        match current:
             case Ident(name):
                 if name not in bound:
                     result.add(name)
@@ -224,9 +224,9 @@ def _tokens(text: str) -> Iterator[_Token]:
     last = at
     while at < len(text):
         last = at
-        found = _PREFIX.match(text, at)
-        if found is not None or text[at] in "\"'":
-            prefix = found.group().lower() if found is not None else ""
+        prefix_match = _PREFIX.match(text, at)
+        if prefix_match is not None or text[at] in "\"'":
+            prefix = prefix_match.group().lower() if prefix_match is not None else ""
             value, at = _string(text, at, prefix)
             yield _Token("value", value, last)
         elif (name := _NAME.match(text, at)) is not None:
@@ -252,12 +252,12 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _blank(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    blank = _SPACE.match(text, at)
+    return at if blank is None else blank.end()
 
 
 def _string(text: str, start: int, prefix: str) -> tuple[str | bytes, int]:
-    """Return a string or bytes literal that begins at `start`, and where it ends."""
+    """Return the string or bytes literal that begins at `start`, and the position after it."""
     at = start + len(prefix)
     quote = text[at] * 3 if text.startswith(text[at] * 3, at) else text[at]
     at += len(quote)
@@ -275,7 +275,7 @@ def _string(text: str, start: int, prefix: str) -> tuple[str | bytes, int]:
             continue
         if sign in "\r\n" and len(quote) == 1:
             raise _fault(text, start, "string is not closed")
-        if sign == "\\":  # in a raw string it stands for itself and keeps a quote from closing
+        if sign == "\\":  # in a raw string it stands for itself and escapes a quote
             parts.append(sign)
             at += 1
             if at >= len(text):
@@ -287,7 +287,7 @@ def _string(text: str, start: int, prefix: str) -> tuple[str | bytes, int]:
     if not octets:
         return "".join(parts), end
     try:
-        # An escape of one octet is kept apart from the characters as a lone surrogate.
+        # An escape of one octet is a lone surrogate, distinct from the characters.
         return "".join(parts).encode("utf-8", "surrogateescape"), end
     except UnicodeEncodeError:
         raise _fault(text, start, "not UTF-8") from None
@@ -298,12 +298,12 @@ def _escape(text: str, at: int, octets: bool) -> tuple[str, int]:
     if sign in _ESCAPES and sign:
         return _ESCAPES[sign], at + 2
     digits, base, begin = {"x": (2, 16, 2), "X": (2, 16, 2), "u": (4, 16, 2), "U": (8, 16, 2)}.get(sign, (3, 8, 1))
-    given = text[at + begin : at + begin + digits]
+    code_digits = text[at + begin : at + begin + digits]
     end = at + begin + digits
     try:
-        if len(given) != digits or not given.isalnum() or not given.isascii():
+        if len(code_digits) != digits or not code_digits.isalnum() or not code_digits.isascii():
             raise ValueError
-        code = int(given, base)
+        code = int(code_digits, base)
         if base == 8 and code > 0o377:
             raise ValueError
         if octets:
@@ -321,7 +321,7 @@ def _escape(text: str, at: int, octets: bool) -> tuple[str, int]:
 
 
 def _dotted(node: Node) -> str:
-    """Return the name that a chain of fields reads as, "" for any other expression."""
+    """Return the dotted name of a chain of fields, "" for any other expression."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test:
         parts.append(node.field)
@@ -369,20 +369,20 @@ class _Parser:
             raise CelSyntaxError(f"expression recursion limit exceeded: {MAX_DEPTH}")
 
     def _expression(self, level: int = 0, *, choice: bool = True) -> Node:
-        """Operators of `level` and tighter ones; they group to the left, and a long chain is as deep as it is long.
+        """Parse operators of `level` and tighter ones; they group to the left, and the depth of a chain is its length.
 
-        Between `?` and `:` stands no second `? :` without parentheses (`choice`).
+        Between `?` and `:` a second `? :` needs parentheses (`choice`).
         """
         self._deeper()
         node = self._operand()
         chain = 0
-        while (found := _LEVEL_OF.get(self._peek(), -1)) >= level:
+        while (found_level := _LEVEL_OF.get(self._peek(), -1)) >= level:
             operator = self._tokens[self._next].kind
             if operator in ("&&", "||"):
-                node = self._joined(operator, node, found + 1)
+                node = self._joined(operator, node, found_level + 1)
                 continue
             self._next += 1
-            right = self._expression(found + 1)
+            right = self._expression(found_level + 1)
             chain += 1
             self._deeper()
             node = Call("@in" if operator == "in" else f"_{operator}_", None, (node, right))
@@ -394,7 +394,7 @@ class _Parser:
         return node
 
     def _joined(self, operator: str, left: Node, level: int) -> Node:
-        """`a && b && c` as one call of three: long chains of conditions are common and cost no depth."""
+        """Parse `a && b && c` as one call of three: long chains of conditions are common and add no depth."""
         function = f"_{operator}_"
         args = list(left.args) if isinstance(left, Call) and left.function == function else [left]
         while self._accept(operator):
@@ -402,7 +402,7 @@ class _Parser:
         return Call(function, None, tuple(args))
 
     def _operand(self) -> Node:
-        """Signs, something simple, and what is taken of it."""
+        """Parse signs, a primary expression, and its fields, indexes and calls."""
         signs: list[str] = []
         while self._peek() in ("!", "-"):
             signs.append(self._peek())
@@ -441,7 +441,7 @@ class _Parser:
             self._deeper(len(signs))
         for sign in reversed(signs):
             if isinstance(node, Call) and node.function == f"{sign}_":
-                node = node.args[0]  # twice is never
+                node = node.args[0]  # two negations cancel out
             else:
                 node = Call(f"{sign}_", None, (node,))
         return node
@@ -543,11 +543,11 @@ class _Parser:
         from kube_rules.cel.values import Uint
 
         at = self._tokens[self._next].at
-        given = self._take("number")
-        if given[:2] != "0x" and any(mark in given for mark in ".eE"):
-            return float(sign + given)
-        unsigned = given[-1] in "uU"
-        digits = given.rstrip("uU")
+        literal = self._take("number")
+        if literal[:2] != "0x" and any(mark in literal for mark in ".eE"):
+            return float(sign + literal)
+        unsigned = literal[-1] in "uU"
+        digits = literal.rstrip("uU")
         if len(digits) > 20:
             raise _fault(self._text, at, "invalid int literal")
         number = int(digits, 16 if digits[:2] == "0x" else 10)

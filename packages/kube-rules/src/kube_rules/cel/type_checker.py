@@ -1,8 +1,8 @@
 """Check an expression against the types of its variables, before there is a value (cel-go's checker).
 
-The check rejects a field that the schema does not declare, a function that does not exist, and a call with argument
-types that no overload takes. `dyn` fits everything and is checked when the expression runs. The first error is
-reported, in cel-go's words. The check takes time linear in the length of the expression.
+The check rejects a field that the schema does not declare, a function that does not exist, and a call without an
+overload for its argument types. `dyn` matches every type and is checked at evaluation. The first error is reported, in
+cel-go's words. The check takes time linear in the length of the expression.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from kube_rules.cel.syntax import (
 from kube_rules.cel.values import Uint
 
 OBJECT, PATCH = "Object", "JSONPatch"
-"""Types of the values that mutating policies make; `Object.spec` and the like are types too."""
+"""Types of the values of mutating policies; `Object.spec` and the like are types too."""
 _PATCH_FIELDS = {"op": STRING, "path": STRING, "from": STRING, "value": DYN}
 _NULLABLE = OPAQUE | {"object", "timestamp", "duration", "null", "dyn"}
 _SORTED = frozenset({"int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes", "dyn"})
@@ -61,10 +61,9 @@ def checked_type(
 ) -> Type:
     """Return the type of an expression over variables of these forms.
 
-    `bindings`: there is `cel.bind` (ext.Bindings). `patches`: there are `Object{}`, `JSONPatch{}` and
-    `jsonpatch.escapeKey`. `devices`: there is `includes` for attributes of devices.
-
-    Raises CelSyntaxError: an undeclared name, function or field, or no overload for the types of a call.
+    `bindings` enables `cel.bind` (ext.Bindings), `patches` enables `Object{}`, `JSONPatch{}` and `jsonpatch.escapeKey`,
+    `devices` enables `includes` for attributes of devices. Raises CelSyntaxError: an undeclared name, function or
+    field, or no overload for the types of a call.
     """
     scope = {name: [type_of(form)] for name, form in variables.items()}
     return _Checker(scope, bindings=bindings, patches=patches, devices=devices).of(node)
@@ -83,14 +82,14 @@ def type_of(form: Declared | None) -> Type:
     return Type(form.kind, (), form.fields)
 
 
-def form_of(found: Type) -> Declared:
-    """Return the form of values of a type; dyn for one that is none of JSON's."""
-    if found.name == "list":
-        return Declared("list", UNKNOWN.largest, inner=form_of(found.params[0]))
-    if found.name == "map":
-        return Declared("map", UNKNOWN.largest, inner=form_of(found.params[1]))
-    if found.name in _SORTED:
-        return Declared(found.name, UNKNOWN.largest if found.name in ("string", "bytes") else 1)
+def form_of(type_: Type) -> Declared:
+    """Return the form of values of a type; dyn for types without a JSON form."""
+    if type_.name == "list":
+        return Declared("list", UNKNOWN.largest, inner=form_of(type_.params[0]))
+    if type_.name == "map":
+        return Declared("map", UNKNOWN.largest, inner=form_of(type_.params[1]))
+    if type_.name in _SORTED:
+        return Declared(type_.name, UNKNOWN.largest if type_.name in ("string", "bytes") else 1)
     return UNKNOWN
 
 
@@ -98,7 +97,7 @@ class _Checker:
     def __init__(self, scope: dict[str, list[Type]], *, bindings: bool, patches: bool, devices: bool) -> None:
         self._scope = scope
         self._bindings = bindings
-        self._missing = {name for name, there in (("jsonpatch.escapeKey", patches), ("includes", devices)) if not there}
+        self._missing = {name for name, on in (("jsonpatch.escapeKey", patches), ("includes", devices)) if not on}
         self._patches = patches
 
     def of(self, node: Node) -> Type:
@@ -106,15 +105,15 @@ class _Checker:
             case Literal(value):
                 return _of_literal(value)
             case Ident(name):
-                known = self._scope.get(name)
-                if known:
-                    return known[-1]
+                bindings = self._scope.get(name)
+                if bindings:
+                    return bindings[-1]
                 if name in TYPE_NAMES:
                     return TYPE
                 raise _undeclared(name)
             case Select(operand, name, test):
-                found = self._field(self.of(operand), name)
-                return BOOL if test else found
+                field_type = self._field(self.of(operand), name)
+                return BOOL if test else field_type
             case MakeList(items):
                 return Type("list", (self._joined([self._entry(item) for item in items]),))
             case MakeMap(entries):
@@ -135,66 +134,66 @@ class _Checker:
         if not self._patches or not _is_message(name):
             raise _undeclared(name)
         for field, value in fields:
-            found = self._entry(value)
+            actual = self._entry(value)
             if name == PATCH and field not in _PATCH_FIELDS:
                 raise CelSyntaxError(f"undefined field '{field}'")
-            if name == PATCH and not _fits(_PATCH_FIELDS[field], found, {}):
+            if name == PATCH and not _fits(_PATCH_FIELDS[field], actual, {}):
                 wanted = _PATCH_FIELDS[field]
-                raise CelSyntaxError(f"expected type of field '{field}' is '{wanted}' but provided type is '{found}'")
+                raise CelSyntaxError(f"expected type of field '{field}' is '{wanted}' but provided type is '{actual}'")
         return Type(name)
 
     def _entry(self, node: Node) -> Type:
         if isinstance(node, Call) and node.function == ENTRY:
-            found = self.of(node.args[0])
-            if found.name == "dyn":
+            entry_type = self.of(node.args[0])
+            if entry_type.name == "dyn":
                 return DYN
-            if found.name != "optional_type":
-                raise CelSyntaxError(f"expected type 'optional_type(dyn)' but found '{found}'")
-            return found.params[0]
+            if entry_type.name != "optional_type":
+                raise CelSyntaxError(f"expected type 'optional_type(dyn)' but found '{entry_type}'")
+            return entry_type.params[0]
         return self.of(node)
 
     @staticmethod
-    def _joined(found: list[Type]) -> Type:
-        """Return the one type of all entries of a literal (HomogeneousAggregateLiterals)."""
-        if not found:
+    def _joined(types: list[Type]) -> Type:
+        """Return the common type of all entries of a literal (HomogeneousAggregateLiterals)."""
+        if not types:
             return DYN
-        first = found[0]
-        for other in found[1:]:
+        first = types[0]
+        for type_ in types[1:]:
             bound: dict[str, Type] = {}
-            if not _fits(first, other, bound) and not _fits(other, first, bound):
-                raise CelSyntaxError(f"expected type '{first}' but found '{other}'")
+            if not _fits(first, type_, bound) and not _fits(type_, first, bound):
+                raise CelSyntaxError(f"expected type '{first}' but found '{type_}'")
             if first == NULL:
-                first = other
-        return DYN if any(item.name == "dyn" for item in found) else first
+                first = type_
+        return DYN if any(item.name == "dyn" for item in types) else first
 
     def _within(self, variables: Mapping[str, Type], body: Node) -> Type:
-        for name, given in variables.items():
-            self._scope.setdefault(name, []).append(given)
+        for name, type_ in variables.items():
+            self._scope.setdefault(name, []).append(type_)
         try:
             return self.of(body)
         finally:
             for name in variables:
                 self._scope[name].pop()
 
-    def _field(self, given: Type, name: str) -> Type:
-        if given.name == "optional_type":
-            found = self._field(given.params[0], name)
-            return found if found.name == "optional_type" else Type("optional_type", (found,))
-        if given.name == "dyn":
+    def _field(self, operand: Type, name: str) -> Type:
+        if operand.name == "optional_type":
+            field_type = self._field(operand.params[0], name)
+            return field_type if field_type.name == "optional_type" else Type("optional_type", (field_type,))
+        if operand.name == "dyn":
             return DYN
-        if given.name == "map":
-            return given.params[1]
-        if given.name == PATCH:
+        if operand.name == "map":
+            return operand.params[1]
+        if operand.name == PATCH:
             return _PATCH_FIELDS.get(name, DYN)
-        if _is_message(given.name):
+        if _is_message(operand.name):
             return DYN
-        if given.name != "object" and not given.fields:
-            raise CelSyntaxError(f"type '{given}' does not support field selection")
+        if operand.name != "object" and not operand.fields:
+            raise CelSyntaxError(f"type '{operand}' does not support field selection")
         whole = unescaped(name)
-        # A field named by a reserved word is found by that word too (DeclTypeProvider, recognizeKeywordAsFieldName).
-        if whole not in given.fields or (escaped(whole) != name and name not in RESERVED):
+        # A field named by a reserved word is also found by that word (DeclTypeProvider, recognizeKeywordAsFieldName).
+        if whole not in operand.fields or (escaped(whole) != name and name not in RESERVED):
             raise CelSyntaxError(f"undefined field '{name}'")
-        return type_of(given.fields[whole])
+        return type_of(operand.fields[whole])
 
     # -- macros
 
@@ -245,28 +244,28 @@ class _Checker:
         return BOOL
 
     @staticmethod
-    def _condition(operator: str, found: Type) -> None:
-        if found.name not in ("bool", "dyn"):
-            raise _no_overload(operator, (found, INT, INT) if operator == "_?_:_" else (BOOL, found))
+    def _condition(operator: str, type_: Type) -> None:
+        if type_.name not in ("bool", "dyn"):
+            raise _no_overload(operator, (type_, INT, INT) if operator == "_?_:_" else (BOOL, type_))
 
     # -- calls
 
     def _call(self, node: Call) -> Type:
         if node.function == OPTIONAL_FIELD:
             operand, name = node.args
-            found = self._field(self.of(operand), name.value if isinstance(name, Literal) else "")
-            return found if found.name == "optional_type" else Type("optional_type", (found,))
+            field_type = self._field(self.of(operand), name.value if isinstance(name, Literal) else "")
+            return field_type if field_type.name == "optional_type" else Type("optional_type", (field_type,))
         if node.function in ("_&&_", "_||_"):
             for arg in node.args:
-                if (given := self.of(arg)).name not in ("bool", "dyn"):
-                    raise _no_overload(node.function, (given, BOOL) if arg is node.args[0] else (BOOL, given))
+                if (arg_type := self.of(arg)).name not in ("bool", "dyn"):
+                    raise _no_overload(node.function, (arg_type, BOOL) if arg is node.args[0] else (BOOL, arg_type))
             return BOOL
-        known = overloads(node.function)
-        if not known or node.function in self._missing:
+        candidates = overloads(node.function)
+        if not candidates or node.function in self._missing:
             raise _undeclared(node.function)
         member = node.target is not None
         args = tuple(self.of(arg) for arg in ((node.target,) if node.target is not None else ()) + node.args)
-        applied = [_applied(item, args, member=member) for item in known]
+        applied = [_applied(item, args, member=member) for item in candidates]
         results = [item for item in applied if item is not None]
         if not results:
             raise _no_overload(node.function, args, member=member)
@@ -293,38 +292,38 @@ def _no_overload(function: str, args: tuple[Type, ...], *, member: bool = False)
 
 
 def _applied(overload: Overload, args: tuple[Type, ...], *, member: bool) -> Type | None:
-    """Return the type a call gives, or None if the overload does not take these types."""
+    """Return the result type of a call, or None if the overload does not accept these types."""
     if overload.member is not member or len(overload.args) != len(args):
         return None
     bound: dict[str, Type] = {}
-    for wanted, given in zip(overload.args, args, strict=True):
-        if not _fits(wanted, given, bound):
+    for wanted, arg_type in zip(overload.args, args, strict=True):
+        if not _fits(wanted, arg_type, bound):
             return None
     return _filled(overload.result, bound)
 
 
-def _fits(wanted: Type, given: Type, bound: dict[str, Type]) -> bool:
-    """Return whether a value of a type can stand where another is wanted; what letters stand for is noted."""
+def _fits(wanted: Type, actual: Type, bound: dict[str, Type]) -> bool:
+    """Return whether a value of one type is valid where another is wanted; `bound` records the types of letters."""
     if len(wanted.name) == 1:
-        known = bound.get(wanted.name)
-        if known is None or (known.name == "null" and given.name in _NULLABLE):
-            bound[wanted.name] = given
+        bound_type = bound.get(wanted.name)
+        if bound_type is None or (bound_type.name == "null" and actual.name in _NULLABLE):
+            bound[wanted.name] = actual
             return True
-        if given.name == "dyn":
-            bound[wanted.name] = given
-        return _fits(known, given, bound)
-    if wanted.name == "dyn" or given.name == "dyn":
+        if actual.name == "dyn":
+            bound[wanted.name] = actual
+        return _fits(bound_type, actual, bound)
+    if wanted.name == "dyn" or actual.name == "dyn":
         return True
-    if given.name == "null" or wanted.name == "null":
-        return (wanted if given.name == "null" else given).name in _NULLABLE
-    if wanted.name != given.name or len(wanted.params) != len(given.params):
+    if actual.name == "null" or wanted.name == "null":
+        return (wanted if actual.name == "null" else actual).name in _NULLABLE
+    if wanted.name != actual.name or len(wanted.params) != len(actual.params):
         return False
-    return all(_fits(one, other, bound) for one, other in zip(wanted.params, given.params, strict=True))
+    return all(_fits(left, right, bound) for left, right in zip(wanted.params, actual.params, strict=True))
 
 
-def _filled(given: Type, bound: Mapping[str, Type]) -> Type:
-    if len(given.name) == 1:
-        return bound.get(given.name, DYN)
-    if not given.params:
-        return given
-    return Type(given.name, tuple(_filled(param, bound) for param in given.params))
+def _filled(type_: Type, bound: Mapping[str, Type]) -> Type:
+    if len(type_.name) == 1:
+        return bound.get(type_.name, DYN)
+    if not type_.params:
+        return type_
+    return Type(type_.name, tuple(_filled(param, bound) for param in type_.params))

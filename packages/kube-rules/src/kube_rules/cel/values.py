@@ -1,6 +1,6 @@
-"""Values of expressions beside Python's own, the meter that counts what evaluating takes, and the errors.
+"""Values of expressions beyond Python's own, the meter of evaluation cost, and the errors.
 
-bool is not a number here although it is one to Python: `type_name` and `equal` keep them apart.
+bool is not a number here, unlike in Python: `type_name` and `equal` distinguish them.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from typing import Any
 
 
 class CelError(ValueError):
-    """An expression that failed while it ran (a value of CEL to `||`, `&&` and the macros); `str()` is the reason."""
+    """An expression that failed at evaluation (a value for `||`, `&&` and the macros); `str()` is the reason."""
 
 
 class CostExceededError(Exception):
-    """Evaluating has taken all it may; no operator of the language takes this in."""
+    """The evaluation has exceeded its budget; no operator of the language absorbs this error."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
 class Uint(int):
-    """An unsigned integer of 64 bits."""
+    """An unsigned 64-bit integer."""
 
     __slots__ = ()
 
 
 class TypeName:
-    """A type as a value: what `type(1)` gives and what the name `int` stands for."""
+    """A type as a value: the result of `type(1)` and the meaning of the name `int`."""
 
     __slots__ = ("name",)
 
@@ -42,14 +42,14 @@ class TypeName:
 
 
 class Opaque:
-    """A value that only functions read; `cel_type` is the name of its type."""
+    """A value that only functions can read; `cel_type` is the name of its type."""
 
     __slots__ = ()
     cel_type = "dyn"
 
 
 class Optional(Opaque):
-    """A value that may be missing (`optional.of`, `a.?b`); `present`: whether there is one."""
+    """A value that may be missing (`optional.of`, `a.?b`); `present` is whether it exists."""
 
     __slots__ = ("present", "value")
     cel_type = "optional_type"
@@ -70,9 +70,9 @@ NONE = Optional(None, present=False)
 
 
 class FullMap(dict[str, Any]):
-    """A map with a value for every key, as cel-go knows one with a `Find` of its own: looking up always finds.
+    """A map with a value for every key, like a map with its own `Find` in cel-go: every lookup succeeds.
 
-    `in` and macros go by the entries alone.
+    `in` and macros use only the entries.
     """
 
 
@@ -87,7 +87,7 @@ class Message(dict[str, Any]):
 
 
 class Meter:
-    """Counts down; `left` is in cost units. `spend` raises CostExceededError at less than none."""
+    """Counts down a budget; `left` is in cost units. `spend` raises CostExceededError below zero."""
 
     __slots__ = ("left",)
 
@@ -95,7 +95,7 @@ class Meter:
         self.left = limit
 
     def spend(self, cost: int) -> None:
-        """Take away a cost."""
+        """Subtract a cost."""
         self.left -= cost
         if self.left < 0:
             raise CostExceededError
@@ -118,7 +118,7 @@ _NAMES: dict[type, str] = {
 
 
 def type_name(value: Any) -> str:
-    """The name CEL has for the type of a value."""
+    """Return CEL's name of the type of a value."""
     result = _NAMES.get(type(value))
     if result is not None:
         return result
@@ -132,28 +132,28 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def equal(one: Any, other: Any, meter: Meter) -> bool:
-    """Equality of CEL: numbers across their types, everything else within its own; what it visits is counted."""
-    kind = type(one)
-    if kind is type(other) and kind not in (list, dict, Message, Optional):
-        return bool(one == other)
-    if is_number(one) and is_number(other):
-        return bool(one == other)
-    if isinstance(one, list) and isinstance(other, list):
-        if len(one) != len(other):
+def equal(left: Any, right: Any, meter: Meter) -> bool:
+    """Return whether two values are equal in CEL: numbers across types, others within theirs. Visits cost units."""
+    kind = type(left)
+    if kind is type(right) and kind not in (list, dict, Message, Optional):
+        return bool(left == right)
+    if is_number(left) and is_number(right):
+        return bool(left == right)
+    if isinstance(left, list) and isinstance(right, list):
+        if len(left) != len(right):
             return False
-        meter.spend(len(one))
-        return all(equal(a, b, meter) for a, b in zip(one, other, strict=True))
-    if isinstance(one, dict) and isinstance(other, dict):
-        if len(one) != len(other) or type_name(one) != type_name(other):
+        meter.spend(len(left))
+        return all(equal(a, b, meter) for a, b in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        if len(left) != len(right) or type_name(left) != type_name(right):
             return False
-        meter.spend(len(one))
-        return all(key in other and equal(inner, other[key], meter) for key, inner in one.items())
-    if isinstance(one, Optional) and isinstance(other, Optional):
-        return one.present == other.present and (not one.present or equal(one.value, other.value, meter))
-    return kind is type(other) and bool(one == other)
+        meter.spend(len(left))
+        return all(key in right and equal(inner, right[key], meter) for key, inner in left.items())
+    if isinstance(left, Optional) and isinstance(right, Optional):
+        return left.present == right.present and (not left.present or equal(left.value, right.value, meter))
+    return kind is type(right) and bool(left == right)
 
 
 def size_of(value: Any) -> int:
-    """Return what cost formulas take as the size of a value: its length, 1 for a scalar."""
+    """Return the size of a value in cost formulas: its length, 1 for a scalar."""
     return len(value) if isinstance(value, str | bytes | list | dict) else 1

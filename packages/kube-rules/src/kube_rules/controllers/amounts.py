@@ -1,4 +1,4 @@
-"""Amounts that controllers work with: shares of a number of pods."""
+"""Amounts for controllers: shares of a number of pods."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def share_of(value: int | str, total: int, *, up: bool) -> int:
     """Resolve an int-or-percentage against ``total``: ``"25%"`` of 10 is 3 rounded up, 2 rounded down.
 
-    Raises ValueError for a text that is no percentage.
+    Raises ValueError for a text that is not a percentage.
     """
     if not isinstance(value, str):
         return int(value)

@@ -1,6 +1,6 @@
-"""Claims that controllers make: device claims of templates, and the volume claims of generic ephemeral volumes.
+"""Claims that controllers create: device claims from templates, and volume claims of generic ephemeral volumes.
 
-Source: kube-controller-manager's resource claim controller (`handleClaim`, KEP-5729 for those of PodGroups) and
+Source: kube-controller-manager's resource claim controller (`handleClaim`, KEP-5729 for claims of PodGroups) and
 ephemeral volume controller (`handleVolume`).
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from kube_rules.json import Json, mapping
 
 POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
-"""Annotation of a generated device claim: for which entry of its owner it was made."""
+"""Annotation of a generated device claim: the entry of its owner that it belongs to."""
 _ENTRY: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
 _LONGEST_BASE: Final = 240
 
@@ -46,6 +46,6 @@ def _of_template(template: Mapping[str, Any], owner: Json, **naming: str) -> Jso
 
 
 def shared_entries(entries: Iterable[Json], of_group: Iterable[Json]) -> list[str]:
-    """Return the names of a pod's claim entries that mean its group's: those equal to one of the group's."""
-    known = [[entry.get(field) for field in _ENTRY] for entry in of_group]
-    return [entry["name"] for entry in entries if [entry.get(field) for field in _ENTRY] in known]
+    """Return the names of a pod's claim entries that equal one of its group's entries: they share the group's claim."""
+    group_entries = [[entry.get(field) for field in _ENTRY] for entry in of_group]
+    return [entry["name"] for entry in entries if [entry.get(field) for field in _ENTRY] in group_entries]

@@ -9,17 +9,17 @@ from kube_rules.selectors import compile_selector
 
 
 def aggregated_rules(name: str, roles: Mapping[str, Json]) -> list[Json] | None:
-    """Return the rules of the roles that a role selects, each once, by the names of the roles; None if it selects none.
+    """Return the rules of the roles that a role selects, each once, in order of role names; None without selectors.
 
     ``roles`` are all ClusterRoles by name.
     """
     selectors = (roles[name].get("aggregationRule") or {}).get("clusterRoleSelectors")
     if not selectors:
         return None
-    chosen = [compile_selector(one) for one in selectors]
-    found: list[Json] = []
-    for other in sorted(roles):
-        labels = roles[other]["metadata"].get("labels") or {}
-        if other != name and any(one.matches(labels) for one in chosen):
-            found += [rule for rule in roles[other].get("rules") or () if rule not in found]
-    return found
+    compiled_selectors = [compile_selector(selector) for selector in selectors]
+    rules: list[Json] = []
+    for role in sorted(roles):
+        labels = roles[role]["metadata"].get("labels") or {}
+        if role != name and any(selector.matches(labels) for selector in compiled_selectors):
+            rules += [rule for rule in roles[role].get("rules") or () if rule not in rules]
+    return rules

@@ -1,4 +1,4 @@
-"""What a CronJob starts and deletes, and its status.
+"""The Jobs that a CronJob starts and deletes, and its status.
 
 Source: kube-controller-manager's cronjob controller (`syncCronJob`, `mostRecentScheduleTime`, `cleanupFinishedJobs`).
 """
@@ -16,20 +16,20 @@ from kube_rules.json import Json
 from kube_rules.schedules import Schedule
 
 SCHEDULED_AT: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
-"""Annotation of a Job: the time for which its CronJob started it."""
+"""Annotation of a Job: the scheduled time for which its CronJob started it."""
 _MANY: Final = 100
-"""Missed times from which on a warning is given."""
+"""Number of missed times above which the controller emits a warning."""
 _LONGEST_DEADLINE: Final = 10**9
-"""Seconds: with any longer deadline no time is too old."""
+"""Longest effective deadline in seconds: with a longer one no time is too old."""
 
 
 @dataclass
 class CronJobActions:
-    """What is to be done for a CronJob now.
+    """The actions for a CronJob at one moment.
 
-    `deletes`: Jobs to delete. `creates`: a Job to create, or None; `status` has its `lastScheduleTime` already, and
-    the caller adds its reference to `status.active`. `events`: (type, reason, message). `next_time`: when to decide
-    again, None if only a change brings something new.
+    `deletes`: Jobs to delete. `creates`: a Job to create, or None; `status` already has its `lastScheduleTime`, and the
+    caller adds its reference to `status.active`. `events`: (type, reason, message). `next_time`: when to decide again,
+    None if only a change requires it.
     """
 
     status: Json
@@ -50,7 +50,7 @@ def job_of_cron_job(name: str, template: Json, at: datetime) -> Json:
 
 
 def cron_job_actions(cron_job: Json, jobs: Sequence[Json], now: datetime) -> CronJobActions:
-    """Decide for a CronJob; `jobs` are the Jobs that it controls, `now` is aware."""
+    """Decide the actions for a CronJob; `jobs` are the Jobs that it controls, `now` has a time zone."""
     actions = CronJobActions(copy.deepcopy(cron_job.get("status") or {}))
     _count_active(actions, jobs)
     _limit_history(actions, cron_job["spec"], jobs)
@@ -62,7 +62,7 @@ def cron_job_actions(cron_job: Json, jobs: Sequence[Json], now: datetime) -> Cro
 
 
 def finished_as(job: Json) -> str:
-    """Return `Complete` or `Failed` for a Job that ended, else the empty text."""
+    """Return `Complete` or `Failed` for a finished Job, otherwise the empty text."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
             return str(condition["type"])
@@ -70,9 +70,9 @@ def finished_as(job: Json) -> str:
 
 
 def _count_active(actions: CronJobActions, jobs: Sequence[Json]) -> None:
-    """Take Jobs that ended or went missing off `status.active`."""
+    """Remove finished and missing Jobs from `status.active`."""
     status, by_uid = actions.status, {job["metadata"].get("uid"): job for job in jobs}
-    kept = []
+    running = []
     for reference in status.get("active") or ():
         job = by_uid.get(reference.get("uid"))
         if job is None:
@@ -81,11 +81,11 @@ def _count_active(actions: CronJobActions, jobs: Sequence[Json]) -> None:
             message = f"Saw completed job: {reference.get('name')}, condition: {outcome}"
             actions.events.append(("Normal", "SawCompletedJob", message))
         else:
-            kept.append(reference)
-    status["active"] = kept
-    known = {reference.get("uid") for reference in kept}
+            running.append(reference)
+    status["active"] = running
+    running_uids = {reference.get("uid") for reference in running}
     for uid, job in by_uid.items():
-        if uid not in known and not finished_as(job):
+        if uid not in running_uids and not finished_as(job):
             message = f"Saw a job that the controller did not create or forgot: {job['metadata']['name']}"
             actions.events.append(("Warning", "UnexpectedJob", message))
     ends = [
@@ -98,7 +98,7 @@ def _count_active(actions: CronJobActions, jobs: Sequence[Json]) -> None:
 
 
 def _limit_history(actions: CronJobActions, spec: Json, jobs: Sequence[Json]) -> None:
-    """Delete the oldest Jobs that ended, down to the two limits."""
+    """Delete the oldest finished Jobs beyond the two limits."""
     for outcome, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
         if spec.get(limit) is None:
             continue
@@ -109,12 +109,12 @@ def _limit_history(actions: CronJobActions, spec: Json, jobs: Sequence[Json]) ->
 
 
 def _start(actions: CronJobActions, cron_job: Json, jobs: Sequence[Json], now: datetime) -> None:
-    """Start the Job of the latest time that has come, unless a rule forbids it."""
+    """Start the Job of the latest due time, unless a rule forbids it."""
     spec, status, metadata = cron_job["spec"], actions.status, cron_job["metadata"]
     try:
         schedule = Schedule.parse(spec["schedule"])
         zone: tzinfo = ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
-    except (ValueError, OSError) as error:  # of an object stored before it was checked
+    except (ValueError, OSError) as error:  # of an object stored before validation
         message = f'unparseable schedule: "{spec["schedule"]}" : {error}'
         actions.events.append(("Warning", "UnparseableSchedule", message))
         return
@@ -146,7 +146,7 @@ def _start(actions: CronJobActions, cron_job: Json, jobs: Sequence[Json], now: d
 
 
 def _latest(schedule: Schedule, zone: tzinfo, earliest: datetime, now: datetime) -> tuple[datetime | None, int]:
-    """Return the latest time after `earliest` that has come, and about how many have."""
+    """Return the latest due time after `earliest`, and the approximate number of due times."""
     latest = schedule.next(earliest, zone)
     if latest is None or latest > now:
         return None, 0

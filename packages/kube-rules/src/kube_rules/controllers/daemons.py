@@ -1,4 +1,4 @@
-"""Pods of a DaemonSet: the nodes that have one, and what distinguishes it.
+"""Pods of a DaemonSet: their nodes, and their differences from the template.
 
 Source: kube-controller-manager's daemon set controller (`NodeShouldRunDaemonPod`, `AddOrUpdateDaemonPodTolerations`,
 `CreatePodTemplate`, `GetTargetNodeName`).
@@ -31,15 +31,15 @@ _GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
 def daemon_tolerations(spec: Mapping[str, Any]) -> list[Any]:
-    """Return the tolerations of a pod spec with those that the controller adds.
+    """Return the tolerations of a pod spec with the tolerations that the controller adds.
 
-    One of the template that differs in its seconds alone is replaced: daemons stay on troubled nodes.
+    A toleration of the template that differs only in its seconds is replaced: daemons stay on failing nodes.
     """
     present = spec.get("tolerations")
     tolerations = list(present) if isinstance(present, list) else []
     for key, effect in (*_TOLERATED, *((_ON_HOST_NETWORK,) if spec.get("hostNetwork") is True else ())):
         wanted = {"key": key, "operator": "Exists", "effect": effect}
-        same = [number for number, other in enumerate(tolerations) if _without_seconds(other) == wanted]
+        same = [number for number, toleration in enumerate(tolerations) if _without_seconds(toleration) == wanted]
         for number in same:
             tolerations[number] = wanted
         if not same:
@@ -52,16 +52,16 @@ def _without_seconds(toleration: object) -> Json:
 
 
 class NodeVerdict(NamedTuple):
-    """Whether a node should have a pod of the DaemonSet, and whether one that is there may go on running."""
+    """Whether a node should have a pod of the DaemonSet, and whether an existing pod may continue to run there."""
 
     should_run: bool
     may_continue: bool
 
 
 class DaemonNodes:
-    """Tells which nodes pods of a spec run on.
+    """Decides which nodes run pods of a spec.
 
-    An affinity that cannot be read excludes no node: admission refuses the pods.
+    An invalid affinity excludes no node: admission refuses the pods.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -98,12 +98,12 @@ def daemon_labels(daemon_set: Mapping[str, Any], digest: str) -> dict[str, str]:
 
 
 def daemon_pod(name: str, node: str) -> PodParts:
-    """Return what distinguishes the pod of the DaemonSet `name` for a node."""
+    """Return the differences from the template for the pod of the DaemonSet `name` on a node."""
     return PodParts(f"{name}-", node=node)
 
 
 def node_of(node_name: str, affinity: Affinity | None) -> str:
-    """Return the node that a daemon's pod runs on or is pinned to; empty if it has none."""
+    """Return the node that a daemon's pod runs on or is pinned to, or ""."""
     node_affinity = affinity.node_affinity if affinity is not None else None
     required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity is not None else None
     if node_name or required is None:

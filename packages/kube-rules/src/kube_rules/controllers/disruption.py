@@ -1,4 +1,4 @@
-"""The numbers of a PodDisruptionBudget, and whether an eviction needs its permission.
+"""The numbers of a PodDisruptionBudget, and whether it limits an eviction.
 
 Source: kube-controller-manager's disruption controller (`getExpectedPodCount`, `updatePdbStatus`) and the eviction
 subresource (`EvictionREST.Create`).
@@ -12,7 +12,7 @@ from kube_rules.controllers.amounts import share_of
 
 
 class BudgetNumbers(NamedTuple):
-    """What the status of a budget says: pods expected, healthy pods desired, and disruptions allowed now."""
+    """The numbers in the status of a budget: expected pods, desired healthy pods, and disruptions allowed now."""
 
     expected: int
     desired: int
@@ -20,7 +20,7 @@ class BudgetNumbers(NamedTuple):
 
 
 def counts_scale(min_available: int | str | None, max_unavailable: int | str | None) -> bool:
-    """Return whether the expected pods are what the controllers of the pods ask for, not the pods that exist."""
+    """Return whether the expected pods are the scale of the pods' controllers, not the number of existing pods."""
     return max_unavailable is not None or isinstance(min_available, str)
 
 
@@ -30,7 +30,8 @@ def budget_numbers(
     """Return the numbers of a budget.
 
     `expected` is the scale of the pods' controllers if `counts_scale`, else the number of pods. A budget without a
-    bound expects no pods and allows no disruption. Raises ValueError for a bound that is no number and no percentage.
+    bound expects no pods and allows no disruption. Raises ValueError for a bound that is neither a number nor a
+    percentage.
     """
     if max_unavailable is not None:
         desired = max(0, expected - share_of(max_unavailable, expected, up=True))
@@ -42,7 +43,5 @@ def budget_numbers(
 
 
 def may_evict_unready(policy: str | None, desired: int, healthy: int) -> bool:
-    """Return whether a budget lets a pod that is not ready be evicted without counting it
-    (`unhealthyPodEvictionPolicy`).
-    """
+    """Return whether a budget allows evicting an unready pod without counting it (`unhealthyPodEvictionPolicy`)."""
     return policy == "AlwaysAllow" or 0 < desired <= healthy

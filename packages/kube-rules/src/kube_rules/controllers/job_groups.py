@@ -1,16 +1,16 @@
-"""The group that a Job asks for, so that its pods are scheduled together.
+"""The PodGroup that a Job requests, so that its pods are scheduled together.
 
-By `spec.scheduling` (KEP-5547, gate WorkloadWithJob): policy, constraints, mode and shared claims become those of the
-group. Without a policy that is `basic`, and a gang without a minimum needs as many pods as the Job's parallelism.
+With `spec.scheduling` (KEP-5547, gate WorkloadWithJob), the group gets policy, constraints, mode and shared claims from
+that field. Without a policy it is `basic`, and a gang without a minimum needs as many pods as the Job's parallelism.
 
-Without the field, by the annotation `reprieve.dev/pod-group: "true"`: a gang under the Job's own name, with a
-`minCount` of the Job's parallelism (or its completions, if fewer). `reprieve.dev/disruption-mode: all` evicts it as a
-whole; `reprieve.dev/topology-key` keeps it in one domain of that node label.
+Without the field, the annotation `reprieve.dev/pod-group: "true"` requests a gang with the Job's name and a `minCount`
+of the Job's parallelism (or its completions, if fewer). `reprieve.dev/disruption-mode: all` evicts it as a whole;
+`reprieve.dev/topology-key` keeps it in one domain of that node label.
 
 A Job gets no group if its template names one, or if another object controls it (a JobSet, a CronJob) and it does not
 have the annotation. The group has the priority class of the pod template: they must agree (preemption.md 8).
 
-Differs: upstream makes a group with the policy `basic` for every Job; here a Job that asks for nothing has none.
+Differs: upstream creates a group with the policy `basic` for every Job; here a Job without a request has none.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _LONGEST: Final = 253
 
 
 class AskedJobGroup(NamedTuple):
-    """A group as a Job asks for it: the names of the objects, and what the group and its template have in common."""
+    """The group that a Job requests: the names of the objects, and the common fields of group and template."""
 
     name: str
     workload: str
     template: str
     spec: Json
     annotated: bool = False
-    """It is asked for by the annotation."""
+    """Whether the annotation requests it."""
 
 
 def group_of_job(job: Mapping[str, Any]) -> AskedJobGroup | None:
-    """Return the group that a Job asks for and controls; None if it has none of its own."""
+    """Return the group that a Job requests and controls, or None."""
     meta, spec = mapping(job.get("metadata")), mapping(job.get("spec"))
     pod_spec = mapping(mapping(spec.get("template")).get("spec"))
     if pod_spec.get("schedulingGroup"):
@@ -62,7 +62,7 @@ def group_of_job(job: Mapping[str, Any]) -> AskedJobGroup | None:
 
 
 def controller_in(meta: Mapping[str, Any]) -> Json | None:
-    """Return the owner reference of the controller in some metadata, if there is one."""
+    """Return the owner reference of the controller in metadata, if any."""
     references = meta.get("ownerReferences")
     listed = references if isinstance(references, list) else ()
     return next((dict(item) for item in listed if isinstance(item, Mapping) and item.get("controller")), None)
@@ -80,27 +80,27 @@ def _annotated(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> Json:
 
 
 def _asked(scheduling: Mapping[str, Any], parallelism: object) -> Json:
-    asked: Json = {name: scheduling[name] for name in GROUP_FIELDS if scheduling.get(name) is not None}
-    gang = mapping(asked.get("schedulingPolicy")).get("gang")
+    requested: Json = {name: scheduling[name] for name in GROUP_FIELDS if scheduling.get(name) is not None}
+    gang = mapping(requested.get("schedulingPolicy")).get("gang")
     if gang is None:
-        return {**asked, "schedulingPolicy": {"basic": {}}}
+        return {**requested, "schedulingPolicy": {"basic": {}}}
     least = mapping(gang).get("minCount")
     if least is None:
         least = max(1, parallelism) if isinstance(parallelism, int) else 1
-    return {**asked, "schedulingPolicy": {"gang": {"minCount": least}}}
+    return {**requested, "schedulingPolicy": {"gang": {"minCount": least}}}
 
 
 def _names(job: str, uid: str) -> tuple[str, str]:
-    """The names of the Workload and of the template in it: the same whenever they are asked for."""
+    """Return the stable names of the Workload and of its template."""
     own = digest(uid)
     return f"{shortened(job, _LONGEST - len(own) - 1)}-{own}", f"{shortened(job.replace('.', '-'), 57)}-pgt-0"
 
 
 def shortened(name: str, most: int) -> str:
-    """Return at most so many characters of a name, the last of them a letter or a digit."""
+    """Return a name shortened to `most` characters that ends in a letter or a digit."""
     return name[:most].rstrip("-.")
 
 
 def digest(name: str) -> str:
-    """Return ten characters that tell names apart."""
+    """Return ten characters that distinguish names."""
     return hashlib.sha256(name.encode()).hexdigest()[:10]

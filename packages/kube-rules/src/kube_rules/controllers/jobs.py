@@ -1,7 +1,7 @@
-"""Pods of a Job: how many, of which indexes, and what distinguishes them.
+"""Pods of a Job: their number, their indexes, and their differences from the template.
 
-Source: kube-controller-manager's job controller (`wantActivePods`, `firstPendingIndexes`, `manageJob`) and the
-strategy of Jobs in kube-apiserver (`generateSelector`).
+Source: kube-controller-manager's job controller (`wantActivePods`, `firstPendingIndexes`, `manageJob`) and the strategy
+of Jobs in kube-apiserver (`generateSelector`).
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ _CONTROLLERS: Final = (None, "", "kubernetes.io/job-controller")
 
 
 def is_managed(spec: Mapping[str, Any]) -> bool:
-    """Return whether the Job controller is the one to make the pods (`managedBy`)."""
+    """Return whether the Job controller manages the pods (`managedBy`)."""
     return spec.get("managedBy") in _CONTROLLERS
 
 
 def job_labels(name: str, uid: str) -> dict[str, str]:
-    """Return the labels of a Job's pods; those of the UID are left out if there is none yet."""
+    """Return the labels of a Job's pods, without UID labels if there is no UID yet."""
     labels = {"batch.kubernetes.io/controller-uid": uid, JOB_NAME: name, "controller-uid": uid, "job-name": name}
     return {key: value for key, value in labels.items() if value}
 
 
 def pods_wanted(parallelism: int, completions: int | None, succeeded: int, active: int) -> int:
-    """Return how many pods should be active; a work queue starts no pod once one has succeeded."""
+    """Return the desired number of active pods; a work queue starts no pod once one has succeeded."""
     if completions is None:
         return active if succeeded else parallelism
     return max(0, min(parallelism, completions - succeeded))
 
 
-def free_indexes(done: JobIndexes, completions: int, taken: Collection[int | None]) -> Iterator[int]:
-    """Yield the indexes that are neither done nor taken by an active pod, lowest first."""
-    return (index for index in done.missing(completions) if index not in taken)
+def free_indexes(done: JobIndexes, completions: int, active_indexes: Collection[int | None]) -> Iterator[int]:
+    """Yield the indexes that are neither done nor active, lowest first."""
+    return (index for index in done.missing(completions) if index not in active_indexes)
 
 
 def success_rule(policy: Mapping[str, Any], completions: int, done: JobIndexes) -> int | None:
-    """Return the position of the first rule of a successPolicy that is met, None if there is none.
+    """Return the position of the first matching rule of a successPolicy, or None.
 
-    Without an index that succeeded none is met, nor is a rule that names no index below `completions`.
+    No rule matches before an index has succeeded; a rule without an index below `completions` never matches.
     """
     if not len(done):
         return None
@@ -61,7 +61,7 @@ def success_rule(policy: Mapping[str, Any], completions: int, done: JobIndexes) 
 
 
 def job_pod(name: str, index: int | None) -> PodParts:
-    """Return what distinguishes a pod of a Job; `index` is None where the Job has no indexes."""
+    """Return the differences from the template for a pod of a Job; `index` is None if the Job has no indexes."""
     if index is None:
         return PodParts(f"{name}-")
     at = {INDEX: str(index)}

@@ -1,4 +1,4 @@
-"""Pods of a template: what controllers add to it, and which pods a shrinking owner deletes first.
+"""Pods of a template: the controllers' additions, and the deletion order when an owner scales down.
 
 Source: kube-controller-manager's `GetPodFromTemplate` and `ActivePodsWithRanks`.
 """
@@ -27,7 +27,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class PodParts(NamedTuple):
-    """What a controller adds to the template for one pod; a `name` that ends in `-` is completed by the API server."""
+    """A controller's additions to the template for one pod; the API server completes a `name` that ends in `-`."""
 
     name: str
     labels: Mapping[str, str] = _NOTHING
@@ -35,7 +35,7 @@ class PodParts(NamedTuple):
     hostname: str = ""
     subdomain: str = ""
     node: str = ""
-    """The node the pod is pinned to."""
+    """The node that the pod is pinned to."""
     claims: Mapping[str, str] = _NOTHING
     """Volume -> claim."""
 
@@ -43,7 +43,7 @@ class PodParts(NamedTuple):
 def pod_of_template(template: Mapping[str, Any], parts: PodParts, owner: Json) -> Json:
     """Return the manifest of a pod; `owner` is the reference to its controller.
 
-    It shares its parts with the template: copy it before you change it.
+    The manifest shares parts with the template: copy it before you change it.
     """
     source, spec = mapping(template.get("metadata")), dict(mapping(template.get("spec")))
     metadata: Json = {"generateName" if parts.name.endswith("-") else "name": parts.name}
@@ -60,35 +60,35 @@ def pod_of_template(template: Mapping[str, Any], parts: PodParts, owner: Json) -
     if parts.node:
         spec["affinity"] = _pinned(mapping(spec.get("affinity")), parts.node)
     if parts.claims:
-        kept = [volume for volume in spec.get("volumes") or () if mapping(volume).get("name") not in parts.claims]
-        made = [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in parts.claims.items()]
-        spec["volumes"] = [*kept, *made]
+        volumes = [volume for volume in spec.get("volumes") or () if mapping(volume).get("name") not in parts.claims]
+        claims = [{"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, claim in parts.claims.items()]
+        spec["volumes"] = [*volumes, *claims]
     return {"metadata": metadata, "spec": spec}
 
 
 def _pinned(affinity: Mapping[str, Any], node: str) -> Json:
-    """Return an affinity that requires one node, by its name, and nothing else."""
+    """Return an affinity that requires one node, by name."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     of_node = {**mapping(affinity.get("nodeAffinity")), REQUIRED: {"nodeSelectorTerms": [term]}}
     return {**affinity, "nodeAffinity": of_node}
 
 
 def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
-    """Return ten characters that stand for a template; `collisions` makes another one of it."""
+    """Return a ten-character hash of a template; `collisions` changes the hash."""
     data = msgspec.json.encode(template, order="sorted") + (str(collisions).encode() if collisions else b"")
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in hashlib.sha256(data).digest()[:10])
 
 
 def deletion_rank(node: str, phase: str, ready: bool, annotations: Mapping[str, str]) -> tuple[bool, int, bool, int]:
-    """Return by what a shrinking owner chooses the pods to delete, lowest first; ties are broken by age.
+    """Return the sort key for deletion when an owner scales down, lowest first; age breaks ties.
 
-    Unbound pods come first, then those that do not run, that are not ready, and of a lower deletion cost.
+    Unbound pods come first, then pods that do not run, pods that are not ready, and pods with a lower deletion cost.
     """
     return bool(node), _PHASES.get(phase, 1), ready, _deletion_cost(annotations)
 
 
 def _deletion_cost(annotations: Mapping[str, str]) -> int:
-    """Return the cost in an annotation, an int32 without a plus sign or zeros in front, else 0."""
+    """Return the deletion cost in the annotation, an int32 without plus sign or leading zeros, otherwise 0."""
     text = annotations.get(DELETION_COST, "")
     number = int(text) if _COST.fullmatch(text) else 0
     return number if -(2**31) <= number < 2**31 else 0

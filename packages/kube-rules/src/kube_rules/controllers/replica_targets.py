@@ -1,4 +1,4 @@
-"""How many replicas an autoscaler wants: by its metrics, and held back by what it did and wanted before.
+"""The desired replicas of an autoscaler: from its metrics, limited by its history and its behavior.
 
 Rules and words: kube-controller-manager 1.36 (pkg/controller/podautoscaler), interfaces.md 7.11. Ratios are exact
 fractions, where upstream has floats.
@@ -19,8 +19,7 @@ from kube_rules.quantity import parse
 TOLERANCE: Final = Fraction(1, 10)
 DOWNSCALE_WINDOW: Final = 300
 _STARTING: Final = timedelta(minutes=5)
-"""After its start a pod counts for cpu while it is ready only (--horizontal-pod-autoscaler-cpu-initialization-period).
-"""
+"""After its start a pod's cpu counts only while it is ready (--horizontal-pod-autoscaler-cpu-initialization-period)."""
 _FIRST_READY: Final = timedelta(seconds=30)
 _SLOWEST: Final = 4
 
@@ -30,7 +29,7 @@ class MetricError(Exception):
 
 
 class PodLoad(NamedTuple):
-    """A pod of the target: what it requests and uses, in units of 10^-9, None without a measurement."""
+    """A pod of the target: its request and usage, in units of 10^-9, None without a measurement."""
 
     name: str
     phase: str
@@ -41,13 +40,13 @@ class PodLoad(NamedTuple):
     request: int | None
     usage: int | None
     lacking: str = ""
-    """What has no request, in words: a resource in a container."""
+    """The missing request in words: a resource in a container."""
 
 
 class LoadSample(NamedTuple):
-    """The pods of a target at a moment: how many its scale states, and the tolerances for scaling down and up.
+    """The pods of a target at a moment: the replicas in its scale, and the tolerances for scaling down and up.
 
-    `cpu`: the resource is cpu, of which pods that start use more than later.
+    `cpu`: the resource is cpu, which starting pods use more of than later.
     """
 
     replicas: int
@@ -58,7 +57,7 @@ class LoadSample(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a metric asks for: so many replicas, since the pods have this utilization (percent) and average."""
+    """The replicas that a metric calls for, with the utilization (percent) and the average of the pods."""
 
     replicas: int
     utilization: int | None
@@ -66,7 +65,7 @@ class Wanted(NamedTuple):
 
 
 class ScalingVerdict(NamedTuple):
-    """What holds a number of replicas back: the reason and the message of a condition."""
+    """A limited number of replicas, with the reason and the message of a condition."""
 
     replicas: int
     reason: str
@@ -76,17 +75,17 @@ class ScalingVerdict(NamedTuple):
 def tolerances(spec: Json) -> tuple[Fraction, Fraction]:
     """Return the tolerances for scaling down and up."""
     behavior = spec.get("behavior") or {}
-    found = []
+    limits = []
     for name in ("scaleDown", "scaleUp"):
-        given = (behavior.get(name) or {}).get("tolerance")
-        found.append(TOLERANCE if given is None else Fraction(parse(given).nano, 10**9))
-    return found[0], found[1]
+        tolerance = (behavior.get(name) or {}).get("tolerance")
+        limits.append(TOLERANCE if tolerance is None else Fraction(parse(tolerance).nano, 10**9))
+    return limits[0], limits[1]
 
 
 def _groups(
     pods: Iterable[PodLoad], cpu: bool, now: datetime
 ) -> tuple[int, list[PodLoad], list[PodLoad], list[PodLoad]]:
-    """Return how many pods are ready; those that are measured, unready, and missing a measurement."""
+    """Return the number of ready pods, and the pods with measurements, unready pods, and pods without measurements."""
     ready, measured, unready, missing = 0, [], [], []
     for pod in pods:
         if pod.deleted or pod.phase == "Failed":
@@ -112,7 +111,7 @@ def _is_starting(pod: PodLoad, now: datetime) -> bool:
 
 
 def by_utilization(sample: LoadSample, target: int) -> Wanted:
-    """Return what a target in percent of the requests asks for. Raises MetricError."""
+    """Return the replicas for a target in percent of the requests. Raises MetricError."""
 
     def ratio(group: Mapping[str, int]) -> Fraction:
         requested = sum(requests[name] for name in group)
@@ -129,19 +128,19 @@ def by_utilization(sample: LoadSample, target: int) -> Wanted:
     def absent(pod: PodLoad) -> int:
         return requests[pod.name] * fallback // 100
 
-    found, usage = _by_ratio(sample, ratio, absent)
+    replicas, usage = _by_ratio(sample, ratio, absent)
     requested = sum(requests[name] for name in usage)
-    return Wanted(found, sum(usage.values()) * 100 // requested, sum(usage.values()) // len(usage))
+    return Wanted(replicas, sum(usage.values()) * 100 // requested, sum(usage.values()) // len(usage))
 
 
 def by_average(sample: LoadSample, target: int) -> Wanted:
-    """Return what a target for the average of a pod, in units of 10^-9, asks for. Raises MetricError."""
+    """Return the replicas for a target for the average per pod, in units of 10^-9. Raises MetricError."""
 
     def ratio(group: Mapping[str, int]) -> Fraction:
         return Fraction(sum(group.values()), len(group) * target)
 
-    found, usage = _by_ratio(sample, ratio, lambda _: target)
-    return Wanted(found, None, sum(usage.values()) // len(usage))
+    replicas, usage = _by_ratio(sample, ratio, lambda _: target)
+    return Wanted(replicas, None, sum(usage.values()) // len(usage))
 
 
 def _by_ratio(
@@ -149,8 +148,8 @@ def _by_ratio(
 ) -> tuple[int, dict[str, int]]:
     """Return the replicas for the ratio of usage and target, and the usage by pod.
 
-    Pods without a measurement count so that less is changed: as using nothing when scaling up, as much as `absent`
-    states when scaling down; pods that start count as using nothing when scaling up.
+    Pods without a measurement count against a change: as zero when scaling up, as `absent` when scaling down. Starting
+    pods count as zero when scaling up.
     """
     current, tolerance = sample.replicas, sample.tolerance
     ready, measured, unready, missing = _groups(sample.pods, sample.cpu, sample.now)
@@ -181,27 +180,27 @@ def _tolerated(ratio: Fraction, tolerance: tuple[Fraction, Fraction]) -> bool:
 
 @dataclass
 class ScalingHistory:
-    """What an autoscaler wanted and did: (moment, replicas), and (moment, change) up and down."""
+    """The history of an autoscaler: wanted (moment, replicas), and changes (moment, change) up and down."""
 
     wanted: list[tuple[datetime, int]] = field(default_factory=list)
     up: list[tuple[datetime, int]] = field(default_factory=list)
     down: list[tuple[datetime, int]] = field(default_factory=list)
 
     def forget(self, now: datetime) -> None:
-        """Drop what no window reaches."""
+        """Drop entries that are older than every window."""
         oldest = now - timedelta(hours=1)
         for events in (self.wanted, self.up, self.down):
             events[:] = [event for event in events if event[0] > oldest]
 
     def scaled(self, now: datetime, before: int, after: int) -> None:
-        """Note a change of the replicas."""
+        """Record a change of the replicas."""
         (self.up if after > before else self.down).append((now, abs(after - before)))
 
 
 def held_back(spec: Json, current: int, wanted: int, history: ScalingHistory, now: datetime) -> list[ScalingVerdict]:
-    """Return the number that is stabilized and the number within the bounds, each with its condition.
+    """Return the stabilized number and the number within the bounds, each with its condition.
 
-    The last one is what the target is to have. `wanted` is noted in the history.
+    The last number is the target's desired scale. `wanted` is recorded in the history.
     """
     behavior = spec.get("behavior")
     if not history.wanted:
@@ -268,18 +267,18 @@ def _changed(events: Iterable[tuple[datetime, int]], seconds: int, now: datetime
 
 
 def _limits(rules: Json, current: int, history: ScalingHistory, now: datetime, sign: int) -> list[int]:
-    """Return how far each policy lets the replicas go."""
-    found = []
+    """Return the limit of each policy for the replicas."""
+    limits = []
     for policy in rules.get("policies") or ():
         period, value = policy["periodSeconds"], policy["value"]
         start = current - _changed(history.up, period, now) + _changed(history.down, period, now)
         if policy["type"] == "Pods":
-            found.append(start + sign * value)
+            limits.append(start + sign * value)
         elif sign > 0:
-            found.append(-(-start * (100 + value) // 100))
+            limits.append(-(-start * (100 + value) // 100))
         else:
-            found.append(start * (100 - value) // 100)
-    return found
+            limits.append(start * (100 - value) // 100)
+    return limits
 
 
 def _in_bounds(

@@ -17,37 +17,37 @@ REVISION: Final = "deployment.kubernetes.io/revision"
 
 
 def number_in(item: Mapping[str, Any], annotation: str) -> int:
-    """Return the number in an annotation of an object; 0 if there is none that an int64 holds."""
+    """Return the number in an annotation of an object; 0 without a valid int64."""
     return max(0, parse_integer(text(mapping(mapping(item.get("metadata")).get("annotations")).get(annotation))) or 0)
 
 
 def revision_of(item: Mapping[str, Any]) -> int:
-    """Return the revision of a Deployment or of a ReplicaSet of it; 0 if it has none."""
+    """Return the revision of a Deployment or of one of its ReplicaSets; 0 if it has none."""
     return number_in(item, REVISION)
 
 
 def replica_set_of(deployment: Mapping[str, Any], digest: str, replicas: int) -> Json:
     """Return the manifest of a Deployment's ReplicaSet with this hash, without its owner reference.
 
-    It shares its parts with the Deployment: copy it before you change it.
+    The manifest shares parts with the Deployment: copy it before you change it.
     """
     spec = mapping(deployment.get("spec"))
     template, selector = mapping(spec.get("template")), mapping(spec.get("selector"))
     template_meta = mapping(template.get("metadata"))
     labels = {**mapping(template_meta.get("labels")), POD_TEMPLATE_HASH: digest}
-    made = {
+    body = {
         "replicas": replicas,
         "selector": {**selector, "matchLabels": {**mapping(selector.get("matchLabels")), POD_TEMPLATE_HASH: digest}},
         "template": {**template, "metadata": {**template_meta, "labels": labels}},
     }
     if spec.get("minReadySeconds"):
-        made["minReadySeconds"] = spec["minReadySeconds"]
+        body["minReadySeconds"] = spec["minReadySeconds"]
     name = f"{text(mapping(deployment.get('metadata')).get('name'))}-{digest}"
-    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "labels": labels}, "spec": made}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "labels": labels}, "spec": body}
 
 
 def set_pod(stateful_set: Mapping[str, Any], ordinal: int, digest: str) -> PodParts:
-    """Return what distinguishes the pod of a StatefulSet with this ordinal, of the revision with this hash."""
+    """Return the differences from the template for a StatefulSet's pod with this ordinal and revision hash."""
     spec, set_name = mapping(stateful_set.get("spec")), text(mapping(stateful_set.get("metadata")).get("name"))
     name = f"{set_name}-{ordinal}"
     labels = {
@@ -66,7 +66,7 @@ def claim_templates(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def claim_of(stateful_set: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> Json:
-    """Return the manifest of the claim of one pod; it has the labels of the set's selector, too."""
+    """Return the manifest of the claim of one pod, with the labels of the set's selector."""
     meta = mapping(template.get("metadata"))
     selector = mapping(mapping(stateful_set.get("spec")).get("selector"))
     metadata = {
@@ -79,9 +79,9 @@ def claim_of(stateful_set: Mapping[str, Any], template: Mapping[str, Any], pod: 
 
 
 def claim_owner(spec: Mapping[str, Any], ordinal: int) -> str | None:
-    """Return the kind that the claims of a pod go with by the set's retention policy: StatefulSet, Pod, or None.
+    """Return the owner kind of a pod's claims by the set's retention policy: StatefulSet, Pod, or None.
 
-    A pod that the set is scaled below takes its claims with it by `whenScaled`.
+    `whenScaled` applies to claims of pods beyond the set's replicas.
     """
     policy = mapping(spec.get("persistentVolumeClaimRetentionPolicy"))
     start = mapping(spec.get("ordinals")).get("start") or 0

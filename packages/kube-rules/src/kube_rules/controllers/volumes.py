@@ -1,4 +1,4 @@
-"""Which volume a claim gets, and what a provisioner makes for it.
+"""The volume that a claim is bound to, and the volume that a provisioner creates for it.
 
 Source: `FindMatchingVolume` of component-helpers, kube-controller-manager's persistent volume controller
 (`syncUnboundClaim`, `assignDefaultStorageClass`) and external-provisioner (`GenerateAccessibilityRequirements`).
@@ -16,7 +16,7 @@ from kube_rules.selectors import Selector, compile_label_selector
 from kube_rules.storage import CLASS_BETA, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-"""Provisioner of a class with volumes that are made by hand."""
+"""Provisioner of a class with manually created volumes."""
 WAIT_FOR_CONSUMER: Final = "WaitForFirstConsumer"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
@@ -29,12 +29,12 @@ def class_of(item: PersistentVolumeClaim | PersistentVolume) -> str:
 
 
 def storage(amounts: Mapping[str, QuantityText]) -> int:
-    """Return the bytes of storage that are requested or provided."""
+    """Return the requested or provided storage in bytes."""
     return value_of(amounts["storage"]) if "storage" in amounts else 0
 
 
 def refers_to(volume: PersistentVolume, key: str, uid: str) -> bool:
-    """Return whether the volume's claimRef is this claim (its UID counts where both have one)."""
+    """Return whether the volume's claimRef is this claim (the UID counts if both have one)."""
     ref = volume.spec.claim_ref
     if ref is None or f"{ref.namespace or 'default'}/{ref.name}" != key:
         return False
@@ -42,16 +42,16 @@ def refers_to(volume: PersistentVolume, key: str, uid: str) -> bool:
 
 
 def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
-    """Return the default class: of several the newest, then the first by name."""
-    marked = [found for found in classes if found.metadata.annotations.get(DEFAULT_CLASS) == "true"]
-    marked.sort(key=lambda found: found.name)
-    return max(marked, key=lambda found: found.metadata.creation_timestamp or _LONG_AGO, default=None)
+    """Return the default class: the newest of several, then the first by name."""
+    marked = [class_ for class_ in classes if class_.metadata.annotations.get(DEFAULT_CLASS) == "true"]
+    marked.sort(key=lambda class_: class_.name)
+    return max(marked, key=lambda class_: class_.metadata.creation_timestamp or _LONG_AGO, default=None)
 
 
 def suits(claim: PersistentVolumeClaim, volume: PersistentVolume, held: bool | None, labels: Selector | None) -> bool:
-    """Return whether a claim can have a volume of its class.
+    """Return whether a claim can be bound to a volume of its class.
 
-    `held`: the volume is held for the claim; False: for another one, None: it is free. `labels`: the claim's selector.
+    `held`: whether the volume is reserved for this claim, None if it is free. `labels`: the claim's selector.
     """
     if held is False or volume.spec.volume_mode != claim.spec.volume_mode:
         return False
@@ -69,9 +69,9 @@ def suits(claim: PersistentVolumeClaim, volume: PersistentVolume, held: bool | N
 def best_volume(
     claim: PersistentVolumeClaim, volumes: Iterable[tuple[PersistentVolume, bool | None]], *, held_only: bool = False
 ) -> PersistentVolume | None:
-    """Return the volume held for a claim, else the smallest that suits it; `volumes` are those of its class.
+    """Return the volume reserved for a claim, otherwise the smallest suitable one; `volumes` are those of its class.
 
-    Each comes with `held` of `suits`. `held_only`: binding waits for a pod. Raises SelectorError for a bad selector.
+    `held`: see `suits`. `held_only`: binding waits for a pod. Raises SelectorError for a bad selector.
     """
     labels = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
     fitting = [
@@ -82,19 +82,19 @@ def best_volume(
     return min(fitting, key=lambda entry: entry[:3])[3] if fitting else None
 
 
-def is_provisioned(found: StorageClass) -> bool:
-    """Return whether a driver makes the volumes of a class."""
-    return found.provisioner not in ("", NO_PROVISIONER)
+def is_provisioned(storage_class: StorageClass) -> bool:
+    """Return whether a driver provisions the volumes of a class."""
+    return storage_class.provisioner not in ("", NO_PROVISIONER)
 
 
-def topology_terms(found: StorageClass, keys: Sequence[str], labels: Mapping[str, str]) -> tuple[NodeSelectorTerm, ...]:
-    """Return where a provisioned volume can be reached: the chosen node's topology, else the class's topologies.
+def topology_terms(kind: StorageClass, keys: Sequence[str], labels: Mapping[str, str]) -> tuple[NodeSelectorTerm, ...]:
+    """Return the topology of a provisioned volume: the chosen node's topology, otherwise the class's topologies.
 
     `keys` are the driver's topology keys on the chosen node, `labels` that node's labels; both empty without a node.
     """
-    known = [key for key in keys if key in labels]
-    if known:
-        chosen = tuple(NodeSelectorRequirement(key=key, operator="In", values=(labels[key],)) for key in known)
+    node_keys = [key for key in keys if key in labels]
+    if node_keys:
+        chosen = tuple(NodeSelectorRequirement(key=key, operator="In", values=(labels[key],)) for key in node_keys)
         return (NodeSelectorTerm(match_expressions=chosen),)
     return tuple(
         NodeSelectorTerm(
@@ -103,6 +103,6 @@ def topology_terms(found: StorageClass, keys: Sequence[str], labels: Mapping[str
                 for label in term.match_label_expressions
             )
         )
-        for term in found.allowed_topologies
+        for term in kind.allowed_topologies
         if term.match_label_expressions
     )

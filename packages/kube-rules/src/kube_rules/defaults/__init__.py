@@ -1,13 +1,12 @@
-"""What the API server fills in before it validates: defaults per kind, and what a new object's status
-starts as.
+"""Defaults of the API server before validation: per kind, and the initial status of a new object.
 
 Three steps, each in place and each idempotent:
 
 - `apply_defaults` after decoding, on every write (upstream: `pkg/apis/*/v1/defaults.go` of 1.36 and 1.37);
-- `prepare_create` once, when an object is created: the status it begins with, finalizers of a namespace;
-- `apply_identity` once the object has its uid: what is derived from it (selector and labels of a Job).
+- `prepare_create` once, when an object is created: its initial status, finalizers of a namespace;
+- `apply_identity` once the object has its uid: fields derived from it (selector and labels of a Job).
 
-What depends on other objects (priority, service account, tolerations, quota) is admission and not here.
+Fields that depend on other objects (priority, service account, tolerations, quota) belong to admission, not here.
 Custom resources take their defaults from their schema (`Schema.structural.default`).
 """
 
@@ -24,21 +23,21 @@ __all__ = ["apply_defaults", "apply_identity", "prepare_create", "qos_class"]
 
 
 _DATED = (("", "Pod"), ("apiregistration.k8s.io", "APIService"))
-"""Kinds that start with conditions."""
+"""Kinds with initial conditions."""
 
 
 def apply_defaults(kind: KindName, obj: Json) -> None:
-    """Fill in, in place, the defaults of a decoded object. Kinds without defaults are left alone."""
+    """Fill in, in place, the defaults of a decoded object. Kinds without defaults are unchanged."""
     fill = DEFAULTS.get((kind.group, kind.kind))
     if fill is not None:
         fill(obj)
 
 
 def prepare_create(kind: KindName, obj: Json, *, now: str) -> None:
-    """Give a new object, in place, the status it starts with; what a client sent as status is replaced.
+    """Give a new object its initial status, in place; a status from the client is replaced.
 
-    `now` is the time of the request in RFC 3339 form. Call it where the kind has a status that a create
-    does not take over; nodes keep what they bring.
+    `now` is the time of the request in RFC 3339 form. Call it for kinds with a status that a create request does not
+    set; nodes keep the status that they send.
     """
     key = (kind.group, kind.kind)
     if key in FIRST_STATUS:
@@ -52,6 +51,6 @@ def prepare_create(kind: KindName, obj: Json, *, now: str) -> None:
 
 
 def apply_identity(kind: KindName, obj: Json) -> None:
-    """Derive, in place, what needs `metadata.uid` and `metadata.name` to be set; only on create."""
+    """Derive, in place, the fields that need `metadata.uid` and `metadata.name`; only on create."""
     if (kind.group, kind.kind) == ("batch", "Job"):
         job_identity(obj)

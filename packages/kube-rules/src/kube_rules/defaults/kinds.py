@@ -1,4 +1,4 @@
-"""Defaults of every kind but pods, and what the status of a new object is (upstream: `pkg/apis/*/v1/defaults.go`)."""
+"""Defaults of every kind but pods, and the initial status of objects (upstream: `pkg/apis/*/v1/defaults.go`)."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _NODE_INFO = (
 )  # fmt: skip
 
 
-# -- what is no row
+# -- defaults beyond rows
 
 
 def _namespace_label(obj: Json) -> None:
-    """The label that carries the name."""
+    """Set the label with the name of the namespace."""
     name = obj.get("metadata", {}).get("name")
     if name:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
 
 def _node_blocks(obj: Json) -> None:
-    """podCIDR and podCIDRs agree; allocatable is capacity by default."""
+    """Make podCIDR and podCIDRs agree; set allocatable to capacity by default."""
     spec, status = obj["spec"], obj["status"]
     if "podCIDR" in spec and spec.get("podCIDRs", [""])[0] != spec["podCIDR"]:
         spec["podCIDRs"] = [spec["podCIDR"]]
@@ -44,7 +44,7 @@ def _node_blocks(obj: Json) -> None:
 
 
 def _service(obj: Json) -> None:
-    """What depends on the type and the affinity; families and addresses depend on the cluster."""
+    """Set the defaults that depend on the type and the affinity; families and addresses depend on the cluster."""
     spec = obj["spec"]
     if spec.get("clusterIP"):
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
@@ -66,7 +66,7 @@ _CLIENT_SECONDS = fill("sessionAffinityConfig.clientIP", timeoutSeconds=10800)
 
 
 def _address_modes(obj: Json) -> None:
-    """How the addresses of a load balancer are meant."""
+    """Set the mode of the addresses of a load balancer."""
     for address in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
         if address.get("ip"):
             address.setdefault("ipMode", "VIP")
@@ -81,19 +81,19 @@ def _string_data(obj: Json) -> None:
 
 
 def _limits(obj: Json) -> None:
-    """Container limits: default from max, default request from default and then from min."""
+    """Set container limits: default from max, default request from default and then from min."""
     for item in obj["spec"].get("limits", ()):
         complete_item(item)
 
 
 def _disruption_mode(obj: Json) -> None:
-    """A group is disrupted one by one by default (api.md, table of versions; composite.md 1)."""
+    """Disrupt the pods of a group individually by default (api.md, table of versions; composite.md 1)."""
     old = obj.get("apiVersion") == "scheduling.k8s.io/v1alpha2"
     obj["spec"].setdefault("disruptionMode", "Pod" if old else {"single": {}})
 
 
 def _device_requests(spec: Json) -> None:
-    """Requests for devices: one, counted exactly."""
+    """Set the count of device requests: one, exactly."""
     for place in ("devices?.requests[].exactly?", "devices?.requests[].firstAvailable[]"):
         for request in holders(spec, place.split(".")):
             _DEVICE_REQUEST(request)
@@ -111,7 +111,7 @@ def _subjects(obj: Json) -> None:
 
 
 def _names(obj: Json) -> None:
-    """Names that follow from the kind."""
+    """Set names that follow from the kind."""
     names = obj["spec"]["names"]
     if names.get("kind"):
         names.setdefault("singular", names["kind"].lower())
@@ -119,7 +119,7 @@ def _names(obj: Json) -> None:
 
 
 def _template_labels(obj: Json) -> None:
-    """A ReplicationController and a Job have the labels of their template."""
+    """Give a ReplicationController and a Job the labels of their template."""
     labels = obj["spec"].get("template", {}).get("metadata", {}).get("labels")
     if labels:
         obj.setdefault("metadata", {}).setdefault("labels", dict(labels))
@@ -141,7 +141,7 @@ def _claim_templates(obj: Json) -> None:
 
 
 def _job(obj: Json) -> None:
-    """One pod to completion, six retries."""
+    """Set the defaults of a Job: one pod to completion, six retries."""
     spec = obj["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -189,7 +189,7 @@ _WEBHOOK = all_of(
 
 
 def _binding(obj: Json) -> None:
-    """A group that is left out or empty is that of RBAC."""
+    """Set a missing or empty API group to that of RBAC."""
     role = obj.setdefault("roleRef", {})
     role["apiGroup"] = role.get("apiGroup") or _RBAC
     _subjects(obj)
@@ -219,14 +219,14 @@ def _priority_level(obj: Json) -> None:
 
 
 def _policy_types(obj: Json) -> None:
-    """Set which directions a NetworkPolicy concerns: incoming traffic always, outgoing if it has rules for that."""
+    """Set the directions of a NetworkPolicy: always incoming traffic, outgoing traffic if it has rules for it."""
     spec = obj["spec"]
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
 
 
 def _autoscaler(obj: Json) -> None:
-    """Metrics, and the rules of a behavior; those of v1 are filled in when it is converted."""
+    """Set metrics and the rules of a behavior; conversion sets those of v1."""
     spec = obj["spec"]
     if obj.get("apiVersion") == autoscalers.V1:
         return
@@ -340,24 +340,24 @@ DEFAULTS: Mapping[tuple[str, str], Fill] = {
         fill("spec.conversion.webhook?.clientConfig?.service?", port=443),
     ),
 }
-"""Kinds that are not here have no defaults."""
+"""Kinds with defaults; other kinds have none."""
 
 
 def _new_namespace(obj: Json) -> None:
-    """A new namespace is held by the finalizer of the namespace controller."""
+    """Add the finalizer of the namespace controller to a new namespace."""
     finalizers = obj["spec"].get("finalizers", [])
     if "kubernetes" not in finalizers:
         obj["spec"]["finalizers"] = [*finalizers, "kubernetes"]
 
 
 def _new_definition(obj: Json) -> None:
-    """A new definition has accepted no names yet."""
+    """Set the status of a new definition: no accepted names yet."""
     stored = [v["name"] for v in obj["spec"].get("versions", ()) if v.get("storage") and "name" in v]
     obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
 
 
 def _new_api_service(obj: Json) -> None:
-    """An APIService without a Service is available from the start."""
+    """Make an APIService without a Service available from the start."""
     if obj["spec"].get("service") is None:
         local = {"type": "Available", "status": "True", "reason": "Local"}
         obj["status"] = {"conditions": [{**local, "message": "Local APIServices are always available"}]}
@@ -378,7 +378,7 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("apps", "StatefulSet"): {"replicas": 0, "availableReplicas": 0},
     ("batch", "CronJob"): {},
     ("batch", "Job"): {},
-    # Nothing may be disrupted until the disruption controller has synced.
+    # No disruptions are allowed before the first sync of the disruption controller.
     ("policy", "PodDisruptionBudget"): dict.fromkeys(
         ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
     ),
@@ -394,20 +394,20 @@ FIRST_STATUS: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("scheduling.k8s.io", "PodGroup"): {},
     ("scheduling.k8s.io", "CompositePodGroup"): {},
 }
-"""What a new object shows as its status, whatever a client sent."""
+"""The initial status of a new object; a status from the client is ignored."""
 NEW: Mapping[tuple[str, str], Fill] = {
     ("", "Pod"): pods.new_pod,
     ("", "Namespace"): _new_namespace,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _new_definition,
     ("apiregistration.k8s.io", "APIService"): _new_api_service,
 }
-"""What else is done to a new object."""
+"""Further changes to a new object."""
 
 
 def job_identity(obj: Json) -> None:
-    """Selector and pod labels of a Job, from its uid and name, unless `manualSelector` is set.
+    """Set the selector and pod labels of a Job from its uid and name, unless `manualSelector` is set.
 
-    A Job without labels has those of its pods.
+    A Job without labels gets the labels of its pods.
     """
     spec, meta = obj["spec"], obj["metadata"]
     _job_selector(spec, meta)

@@ -10,14 +10,14 @@ _QOS_RESOURCES = ("cpu", "memory")
 
 
 def pod(obj: Json) -> None:
-    """A pod: its spec, and requests where only limits are given."""
+    """Set the defaults of a pod: its spec, and requests where only limits are set."""
     pod_spec(obj.setdefault("spec", {}))
     if obj.get("status"):
         _addresses(obj["status"])
 
 
 def _addresses(status: Json) -> None:
-    """`podIP` is the first of `podIPs`; of two that differ the former holds (conversions of core/v1)."""
+    """Make `podIP` and `podIPs` agree; if they differ, `podIP` wins (conversions of core/v1)."""
     address, addresses = status.get("podIP"), status.get("podIPs")
     if address and (not addresses or addresses[0].get("ip") != address):
         status["podIPs"] = [{"ip": address}]
@@ -26,13 +26,13 @@ def _addresses(status: Json) -> None:
 
 
 def pod_template(template: Json) -> None:
-    """The template of a controller. Requests are not taken from limits here: the pod will have that."""
+    """Set the defaults of a controller's template. Requests do not default to limits here, but in the pod."""
     template.setdefault("metadata", {})
     pod_spec(template.setdefault("spec", {}), requests=False)
 
 
 def pod_spec(spec: Json, *, requests: bool = True) -> None:
-    """Everything below `spec`; with `requests`, what a pod has and a template has not."""
+    """Set the defaults below `spec`; with `requests`, also the defaults that pods have and templates do not."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -58,12 +58,12 @@ def pod_spec(spec: Json, *, requests: bool = True) -> None:
 
 
 def _requests_from_containers(spec: Json) -> None:
-    """A pod with limits as a whole requests what its containers do, where it says nothing of a resource (KEP-2837)."""
+    """Set missing pod-level requests to the sum of the containers, for a pod with pod-level limits (KEP-2837)."""
     parts: Json = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
     requests = spec["resources"].get("requests", {})
     missing = {
-        name: one.text
-        for name, one in amounts.of_pod(parts, "requests").items()
+        name: total.text
+        for name, total in amounts.of_pod(parts, "requests").items()
         if name not in requests and name in _QOS_RESOURCES
     }
     if missing:
@@ -99,7 +99,7 @@ def _container(container: Json) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """An image is pulled always where its reference says "latest"."""
+    """Return the pull policy: Always for the tag "latest"."""
     return "Always" if _tag(image) == "latest" else "IfNotPresent"
 
 
@@ -155,9 +155,9 @@ def _volume(volume: Json) -> None:
 
 
 def new_pod(obj: Json) -> None:
-    """The status a pod begins with: Pending, its quality of service, and the gate that holds it.
+    """Set the initial status of a pod: Pending, its quality of service, and the gate that holds it.
 
-    Selectors of other pods get what `matchLabelKeys` and `mismatchLabelKeys` make of its labels (KEP-3633, KEP-3243).
+    Selectors of other pods get requirements from `matchLabelKeys` and `mismatchLabelKeys` (KEP-3633, KEP-3243).
     """
     _merge_label_keys(obj.get("spec", {}), obj.get("metadata", {}).get("labels", {}))
     status: Json = {"phase": "Pending"}
@@ -175,13 +175,13 @@ def new_pod(obj: Json) -> None:
 
 
 def _merge_label_keys(spec: Json, labels: Json) -> None:
-    """Add a requirement for each key that the pod has a label of, to selectors that are there."""
+    """Add a requirement to existing selectors for each key that is a label of the pod."""
     selecting: list[Json] = list(spec.get("topologySpreadConstraints") or ())
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
         of_kind = affinity.get(kind) or {}
         preferred = of_kind.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        selecting += (each.get("podAffinityTerm") or {} for each in preferred)
+        selecting += (term.get("podAffinityTerm") or {} for term in preferred)
         selecting += of_kind.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
     for item in selecting:
         selector = item.get("labelSelector")
@@ -195,9 +195,9 @@ def _merge_label_keys(spec: Json, labels: Json) -> None:
 
 
 def qos_class(obj: Json) -> str:
-    """Quality of service of a pod: Guaranteed, Burstable or BestEffort.
+    """Return the quality of service of a pod: Guaranteed, Burstable or BestEffort.
 
-    Guaranteed: every container (or the pod as a whole) limits cpu and memory and requests exactly that.
+    Guaranteed: every container (or the pod as a whole) limits cpu and memory and requests the same amounts.
     """
     spec = obj.get("spec", {})
     if "resources" in spec:
@@ -218,5 +218,5 @@ def qos_class(obj: Json) -> str:
 
 
 def _counted(amounts: Json) -> dict[str, str]:
-    """cpu and memory where they are given and not zero (quantities are canonical here)."""
+    """Return cpu and memory if set and not zero (quantities are canonical here)."""
     return {name: amounts[name] for name in _QOS_RESOURCES if amounts.get(name, "0") != "0"}

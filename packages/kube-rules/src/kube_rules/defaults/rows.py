@@ -1,4 +1,4 @@
-"""Defaults as rows: where in an object, and what is filled in there if nothing is set."""
+"""Defaults as rows: a path in an object, and the default values for unset fields there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Fill = Callable[[Json], None]
 
 
 def holders(obj: Json, steps: list[str]) -> Iterator[Json]:
-    """Yield the objects at a place; see `fill`."""
+    """Yield the objects at a path; see `fill`."""
     if not steps:
         yield obj
         return
@@ -27,8 +27,9 @@ def holders(obj: Json, steps: list[str]) -> Iterator[Json]:
 
 
 def fill(place: str = "", **values: Any) -> Fill:
-    """Fill in fields. The place is a dotted path: `NAME` is made if it is not there, `NAME?` is left out then, and
-    `NAME[]` means every item of a list.
+    """Return a default for fields at a dotted path.
+
+    A missing `NAME` is created, a missing `NAME?` is skipped, and `NAME[]` stands for every item of a list.
     """
     steps = place.split(".") if place else []
 
@@ -42,7 +43,7 @@ def fill(place: str = "", **values: Any) -> Fill:
 
 
 def chosen(place: str, field: str, default: str, *fills: Fill) -> Fill:
-    """Fill in a choice; where it is the default one, also what belongs to it (places from its holder on)."""
+    """Return a default for a choice and, if it is the default one, for its dependent fields (paths from its holder)."""
     steps = place.split(".") if place else []
 
     def work(obj: Json) -> None:
@@ -55,7 +56,7 @@ def chosen(place: str, field: str, default: str, *fills: Fill) -> Fill:
 
 
 def all_of(*fills: Fill) -> Fill:
-    """One after the other."""
+    """Return the defaults one after the other."""
 
     def work(obj: Json) -> None:
         for item in fills:
