@@ -103,6 +103,9 @@ def test_identity_is_the_servers(plane: Plane) -> None:
         None,
         "resourceVersion should not be set on objects to be created",
     )
+    for ignored in ("0", "v1", str(2**64)):  # no numbers that a store would have given
+        body = {"metadata": {"name": f"m{ignored}", "resourceVersion": ignored}}
+        assert plane.create(MAPS, body)["metadata"]["resourceVersion"] != ignored
 
 
 def test_namespace_is_that_of_the_path(plane: Plane) -> None:

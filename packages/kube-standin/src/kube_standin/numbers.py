@@ -9,6 +9,16 @@ from kube_standin import errors
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _SHOWN = 64
 _DIGITS = 19
+_UNSIGNED_DIGITS = 20
+
+
+def parse_unsigned(text: str) -> int | None:
+    """Return a number of 64 bits without a sign, or None for any other text."""
+    digits = text.lstrip("0") or text[:1]
+    if not (text.isascii() and text.isdigit() and len(digits) <= _UNSIGNED_DIGITS):
+        return None
+    number = int(digits)
+    return number if number < 2**64 else None
 
 
 def parse_int(text: str) -> int:

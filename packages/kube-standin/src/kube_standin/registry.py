@@ -30,6 +30,7 @@ from kube_standin.decoder import Decoder
 from kube_standin.deletion import DeleteOptions, Deletion
 from kube_standin.errors import Cause, StatusError
 from kube_standin.kinds import DEFINITIONS, KindTable, ServedKind
+from kube_standin.numbers import parse_unsigned
 from kube_standin.schema import Schema
 from kube_standin.schema.default_values import default_problems
 from kube_standin.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
@@ -145,7 +146,7 @@ class ObjectRegistry:
         request.object, request.name = (obj if kind.custom else stored_form), name
         options.may_create()
         self.chain.validate(request)
-        if version and not options.dry_run:
+        if parse_unsigned(version) and not options.dry_run:
             raise errors.internal("resourceVersion should not be set on objects to be created")
         key_namespace = namespace if kind.namespaced else ""
         for _ in range(_NAME_ATTEMPTS):

@@ -94,13 +94,31 @@ def test_times_with_microseconds_that_are_none(text: str) -> None:
         scalars.micro_time(text)
 
 
-@pytest.mark.parametrize(("text", "whole"), [("", True), ("YQ==", True), ("YQ=", False), ("a b=", False), ("é", False)])
-def test_bytes(text: str, whole: bool) -> None:
-    if whole:
-        assert scalars.base64_bytes(text) == text
-    else:
-        with pytest.raises(scalars.ScalarError, match="illegal base64 data at input byte 0"):
-            scalars.base64_bytes(text)
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("", ""),
+        ("YQ==", "YQ=="),
+        ("YWJj", "YWJj"),
+        ("YW\nJj\r\nYQ=\n=\n", "YWJjYQ=="),  # as in a YAML block
+        ("YR==", "YQ=="),  # bits of the last digit that belong to no byte
+    ],
+)
+def test_bytes(text: str, stored: str) -> None:
+    assert scalars.base64_bytes(text) == stored
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        *(("YQ=", 3), ("YQ=x", 2), ("a b=", 1), ("é", 0), ("YWJjY", 4), ("YWJjYQ", 4), ("YWJj=", 4), ("Y===", 1)),
+        *(("YQ==YQ==", 4), ("YWI=\nx", 5), ("YQ=\n", 4)),
+    ],
+)
+def test_bytes_that_are_none(text: str, place: int) -> None:
+    """The place is that of Go's decoder."""
+    with pytest.raises(scalars.ScalarError, match=f"illegal base64 data at input byte {place}$"):
+        scalars.base64_bytes(text)
 
 
 # -- values in errors

@@ -215,7 +215,7 @@ def whole(reply: Reply) -> bytes:
 def test_object_in_each_form(renderer: Renderer) -> None:
     reply = renderer.stored(MAP, STATE, PLAIN, {})
     assert (reply.status, reply.content_type) == (200, "application/json")
-    assert whole(reply) == b'{"kind":"ConfigMap","apiVersion":"v1",' + RAW[1:]
+    assert whole(reply) == b'{"kind":"ConfigMap","apiVersion":"v1",' + RAW[1:] + b"\n"
     pretty = whole(renderer.stored(MAP, STATE, PLAIN, {"pretty": ""}))
     assert json.loads(pretty) == WHOLE
     assert pretty.startswith(b'{\n  "kind": "ConfigMap",\n')

@@ -7,7 +7,6 @@ what comes in (transcript 511). Error texts follow Go's time package, for that i
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from datetime import UTC, datetime
 
@@ -19,6 +18,8 @@ _PARTS = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})",
     re.ASCII,
 )
+_LINE_BREAKS = re.compile(r"[\r\n]+")
+_BASE64_DIGITS = re.compile(r"[A-Za-z0-9+/\r\n]*")
 _ZONE = re.compile(r"[+-]([0-9]{2}):[0-9]{2}$", re.ASCII)
 
 
@@ -88,13 +89,40 @@ def _out_of_range(text: str) -> str:
 
 
 def base64_bytes(text: str) -> str:
-    """Base64 text, unchanged.
+    """Return the stored form of base64 text: without line breaks, unused bits zero.
 
     Raises:
-        ScalarError: not base64.
+        ScalarError: not base64; names the byte at which Go's decoder stops.
     """
+    kept = _LINE_BREAKS.sub("", text)
     try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ScalarError("illegal base64 data at input byte 0") from None
-    return text
+        if len(kept) % 4 == 0:  # Python takes too many signs of padding
+            return base64.b64encode(base64.b64decode(kept, validate=True)).decode()
+    except ValueError:
+        pass
+    raise ScalarError(f"illegal base64 data at input byte {_corrupt_byte(text)}")
+
+
+def _corrupt_byte(text: str) -> int:
+    """Return the byte at which Go's decoder finds that a text is not base64."""
+    digits = _BASE64_DIGITS.match(text)
+    assert digits is not None
+    end = digits.end()
+    quantum = len(_LINE_BREAKS.sub("", digits[0])) % 4
+    if end == len(text):
+        return end - quantum
+    if text[end] != "=" or quantum < 2:
+        return end
+    end = _behind_line_breaks(text, end + 1)
+    if quantum == 2:
+        if end == len(text):
+            return end
+        if text[end] != "=":
+            return end - 1
+        end = _behind_line_breaks(text, end + 1)
+    return end
+
+
+def _behind_line_breaks(text: str, start: int) -> int:
+    found = _LINE_BREAKS.match(text, start)
+    return found.end() if found else start

@@ -38,7 +38,7 @@ from kube_standin.server.protobuf_answers import ProtobufSender
 from kube_standin.server.query import check_timeout, watch_options
 from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Resources, resolve
 from kube_standin.server.responses import Renderer, Reply, Send, error_reply, send_reply
-from kube_standin.server.slices import encode
+from kube_standin.server.slices import encode, json_line
 from kube_standin.server.target import Target, read_target
 from kube_standin.server.watch_streams import WatchStream, WatchTimes
 from kube_standin.storage import StorageError
@@ -365,7 +365,7 @@ class App:
             group = self.discovery.group(parts[1])
             if group is None:
                 raise PlainNotFound
-            return Reply(200, encode(group))
+            return Reply(200, json_line(group))
         if parts[0] == "apis" and len(parts) == 3:
             if parts[1] not in self.registry.kinds.groups():
                 raise PlainNotFound
@@ -376,7 +376,7 @@ class App:
         found = self.discovery.resources(group, version)
         if found is None:
             raise errors.unknown_resource()
-        return Reply(200, encode(found))
+        return Reply(200, json_line(found))
 
     def _root(self, target: Target, headers: Mapping[str, str]) -> Reply:
         paths = set(self._counted_paths) - {"/"}
@@ -407,8 +407,8 @@ class App:
         core = target.path.rstrip("/") == "/api"
         version = wants_aggregated(headers.get("accept", ""))
         if version is None:
-            return Reply(200, encode(self.discovery.core_versions() if core else self.discovery.groups()))
-        body = self._remembered(f"{core}{version}", lambda: encode(self.discovery.aggregated(core, version)))
+            return Reply(200, json_line(self.discovery.core_versions() if core else self.discovery.groups()))
+        body = self._remembered(f"{core}{version}", lambda: json_line(self.discovery.aggregated(core, version)))
         media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
         return Reply(200, body, media, {"Vary": "Accept"})
 

@@ -14,7 +14,7 @@ from kube_rules.errors import FieldError, excerpt
 from kube_standin import errors
 from kube_standin.admission_chain import User
 from kube_standin.errors import StatusError
-from kube_standin.numbers import parse_int
+from kube_standin.numbers import parse_int, parse_unsigned
 from kube_standin.registry import WriteOptions
 from kube_standin.server.target import Target
 from kube_standin.storage.model import Key
@@ -23,7 +23,6 @@ _META = "meta.k8s.io"
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _LONGEST_MANAGER = 128
 _LONGEST_TOKEN = 4096
-_LONGEST_REVISION = 20
 _LONGEST_WATCH = 30 * 24 * 3600
 """Seconds a watch lasts at most; clocks of the event loop do not count to 2^63."""
 Validation = Literal["Ignore", "Warn", "Strict"]
@@ -79,10 +78,11 @@ def write_options(verb: str, query: Mapping[str, str], user: User, user_agent: s
 
 def parse_revision(text: str) -> int:
     """Read a resourceVersion parameter; raises ValueError with the text of upstream's parser."""
-    number = text.isascii() and text.isdigit()
-    if number and len(text) <= _LONGEST_REVISION and int(text) < 2**64:
-        return int(text)
-    shown, problem = excerpt(text), "value out of range" if number else "invalid syntax"
+    number = parse_unsigned(text)
+    if number is not None:
+        return number
+    shown = excerpt(text)
+    problem = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
     raise ValueError(f'resourceVersion: Invalid value: "{shown}": strconv.ParseUint: parsing "{shown}": {problem}')
 
 

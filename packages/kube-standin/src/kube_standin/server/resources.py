@@ -341,7 +341,7 @@ class Resources:
         state, kind = outcome.state, call.kind
         converts = kind.versions is not None and kind.versions.webhook is not None
         if state is not None and not converts and answer == PLAIN and "pretty" not in call.target.query:
-            reply = Reply(status, self._renderer.raw_object(kind, state))
+            reply = self._renderer.plain(kind, state, status)
         else:
             reply = self._renderer.one(call.kind, outcome.object, answer, call.target.query, status)
         reply.warnings = options.warnings

@@ -31,6 +31,7 @@ from kube_standin.server.slices import (
     as_yaml,
     encode,
     is_large,
+    json_line,
     sliced,
     yaml_bytes,
 )
@@ -191,7 +192,7 @@ def error_reply(error: StatusError) -> Reply:
     retry = (error.details or {}).get("retryAfterSeconds")
     if retry is not None:
         headers.setdefault("Retry-After", str(retry))
-    return Reply(error.code, encode(error.to_json()), PLAIN.content_type, headers, error.warnings)
+    return Reply(error.code, json_line(error.to_json()), PLAIN.content_type, headers, error.warnings)
 
 
 def _dump(value: Json, in_yaml: bool, pretty: bool = False) -> bytes:
@@ -281,16 +282,20 @@ class Renderer:
         pretty = "pretty" in query
         data = encode(obj)
         if not answer.yaml and not pretty:
-            return Reply(status, data)
+            return Reply(status, data + b"\n")
         if len(data) <= INLINE_BYTES:
             return Reply(status, _dump(obj, answer.yaml, pretty), answer.content_type)
         later = (_dump(msgspec.json.decode(data), answer.yaml, pretty) for _ in (data,))
         return Reply(status, later, answer.content_type)
 
+    def plain(self, kind: ServedKind, state: Stored, status: int = 200) -> Reply:
+        """Answer one stored object as JSON in the version of ``kind``."""
+        return Reply(status, self.raw_object(kind, state) + b"\n")
+
     def stored(self, kind: ServedKind, state: Stored, answer: AnswerForm, query: Mapping[str, str]) -> Reply:
         """Answer one stored object, without decoding it if that can be."""
         if answer == PLAIN and "pretty" not in query:
-            return Reply(200, self.raw_object(kind, state))
+            return self.plain(kind, state)
         if answer.form == "table":
             return self._table_of(kind, [state], {"resourceVersion": str(state.revision)}, answer, query)
         return self.one(kind, self._registry.view(kind, state), answer, query)
@@ -364,7 +369,7 @@ class Renderer:
             pieces.append(b",")
         if states:
             pieces.pop()
-        pieces.append(b"]}")
+        pieces.append(b"]}\n")
         return Reply(200, pieces)
 
 

@@ -26,6 +26,11 @@ _INDENTED = b'{\n  "": ['
 _CLOSED = b"\n  ]\n}"
 
 
+def json_line(value: Any) -> bytes:
+    """Return a document as JSON and the line break that ends every answer of kube-apiserver without indentation."""
+    return encode(value) + b"\n"
+
+
 def yaml_bytes(value: Any) -> bytes:
     """Return a JSON value as YAML, keys in order."""
     text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
@@ -49,7 +54,7 @@ def as_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator
     for items in raws:
         yield (b"" if first else b",") + b",".join(items)
         first = False
-    yield b"]}"
+    yield b"]}\n"
 
 
 def as_pretty_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
