@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -193,6 +194,15 @@ def test_controller_revisions_follow_a_daemon_set(world: World) -> None:
     world.patch(APPS, "DaemonSet", "d", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}})
     revisions = sorted(one["revision"] for one in world.settle().all(APPS, "ControllerRevision"))
     assert revisions[-1] == 3
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+def test_controller_revisions_hold_the_bytes_that_clients_compare(world: World, kind: str) -> None:
+    """daemon_set.go: the current revision is found by its bytes: JSON as Go writes it, with sorted keys."""
+    world.create(owner(kind, "d"))
+    [revision] = world.settle().all(APPS, "ControllerRevision")
+    assert json.dumps(revision["data"]) == json.dumps(revision["data"], sort_keys=True)
+    assert list(revision["data"]["spec"]["template"]) == ["$patch", "metadata", "spec"]
 
 
 def test_daemon_pod_that_failed_is_replaced(world: World) -> None:

@@ -478,3 +478,45 @@ def test_deployment_goes_back_to_a_revision(world: World, revision: str, image: 
     assert ("deprecated.deployment.rollback.to" in after) == (revision == "x")
     reasons = {event["reason"] for event in world.all(CORE, "Event") if event["involvedObject"]["kind"] == "Deployment"}
     assert reasons - {"ScalingReplicaSet"} == ({reason} if reason else set())
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+def test_revisions_are_adopted_with_the_pods(world: World, kind: str) -> None:
+    """statefulset.go, "after adopting pod": the set of an orphaned revision's name goes on from that revision."""
+    uid = world.create(owner(kind, "s", replicas=2))["metadata"]["uid"]
+    before = uids(scheduled(world, 4))
+    world.delete(APPS, kind, "s", propagation="Orphan")
+    assert uids(world.settle()) == before
+    [revision] = world.all(APPS, "ControllerRevision")
+    assert not revision["metadata"].get("ownerReferences")
+    uid = world.create(owner(kind, "s", replicas=2))["metadata"]["uid"]
+    assert uids(scheduled(world, 2)) == before
+    [revision] = world.all(APPS, "ControllerRevision")
+    assert [one["uid"] for one in revision["metadata"]["ownerReferences"]] == [uid]
+    world.patch(APPS, kind, "s", {"spec": {"template": template_of("i2")}})
+    assert set(images(scheduled(world, 8)).values()) == {"i2"}
+    assert len(world.all(APPS, "ControllerRevision")) == 2
+
+
+def test_sets_of_one_name_and_template_share_a_revision(world: World) -> None:
+    """Upstream, a revision of the name with the same data is taken from any owner."""
+    world.create(owner("DaemonSet", "s"))
+    world.create(owner("StatefulSet", "s", replicas=1))
+    scheduled(world, 3)
+    assert world.get(APPS, "StatefulSet", "s")["status"]["readyReplicas"] == 1
+    assert world.get(APPS, "DaemonSet", "s")["status"]["numberReady"] == 2
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+def test_a_name_that_another_revision_has_is_passed_over(world: World, kind: str) -> None:
+    world.create(owner(kind, "s", replicas=1))
+    [revision] = world.settle().all(APPS, "ControllerRevision")
+    name = revision["metadata"]["name"]
+    world.delete(APPS, kind, "s")
+    world.settle()
+    other = {"apiVersion": APPS, "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 7}
+    world.create({**other, "data": {"of": "a client"}})
+    world.create(owner(kind, "s", replicas=1))
+    scheduled(world, 3)
+    assert {one["metadata"]["name"] for one in world.all(APPS, "ControllerRevision")} > {name}
+    assert world.pods("Running")

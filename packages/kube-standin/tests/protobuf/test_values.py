@@ -13,6 +13,7 @@ import pytest
 from kube_rules.schema import nodes
 from kube_standin import protobuf
 from kube_standin.protobuf import UnsupportedProtobuf, decode, wire
+from kube_standin.protobuf.encoder import encode
 from kube_standin.protobuf.wire import encode_bytes as b
 from kube_standin.protobuf.wire import encode_number as n
 from tests.protobuf.test_decode import body, quantity, time
@@ -382,3 +383,11 @@ def test_every_wire_type() -> None:
         (3, wire.BYTES, b"abc"),
         (4, wire.FIXED32, b"1234"),
     ]
+
+
+def test_text_of_any_value_is_escaped_as_go_does() -> None:
+    """Clients compare the bytes of a revision with those that Go's encoder writes."""
+    body = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": {"args": ["a && b <c> \u2028 é"]}}
+    message = encode(body)
+    assert '{"args":["a \\u0026\\u0026 b \\u003cc\\u003e \\u2028 é"]}'.encode() in message
+    assert decode(message)["data"] == body["data"]

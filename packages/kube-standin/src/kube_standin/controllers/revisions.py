@@ -6,12 +6,20 @@ the hash that its pods carry in the label ``controller-revision-hash``.
 
 from __future__ import annotations
 
-import copy
+import itertools
+import json
 
 from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, template_hash
 from kube_rules.json import Json
+from kube_standin.controllers.pod_owners import selects
 from kube_standin.controllers.reconciler import Context
-from kube_standin.metadata import owner_reference
+from kube_standin.metadata import owned_by, owner_reference
+
+
+def _sorted(value: Json) -> Json:
+    """Return a copy with sorted keys: clients compare the bytes of revisions with those that Go writes."""
+    copy: Json = json.loads(json.dumps(value, sort_keys=True))
+    return copy
 
 
 class Revisions:
@@ -21,6 +29,7 @@ class Revisions:
         self._context = context
         self._owner = owner
         self._kind = context.kind("apps/v1", "ControllerRevision")
+        self._spec: Json = owner["spec"]
         self._uid: str = owner["metadata"]["uid"]
         self._namespace: str = owner["metadata"]["namespace"]
 
@@ -30,7 +39,7 @@ class Revisions:
         for state in self._context.registry.store.heads(self._kind.storage_key, self._namespace):
             if self._uid.encode() in state.raw:
                 body = state.decode()
-                if any(owner["uid"] == self._uid for owner in body["metadata"].get("ownerReferences") or ()):
+                if self._owns(body):
                     revisions.append(body)
         return sorted(revisions, key=lambda body: int(body.get("revision", 0)))
 
@@ -39,34 +48,60 @@ class Revisions:
         return f"{self._owner['metadata']['name']}-{digest}"
 
     def ensure(self) -> str:
-        """Make the current template the newest revision and return its hash."""
+        """Make the current template the newest revision and return its hash.
+
+        Orphans that the owner's selector matches are adopted. A revision of the name with the same data is taken
+        from any owner; one with other data is a collision, which gives another hash.
+        """
+        self._adopt()
         template = self._owner["spec"]["template"]
-        digest = template_hash(template)
-        present = self.all()
-        highest = max((int(revision["revision"]) for revision in present), default=0)
-        same = next((revision for revision in present if revision["metadata"]["name"] == self.name(digest)), None)
-        if same is not None:
-            if int(same["revision"]) < highest:
+        data = _sorted({"spec": {"template": {**template, "$patch": "replace"}}})
+        highest = max((int(revision["revision"]) for revision in self.all()), default=0)
+        for collisions in itertools.count():
+            digest = template_hash(template, collisions)
+            existing = self._context.find(self._kind, (self._namespace, self.name(digest)))
+            if existing is None:
+                self._create(digest, data, highest + 1)
+                break
+            if self._owns(existing):
+                if int(existing["revision"]) < highest:
+                    self._renumber(digest, highest + 1)
+                break
+            if existing.get("data") == data:
+                break
+        return digest
 
-                def newest(obj: Json) -> None:
-                    obj["revision"] = highest + 1
+    def _owns(self, body: Json) -> bool:
+        return any(owner["uid"] == self._uid for owner in body["metadata"].get("ownerReferences") or ())
 
-                self._context.modify(self._kind, (self._namespace, self.name(digest)), newest)
-            return digest
-        labels = dict((template.get("metadata") or {}).get("labels") or {})
-        annotations = self._owner["metadata"].get("annotations") or {}
-        revision = {
+    def _adopt(self) -> None:
+        for state in self._context.registry.store.heads(self._kind.storage_key, self._namespace):
+            if b'"controller":true' in state.raw:
+                continue
+            metadata = state.decode()["metadata"]
+            controlled = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+            if not controlled and "deletionTimestamp" not in metadata and selects(self._spec, metadata.get("labels")):
+                self._context.modify(self._kind, (self._namespace, metadata["name"]), owned_by(self._owner))
+
+    def _renumber(self, digest: str, revision: int) -> None:
+        def newest(obj: Json) -> None:
+            obj["revision"] = revision
+
+        self._context.modify(self._kind, (self._namespace, self.name(digest)), newest)
+
+    def _create(self, digest: str, data: Json, revision: int) -> None:
+        labels = dict((self._spec["template"].get("metadata") or {}).get("labels") or {})
+        made = {
             "metadata": {
                 "name": self.name(digest),
                 "labels": {**labels, CONTROLLER_REVISION_HASH: digest},
-                "annotations": dict(annotations),
+                "annotations": dict(self._owner["metadata"].get("annotations") or {}),
                 "ownerReferences": [owner_reference(self._owner)],
             },
-            "data": {"spec": {"template": {**copy.deepcopy(template), "$patch": "replace"}}},
-            "revision": highest + 1,
+            "data": data,
+            "revision": revision,
         }
-        self._context.create(self._kind, self._namespace, revision)
-        return digest
+        self._context.create(self._kind, self._namespace, made)
 
     def template(self, digest: str) -> Json | None:
         """Return the template of a revision, None if it does not exist."""

@@ -120,8 +120,12 @@ def _int_or_string(value: int | str) -> bytes:
     return encode_number(1, 0) + encode_number(2, value)
 
 
+# Go's encoder escapes these, and clients compare the bytes of revisions.
+_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
 def _raw_json(value: Any) -> bytes:
-    return encode_bytes(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+    return encode_bytes(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False).translate(_ESCAPED))
 
 
 _LEAVES: dict[SchemaType, Callable[[Any], bytes]] = {
