@@ -18,6 +18,7 @@ from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import Key, PodSeen
 from kube_standin.kubelet import ports, statuses
 from kube_standin.kubelet.fleet import Fleet, address
+from kube_standin.kubelet.images import pull_failures
 from kube_standin.kubelet.references import ConfigReferences, MissingConfig
 from kube_standin.kubelet.settings import (
     RUN_SECONDS,
@@ -167,18 +168,18 @@ class PodLife:
     def _run(self, state: Stored, pod: Json, lacks: MissingConfig, own: str, host: str) -> None:
         """Run the parts of a pod that can run once it has its volumes: its next init container, or its containers."""
         stamp = self._context.stamp()
-        match statuses.wait_for_init(pod, stamp, pod_ip=own, host_ip=host, refused=lacks.containers):
+        refused = {**lacks.refusals(), **pull_failures(pod["spec"])}
+        match statuses.wait_for_init(pod, stamp, pod_ip=own, host_ip=host, refused=refused):
             case InitStage.DONE:
-                statuses.start(pod, stamp, pod_ip=own, host_ip=host, refused=lacks.containers)
+                statuses.start(pod, stamp, pod_ip=own, host_ip=host, refused=refused)
             case InitStage.RUNNING:
                 self._meet_or_exceed(state.key, pod, self._start_moment_of(pod))
             case InitStage.BACKING_OFF:
                 self._meet_or_exceed(state.key, pod, self._restart_moment(pod, "initContainerStatuses"))
             case InitStage.FAILED:
                 statuses.finish(pod, stamp, init_exit_code_of(pod["metadata"]))
-        refused = statuses.refused(pod)
-        if refused is not None:
-            self._await_config(state, pod, lacks, "Failed", f"Error: {refused}")
+        if statuses.is_refused(pod):
+            self._await_config(state, pod, lacks, "Failed", next(iter(refused.values())).event)
         else:
             self._context.put(state, pod)
 

@@ -13,8 +13,10 @@ from typing import NamedTuple
 from kube_rules.json import Json
 from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import Key, Seen
+from kube_standin.kubelet.images import Refusal
 from kube_standin.kubelet.settings import IGNORE, MISSING_CONFIG
 
+CONFIG_ERROR = "CreateContainerConfigError"
 CONFIG_MAPS, SECRETS = "configmaps", "secrets"
 _ROOT_CERTIFICATE = "kube-root-ca.crt"
 """This ConfigMap comes from a controller that may be off; no container reads it."""
@@ -40,6 +42,10 @@ class MissingConfig:
     containers: dict[str, str] = field(default_factory=dict)
     objects: set[tuple[str, Key]] = field(default_factory=set)
     """The objects that must be written: resource, and namespace with name."""
+
+    def refusals(self) -> dict[str, Refusal]:
+        """Return why containers cannot be created, by name."""
+        return {name: Refusal(CONFIG_ERROR, why, f"Error: {why}") for name, why in self.containers.items()}
 
 
 def references(spec: Json) -> Iterator[ConfigReference]:

@@ -14,13 +14,15 @@ from kube_rules.admission.amounts import Amounts, added, amounts, printed, subtr
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition_of, drop_condition, is_true, pod_condition, set_condition
+from kube_standin.kubelet.images import IMAGE_BACKOFF, Refusal, pull_failure
+from kube_standin.kubelet.references import CONFIG_ERROR
 from kube_standin.kubelet.settings import init_exit_code_of
 
 KILLED = 137
 STOPPED = 143
 _CRASHED = "CrashLoopBackOff"
-CONFIG_ERROR = "CreateContainerConfigError"
-_NONE: Mapping[str, str] = {}
+_NONE: Mapping[str, Refusal] = {}
+_REFUSED = (CONFIG_ERROR, IMAGE_BACKOFF)
 RESIZE_PENDING = "PodResizePending"
 RESIZE_PREEMPTION_DISABLED = "PodResizePreemptionDisabled"
 
@@ -77,11 +79,11 @@ def _address(pod: Json, stamp: str, pod_ip: str, host_ip: str) -> None:
     _set(status, "PodReadyToStartContainers", "True", stamp)
 
 
-def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[str, str] = _NONE) -> None:
+def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[str, Refusal] = _NONE) -> None:
     """Change ``pod`` in place: start its containers at ``stamp``; init containers have ended or are sidecars.
 
-    Containers that are ``refused`` (name -> why) wait with the reason CreateContainerConfigError, and the pod is
-    Pending meanwhile (interfaces.md 7.8); running containers continue.
+    Containers that are ``refused`` (name -> why) wait, and the pod is Pending meanwhile (interfaces.md 7.8); running
+    containers continue.
     """
     spec, status = pod.get("spec") or {}, pod.setdefault("status", {})
     _address(pod, stamp, pod_ip, host_ip)
@@ -89,17 +91,17 @@ def start(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[
     while initialize(pod, stamp) is InitStage.RUNNING:
         pass
     before = {entry.get("name"): entry for entry in status.get("containerStatuses") or ()}
-    resumed = any(_waits_as(entry, CONFIG_ERROR) for entry in before.values())
+    resumed = any(_waits_as(entry, *_REFUSED) for entry in before.values())
     status["containerStatuses"] = entries = []
     for container in spec.get("containers") or ():
         name = container["name"]
         if resumed and "running" in (before.get(name, {}).get("state") or {}):
             entries.append(before[name])
         elif name in refused:
-            entries.append(_waiting_status(pod, container, CONFIG_ERROR, refused[name]))
+            entries.append(_waiting_status(pod, container, *refused[name][:2]))
         else:
             entries.append(_running(pod, container, stamp))
-    status["phase"] = "Pending" if any(_waits_as(entry, CONFIG_ERROR) for entry in entries) else "Running"
+    status["phase"] = "Pending" if any(_waits_as(entry, *_REFUSED) for entry in entries) else "Running"
     set_pod_resources(pod)
     set_ready(pod, stamp)
     observe(pod, stamp)
@@ -144,7 +146,9 @@ class InitStage(Enum):
     """A container cannot be created."""
 
 
-def wait_for_init(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[str, str] = _NONE) -> InitStage:
+def wait_for_init(
+    pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: Mapping[str, Refusal] = _NONE
+) -> InitStage:
     """Change ``pod`` in place: run its init containers, the next one if one has ended (interfaces.md 7.2).
 
     Returns their progress. ``refused`` as in `start`.
@@ -161,7 +165,7 @@ def wait_for_init(pod: Json, stamp: str, *, pod_ip: str, host_ip: str, refused: 
     return stage
 
 
-def initialize(pod: Json, stamp: str, refused: Mapping[str, str] = _NONE) -> InitStage:
+def initialize(pod: Json, stamp: str, refused: Mapping[str, Refusal] = _NONE) -> InitStage:
     """Change ``pod`` in place: end its running init container and run the next one; return their progress.
 
     A sidecar keeps running, and the next container starts at once. A container that fails (interfaces.md 7.9) is
@@ -178,7 +182,7 @@ def initialize(pod: Json, stamp: str, refused: Mapping[str, str] = _NONE) -> Ini
         state = entry.get("state") or {}  # a client may have written any value
         if _is_sidecar(container):
             if "running" not in state and container["name"] in refused:
-                statuses[index] = _waiting_status(pod, container, CONFIG_ERROR, refused[container["name"]])
+                statuses[index] = _waiting_status(pod, container, *refused[container["name"]][:2])
                 return InitStage.REFUSED
             if "running" not in state:
                 statuses[index] = _running(pod, container, stamp)
@@ -187,7 +191,7 @@ def initialize(pod: Json, stamp: str, refused: Mapping[str, str] = _NONE) -> Ini
             if stage is not InitStage.DONE:
                 return stage
         elif "terminated" not in state and container["name"] in refused:
-            statuses[index] = _waiting_status(pod, container, CONFIG_ERROR, refused[container["name"]])
+            statuses[index] = _waiting_status(pod, container, *refused[container["name"]][:2])
             return InitStage.REFUSED
         elif "terminated" not in state:
             statuses[index] = _running_init(pod, container, entry, stamp)
@@ -231,8 +235,8 @@ def _waiting_status(pod: Json, container: Json, reason: str = "PodInitializing",
     return {**_container(pod, container, 0, {"waiting": waiting}, up=False), "containerID": "", "imageID": ""}
 
 
-def _waits_as(entry: Json, reason: str) -> bool:
-    return ((entry.get("state") or {}).get("waiting") or {}).get("reason") == reason
+def _waits_as(entry: Json, *reasons: str) -> bool:
+    return ((entry.get("state") or {}).get("waiting") or {}).get("reason") in reasons
 
 
 def _running(pod: Json, container: Json, stamp: str) -> Json:
@@ -291,7 +295,7 @@ def observe(pod: Json, stamp: str) -> bool:
         by_name = {container["name"]: container for container in spec.get(part) or ()}
         for entry in status.get(statuses) or ():
             container = by_name.get(entry["name"], {})
-            if "running" in (entry.get("state") or {}):
+            if "running" in (entry.get("state") or {}) or _waits_as(entry, IMAGE_BACKOFF):
                 changed = _follow_image(pod, entry, container, stamp) or changed
     generation = pod["metadata"].get("generation")
     if generation and status.get("observedGeneration") != generation:
@@ -314,20 +318,26 @@ def _start_ephemeral(pod: Json, spec: Json, status: Json, stamp: str) -> bool:
 
 
 def _follow_image(pod: Json, entry: Json, container: Json, stamp: str) -> bool:
-    """Restart a container if its spec has another image."""
-    if entry.get("image") == container.get("image", entry.get("image")):
+    """Restart a container if its spec has another image; it waits if that cannot be pulled."""
+    if entry.get("image") == container.get("image", entry.get("image")) or pod["status"].get("phase") != "Running":
         return False
     entry["image"] = entry["imageID"] = container["image"]
     _restart_container(pod, entry, stamp)
+    failure = pull_failure(container["image"])
+    if failure is not None:
+        entry["state"] = {"waiting": {"reason": failure.reason, "message": failure.message}}
+    entry["started"] = entry["ready"] = failure is None
+    set_ready(pod, stamp)
     return True
 
 
 def _restart_container(pod: Json, entry: Json, stamp: str) -> None:
-    """End a running container and start it again."""
-    since = entry["state"]["running"].get("startedAt", stamp)
-    ended = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": stamp}
-    entry["lastState"] = {"terminated": {**ended, "containerID": entry.get("containerID", "")}}
-    entry["restartCount"] = entry.get("restartCount", 0) + 1
+    """End a container, if it runs, and start it again."""
+    if "running" in entry["state"]:
+        since = entry["state"]["running"].get("startedAt", stamp)
+        ended = {"exitCode": 0, "reason": "Completed", "startedAt": since, "finishedAt": stamp}
+        entry["lastState"] = {"terminated": {**ended, "containerID": entry.get("containerID", "")}}
+        entry["restartCount"] = entry.get("restartCount", 0) + 1
     entry["containerID"] = _container_id(pod, entry["name"], entry["restartCount"])
     entry["state"] = {"running": {"startedAt": stamp}}
 
@@ -527,16 +537,14 @@ def restart(pod: Json, stamp: str) -> None:
 def is_waiting(pod: Json) -> bool:
     """Return whether the containers wait to be restarted."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return any("waiting" in (entry.get("state") or {}) for entry in statuses)
+    return any("waiting" in (entry.get("state") or {}) and not _waits_as(entry, IMAGE_BACKOFF) for entry in statuses)
 
 
-def refused(pod: Json) -> str | None:
-    """Return why a container of a starting pod cannot be created, or None."""
+def is_refused(pod: Json) -> bool:
+    """Return whether a container of a starting pod cannot be created."""
     status = pod.get("status") or {}
-    for entry in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        if _waits_as(entry, CONFIG_ERROR):
-            return str(entry["state"]["waiting"].get("message", ""))
-    return None
+    entries = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    return any(_waits_as(entry, *_REFUSED) for entry in entries)
 
 
 def running_since(pod: Json) -> str | None:
