@@ -112,14 +112,14 @@ def names(plane: Plane) -> list[str]:
 
 def test_objects_there_at_the_start(tmp_path: Path) -> None:
     with running() as plane:
-        assert plane.plane.found == {}
+        assert plane.plane.initial_counts == {}
     path = tmp_path / "state.db"
     with running(store=Store(open_log(path))) as plane:
         plane.ask("POST /api/v1/namespaces/default/configmaps", config_map("m"))
     with running(store=Store(open_log(path))) as plane:
-        assert plane.plane.found["configmaps"] == 1
-        assert plane.plane.found["namespaces"] == 4
-        assert "pods" not in plane.plane.found
+        assert plane.plane.initial_counts["configmaps"] == 1
+        assert plane.plane.initial_counts["namespaces"] == 4
+        assert "pods" not in plane.plane.initial_counts
 
 
 def test_server_is_not_ready_once_it_ends() -> None:

@@ -1,8 +1,8 @@
-"""Admission: what depends on other objects is decided here, step by step, before a write is stored.
+"""Admission: steps that decide about a write by other objects before it is stored.
 
-``STEPS`` is the whole list in the order kube-apiserver runs its plugins (PreemptionPriority and Standing are our own);
-``admission_steps`` makes them for one registry. Namespace lifecycle and the system priority classes are part of every
-server (``bootstrap``).
+``STEPS`` lists them in the order in which kube-apiserver runs its plugins (PreemptionPriority and Standing are our
+own); ``admission_steps`` creates them for one registry. Namespace lifecycle and the system priority classes are part of
+every server (``bootstrap``).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ STEPS: Mapping[str, Callable[[], Step]] = {
     "PodGroupWorkloadExists": PodGroupReference,
     "ResourceQuota": ResourceQuotaAdmission,
 }
-"""Plugin name -> its step, in the order they run."""
+"""The step of each plugin, in the order they run."""
 
 
 def admission_steps(_registry: ObjectRegistry | None = None, *, off: Iterable[str] = ()) -> list[Step]:
-    """Return fresh steps for one server, without those named in ``off``; raises ValueError for unknown names.
+    """Return new steps for one server, except those named in ``off``; raises ValueError for unknown names.
 
-    Fits ``ServeOptions.steps``.
+    Usable as ``ServeOptions.steps``.
     """
     left_out = frozenset(off)
     unknown = left_out.difference(STEPS)

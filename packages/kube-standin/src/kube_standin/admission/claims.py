@@ -17,7 +17,7 @@ _NOT_ALLOWED: Final = (
 
 
 class ClaimResize(Step):
-    """Refuses (403) to raise the storage request of a claim that is not bound, or has a class that forbids it."""
+    """Refuses (403) to raise the storage request of a claim that is not bound, or that has a class that forbids it."""
 
     kinds = frozenset(("persistentvolumeclaims",))
 
@@ -36,8 +36,8 @@ class ClaimResize(Step):
 
 
 def _size(claim: Json) -> str:
-    found: str = claim["spec"]["resources"]["requests"]["storage"]
-    return found
+    size: str = claim["spec"]["resources"]["requests"]["storage"]
+    return size
 
 
 def _class(claim: Json) -> str:

@@ -1,7 +1,7 @@
-"""Groups at the door: the protection finalizers, what goes under a group that is going, and references to Workloads.
+"""Admission of groups: protection finalizers, members of deleted groups, and references to Workloads.
 
-Rules: api.md "Workload and PodGroup", composite.md 1; recorded answers 439 to 446. The finalizers are taken off by
-``controllers.groups``: a PodGroup's once no unfinished pod names it, a CompositePodGroup's once no group does.
+Rules: api.md "Workload and PodGroup", composite.md 1; recorded answers 439 to 446. ``controllers.groups`` removes the
+finalizers: a PodGroup's once no unfinished pod names it, a CompositePodGroup's once no group does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kube_standin.admission_chain import AdmissionRequest, Step
 PROTECTION = "scheduling.k8s.io/podgroup-protection"
 COMPOSITE_PROTECTION = "scheduling.k8s.io/compositepodgroup-protection"
 PARENT = "parentCompositePodGroupName"
-"""The field of a group's spec that names the composite it is in."""
+"""The field of a group's spec that names its parent composite."""
 _GROUPS, _COMPOSITES = "podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"
 _FINALIZERS = {_GROUPS: PROTECTION, _COMPOSITES: COMPOSITE_PROTECTION}
 _STORED = {"PodGroup": "scheduling.k8s.io/podgroups", "CompositePodGroup": "scheduling.k8s.io/compositepodgroups"}
@@ -19,12 +19,12 @@ _WORKLOADS = "scheduling.k8s.io/workloads"
 
 
 class PodGroupProtection(Step):
-    """A new group carries the finalizer that keeps it while others need it, and needs no group that is going."""
+    """Adds the protection finalizer to a new group, and refuses new members of a deleted group."""
 
     kinds = frozenset(("pods", _GROUPS, _COMPOSITES))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Add the finalizer on create."""
+        """Add the finalizer to a new group."""
         protection = _FINALIZERS.get(request.kind.resource)
         if protection is None or request.operation != "CREATE" or request.subresource:
             return
@@ -33,7 +33,7 @@ class PodGroupProtection(Step):
             finalizers.append(protection)
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Refuse (403) what would come under a group that is being deleted; one that is not there yet is fine."""
+        """Refuse (403) a new object in a group that is being deleted; a missing group is accepted."""
         if request.operation != "CREATE" or request.subresource:
             return
         spec = request.new.get("spec") or {}
@@ -51,9 +51,9 @@ class PodGroupProtection(Step):
 
 
 class PodGroupReference(Step):
-    """A PodGroup that names a Workload's template needs both to exist (403); checked after validation (446).
+    """Refuses (403) a PodGroup that names a missing Workload or template; checked after validation (446).
 
-    Groups of a tree are not checked: they came with Kubernetes 1.37, which has given this rule up.
+    Groups of a tree are not checked: they were added in Kubernetes 1.37, which no longer has this rule.
     """
 
     kinds = frozenset((_GROUPS,))

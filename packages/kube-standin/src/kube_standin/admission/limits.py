@@ -1,4 +1,4 @@
-"""LimitRange at the door: every LimitRange of the namespace is applied to new pods and claims.
+"""LimitRanger: every LimitRange of the namespace applies to new pods and claims.
 
 The rules are `kube_rules.admission.limit_ranges`.
 """
@@ -31,7 +31,7 @@ class LimitRanger(Step):
         annotations[ANNOTATION] = first + "; ".join(filled)
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Refuse new objects, and pods that are resized, that are out of bounds (403)."""
+        """Refuse (403) new objects, and resized pods, that are out of bounds."""
         created = request.operation == "CREATE" and not request.subresource
         if not created and not (request.kind.plural == "pods" and request.subresource == "resize"):
             return

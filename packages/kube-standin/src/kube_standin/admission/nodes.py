@@ -1,4 +1,4 @@
-"""NodeRestriction: which of its writes a kubelet may make, by what they contain (interfaces.md 5.14)."""
+"""NodeRestriction: which writes a kubelet may make, by their content (interfaces.md 5.14)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESTRICTED: Final = "node-restriction.kubernetes.io"
 
 
 class NodeRestriction(Step):
-    """A kubelet writes its own node, lease, CSINode, slices, mirror pods and the status of its pods, nothing else."""
+    """Restricts a kubelet to its own node, lease, CSINode, slices, mirror pods and the status of its pods."""
 
     kinds = frozenset(
         (
@@ -41,11 +41,11 @@ class NodeRestriction(Step):
     )
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Refuse (403) a write that is not of the node, before others change it."""
+        """Refuse (403) a write to another node's objects before other steps change it."""
         self._check(request)
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Refuse (403) a deletion that is not of the node."""
+        """Refuse (403) a deletion of another node's objects."""
         if request.operation == "DELETE":
             self._check(request)
 
@@ -79,7 +79,7 @@ def _pod_why(node: str, request: AdmissionRequest) -> str:
         return f'node "{node}" can only update pod status for pods with spec.nodeName set to itself'
     if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
         return f'node "{node}" cannot update labels through pod status'
-    claims = [((one.get("status") or {}).get("resourceClaimStatuses") or []) for one in (old, new)]
+    claims = [((pod.get("status") or {}).get("resourceClaimStatuses") or []) for pod in (old, new)]
     return "" if claims[0] == claims[1] else f'node "{node}" cannot update resource claim statues'
 
 
@@ -132,8 +132,8 @@ def _is_forbidden(label: str) -> bool:
     if domain.endswith(f".{_RESTRICTED}"):
         return True
     kubernetes = domain.endswith((".kubernetes.io", ".k8s.io"))
-    known = label in _KUBELET_LABELS or domain.endswith(tuple(f".{one}" for one in _KUBELET_DOMAINS))
-    return kubernetes and not known
+    allowed = label in _KUBELET_LABELS or domain.endswith(tuple(f".{suffix}" for suffix in _KUBELET_DOMAINS))
+    return kubernetes and not allowed
 
 
 def _claim_why(node: str, request: AdmissionRequest) -> str:
@@ -167,8 +167,8 @@ def _csi_node_why(node: str, request: AdmissionRequest) -> str:
 
 
 def _slice_why(node: str, request: AdmissionRequest) -> str:
-    given = _spec(request.old if request.operation == "DELETE" else request.new).get("nodeName")
-    if given == node:
+    owner = _spec(request.old if request.operation == "DELETE" else request.new).get("nodeName")
+    if owner == node:
         return ""
     if request.operation == "CREATE":
         return "can only create ResourceSlice with the same NodeName as the requesting node"

@@ -1,7 +1,7 @@
-"""What every new pod and node is given: a service account with its token, tolerations of lost nodes, a taint.
+"""Defaults of new pods and nodes: a service account with its token, tolerations of lost nodes, a taint.
 
-Rules: kube-apiserver's plugins ServiceAccount, DefaultTolerationSeconds and TaintNodesByCondition; recorded
-answers 115 and 538.
+Rules: kube-apiserver's plugins ServiceAccount, DefaultTolerationSeconds and TaintNodesByCondition; recorded answers 115
+and 538.
 """
 
 from __future__ import annotations
@@ -33,24 +33,23 @@ TOKEN_SOURCES = {
     ],
     "defaultMode": 420,
 }
-"""What the volume of a service account holds: its token, the certificate of the server, the namespace."""
+"""The volume of a service account: its token, the certificate of the server, the namespace."""
 
 
 class ServiceAccount(Step):
-    """A pod runs as a service account: ``default`` unless it names one, which must then exist.
+    """Sets the service account of a pod: ``default`` unless the pod names one, which must then exist.
 
-    Its containers mount the token of the account, unless the pod or the account says otherwise. The default account
-    may still be missing: the controller makes it a moment after its namespace, and a pod does not have to wait for
-    that.
+    Its containers mount the token of the account, unless the pod or the account disables that. The default account may
+    still be missing: the controller creates it shortly after its namespace, and a pod need not wait for it.
     """
 
     kinds = frozenset(("pods",))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Fill in or check the account of a new pod; mount its token, also into new ephemeral containers."""
+        """Set or check the account of a new pod; mount its token, also in new ephemeral containers."""
         spec = request.new.setdefault("spec", {})
         if request.subresource == "ephemeralcontainers":
-            self._mount_anew(spec)
+            self._mount_in_ephemeral(spec)
             return
         if request.operation != "CREATE" or request.subresource:
             return
@@ -67,18 +66,18 @@ class ServiceAccount(Step):
         if mounts is not False:
             self._mount(request.namespace, request.new["metadata"], spec)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-            spec["imagePullSecrets"] = [dict(one) for one in account["imagePullSecrets"]]
+            spec["imagePullSecrets"] = [dict(secret) for secret in account["imagePullSecrets"]]
 
     @staticmethod
     def _mount(namespace: str, metadata: Json, spec: Json) -> None:
-        """Add the volume and its mounts; containers with a mount of their own at the path keep it."""
+        """Add the volume and its mounts; containers with their own mount at the path keep it."""
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-        missing = [one for one in containers if isinstance(one, dict) and not _mounts_token(one)]
+        missing = [c for c in containers if isinstance(c, dict) and not _mounts_token(c)]
         if not missing:
             return
         volumes = spec.get("volumes") or []
-        names = {one.get("name") for one in volumes}
-        # Pods that one object makes have one name here, where upstream draws lots: equal specs stay equal.
+        names = {volume.get("name") for volume in volumes}
+        # Pods of one owner use the same name, where upstream draws a random one: equal specs stay equal.
         seed = f"{namespace}/{metadata.get('generateName') or metadata.get('name', '')}"
         name = next(name for turn in count() if (name := TOKEN_VOLUME + _letters(f"{seed}/{turn}")) not in names)
         spec["volumes"] = [*volumes, {"name": name, "projected": deepcopy(TOKEN_SOURCES)}]
@@ -86,9 +85,9 @@ class ServiceAccount(Step):
             container["volumeMounts"] = [*(container.get("volumeMounts") or ()), _token_mount(name)]
 
     @staticmethod
-    def _mount_anew(spec: Json) -> None:
-        """Mount the volume of a pod that has it into the ephemeral containers that do not."""
-        names = [one["name"] for one in spec.get("volumes") or () if one["name"].startswith(TOKEN_VOLUME)]
+    def _mount_in_ephemeral(spec: Json) -> None:
+        """Mount the token volume of a pod in ephemeral containers without a token mount."""
+        names = [volume["name"] for volume in spec.get("volumes") or () if volume["name"].startswith(TOKEN_VOLUME)]
         for container in spec.get("ephemeralContainers") or () if names else ():
             if not _mounts_token(container):
                 container["volumeMounts"] = [*(container.get("volumeMounts") or ()), _token_mount(names[0])]
@@ -103,23 +102,23 @@ def _token_mount(volume: str) -> Json:
 
 
 def _letters(seed: str) -> str:
-    """Return five letters of a generated name that follow from a seed."""
+    """Return the five letters of a generated name for a seed."""
     number = crc32(seed.encode())
     return "".join(NAME_ALPHABET[number // len(NAME_ALPHABET) ** place % len(NAME_ALPHABET)] for place in range(5))
 
 
 class DefaultTolerationSeconds(Step):
-    """A pod stays 300 s on a node that is not ready or unreachable, unless it has tolerations of its own for that."""
+    """Lets a pod stay 300 s on a not-ready or unreachable node, unless it has its own tolerations."""
 
     kinds = frozenset(("pods",))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Add the tolerations that a pod lacks."""
+        """Add missing tolerations."""
         if request.operation not in ("CREATE", "UPDATE") or request.subresource:
             return
         spec = request.new.setdefault("spec", {})
         present = spec.get("tolerations") or []
-        missing = [key for key in (NOT_READY, UNREACHABLE) if not any(tolerates_loss(one, key) for one in present)]
+        missing = [key for key in (NOT_READY, UNREACHABLE) if not any(tolerates_loss(t, key) for t in present)]
         if missing:
             added = (
                 {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATED_SECONDS}
@@ -134,7 +133,7 @@ def tolerates_loss(toleration: Json, key: str) -> bool:
 
 
 class TaintNodes(Step):
-    """A new node is not scheduled to before the node lifecycle controller has seen it ready."""
+    """Prevents scheduling to a new node until the node lifecycle controller has observed it ready."""
 
     kinds = frozenset(("nodes",))
 

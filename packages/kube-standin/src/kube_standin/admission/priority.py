@@ -1,11 +1,10 @@
-"""Priorities at the door: class names become numbers, and hand-set numbers must agree with their class.
+"""Admission of priorities: class names become numbers, and explicit numbers must match their class.
 
-Rules: preemption.md 8; kube-apiserver's Priority plugin; recorded answers 097, 107, 151 to 158, 439 to 460.
-Terms: the *default class* is the one marked ``globalDefault`` (the lowest value if there are several).
-Invariant: a stored Pod, PodGroup or CompositePodGroup has ``spec.priority``, and it is the value its class had when the
-object was created; later changes of classes change nothing that exists. The same holds for the preemption priority of a
-group of either kind: its annotation is the value of the class it names, resolved when that was named (preemption.md 4,
-"Options").
+Rules: preemption.md 8; kube-apiserver's Priority plugin; recorded answers 097, 107, 151 to 158, 439 to 460. Terms: the
+*default class* is the one marked ``globalDefault`` (the lowest value if there are several). Invariant: a stored Pod,
+PodGroup or CompositePodGroup has ``spec.priority``, the value of its class when the object was created; later changes
+of classes do not change existing objects. The same holds for the preemption priority of a group of either kind: its
+annotation is the value of the class that it names, resolved when that was set (preemption.md 4, "Options").
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ FOREIGN = frozenset(
 """Groups that are custom resources: none of their fields are resolved here."""
 WORKLOADS = "workloads.scheduling.k8s.io"
 _STORED_CLASSES = "scheduling.k8s.io/priorityclasses"
-_TEMPLATES_AS_THEY_COME = "scheduling.k8s.io/v1alpha2"
-"""Requests of this version leave the priorities of Workload templates alone (recorded answers 419, 430)."""
+_UNCHANGED_TEMPLATES = "scheduling.k8s.io/v1alpha2"
+"""Requests of this version do not change the priorities of Workload templates (recorded answers 419, 430)."""
 
 
 class _ClassMeta(msgspec.Struct):
@@ -54,7 +53,7 @@ class _ClassMeta(msgspec.Struct):
 
 
 class _Class(msgspec.Struct, rename="camel"):
-    """The part of a stored PriorityClass that matters here."""
+    """The fields of a stored PriorityClass that this module uses."""
 
     metadata: _ClassMeta
     value: int = 0
@@ -67,14 +66,14 @@ _decode = msgspec.json.Decoder(_Class).decode
 
 def default_class(registry: Objects) -> ResolvedClass | None:
     """Return the class marked as default; of several the one with the lowest value."""
-    found: ResolvedClass | None = None
+    lowest: ResolvedClass | None = None
     for state in registry.store.heads(_STORED_CLASSES):
         if b"globalDefault" not in state.raw:
             continue
-        one = _decode(state.raw)
-        if one.global_default and (found is None or one.value < found.value):
-            found = ResolvedClass(one.metadata.name, one.value, one.preemption_policy)
-    return found
+        stored_class = _decode(state.raw)
+        if stored_class.global_default and (lowest is None or stored_class.value < lowest.value):
+            lowest = ResolvedClass(stored_class.metadata.name, stored_class.value, stored_class.preemption_policy)
+    return lowest
 
 
 class Priority(Step):
@@ -83,12 +82,12 @@ class Priority(Step):
     kinds = frozenset(("pods", GROUPS, COMPOSITES, WORKLOADS, CLASSES))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Fill in class name, value and preemption policy; refuse (403) what contradicts them."""
+        """Set class name, value and preemption policy; refuse (403) conflicting values."""
         if request.subresource:
             return
         spec = request.new.get("spec")
         if request.operation == "UPDATE" and request.kind.resource == "pods" and isinstance(spec, dict):
-            # A client that leaves out what admission filled in changes nothing.
+            # A client that omits fields which admission set does not change them.
             before = (request.old or {}).get("spec") or {}
             spec |= {name: before[name] for name in ("priority", "preemptionPolicy") if name in before.keys() - spec}
         if request.operation != "CREATE":
@@ -104,7 +103,7 @@ class Priority(Step):
                 self._resolve(request, spec, PriorityHolder.GROUP)
             case resource if resource == COMPOSITES:
                 self._resolve(request, spec, PriorityHolder.COMPOSITE)
-            case resource if resource == WORKLOADS and request.version != _TEMPLATES_AS_THEY_COME:
+            case resource if resource == WORKLOADS and request.version != _UNCHANGED_TEMPLATES:
                 for template in templates(spec):
                     of = PriorityHolder.COMPOSITE_TEMPLATE if template.composite else PriorityHolder.TEMPLATE
                     self._resolve(request, template.holder, of)
@@ -122,9 +121,9 @@ class Priority(Step):
 
     def _resolve(self, request: AdmissionRequest, spec: Json, holder: PriorityHolder) -> None:
         resolved = _find(request, spec.get("priorityClassName") or "")
-        found = disagreement(holder, spec.get("priority"), spec.get("preemptionPolicy"), resolved)
-        if found is not None:
-            raise request.refused(found.message)
+        conflict = disagreement(holder, spec.get("priority"), spec.get("preemptionPolicy"), resolved)
+        if conflict is not None:
+            raise request.refused(conflict.message)
         if resolved.name:
             spec["priorityClassName"] = resolved.name
         spec["priority"] = resolved.value
@@ -132,7 +131,7 @@ class Priority(Step):
 
 
 class PreemptionPriority(Step):
-    """What a group counts as when it is a potential victim: an annotation names a class, another shows its value.
+    """Resolves the priority of a group as a potential victim: one annotation names a class, another has its value.
 
     Not a plugin of kube-apiserver (preemption.md 4, "Options").
     """
@@ -140,31 +139,31 @@ class PreemptionPriority(Step):
     kinds = frozenset((GROUPS, COMPOSITES))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Write the value of the class that a group names; refuse (403) one that is missing or too low."""
+        """Set the value of the class that a group names; refuse (403) a class that is missing or too low."""
         if request.subresource or request.operation == "DELETE":
             return
         metadata = request.new["metadata"]
         annotations = metadata.get("annotations") or {}
         before = ((request.old or {}).get("metadata") or {}).get("annotations") or {}
-        name, given = annotations.get(PREEMPTION_PRIORITY_CLASS, ""), annotations.get(PREEMPTION_PRIORITY)
+        name, value_set = annotations.get(PREEMPTION_PRIORITY_CLASS, ""), annotations.get(PREEMPTION_PRIORITY)
         was = before.get(PREEMPTION_PRIORITY)
         priority = (request.new.get("spec") or {}).get("priority") or DEFAULT_PRIORITY
         if not name:
-            if given is not None and before.get(PREEMPTION_PRIORITY_CLASS) and given == was:
-                del annotations[PREEMPTION_PRIORITY]  # the class it stood for was taken off
-            elif given is not None and given != was:
+            if value_set is not None and before.get(PREEMPTION_PRIORITY_CLASS) and value_set == was:
+                del annotations[PREEMPTION_PRIORITY]  # its class was removed
+            elif value_set is not None and value_set != was:
                 why = f"set from the class that {PREEMPTION_PRIORITY_CLASS} names, and not without one"
                 raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
             return
         if name == before.get(PREEMPTION_PRIORITY_CLASS) and was is not None:
-            value = was  # as it was resolved, whatever happened to the class
+            value = was  # as resolved before, whatever happened to the class
         else:
             resolved = _find(request, name)
             if (low := too_low(resolved, priority)) is not None:
                 raise request.refused(str(low))
             value = str(resolved.value)
-        if given is not None and given not in (value, was):
-            why = f"{given} must match the value {value} of the class {name}"
+        if value_set is not None and value_set not in (value, was):
+            why = f"{value_set} must match the value {value} of the class {name}"
             raise request.refused(f"metadata.annotations[{PREEMPTION_PRIORITY}]: Forbidden: {why}")
         metadata["annotations"] = {**annotations, PREEMPTION_PRIORITY: value}
 
@@ -172,14 +171,14 @@ class PreemptionPriority(Step):
 class Standing(Step):
     """Refuses annotations that raise the standing of a victim beyond what its PriorityClass grants (cost.md 7).
 
-    Whatever way they come: in a create, in an update of the object or of its status, in a patch or an apply. What an
-    object has already may stay when a grant shrinks; it counts as far as it is granted. Not a plugin of kube-apiserver.
+    They are refused in every write: a create, an update of the object or of its status, a patch or an apply. Existing
+    annotations may stay when a grant shrinks; they count as far as granted. Not a plugin of kube-apiserver.
     """
 
     kinds = frozenset(("pods", GROUPS, COMPOSITES)) | FOREIGN
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Refuse (403) a value that is not granted and was not there."""
+        """Refuse (403) a new value that is not granted."""
         if request.operation == "DELETE":
             return
         annotations = (request.new.get("metadata") or {}).get("annotations") or {}
@@ -189,13 +188,13 @@ class Standing(Step):
         spec = request.new.get("spec")
         spec = spec if isinstance(spec, dict) else {}
         name = str(spec.get("priorityClassName") or "")
-        found = _class(request, name) if name else None
-        terms = class_terms(found.metadata.annotations) if found is not None else NO_CLASS_TERMS
+        own_class = _class(request, name) if name else None
+        terms = class_terms(own_class.metadata.annotations) if own_class is not None else NO_CLASS_TERMS
         priority: int | None = None
         if request.kind.resource in FOREIGN:
-            asked = _class(request, annotations.get(PREEMPTION_PRIORITY_CLASS, ""))
-            if found is not None and asked is not None:
-                priority, annotations = found.value, {**annotations, PREEMPTION_PRIORITY: str(asked.value)}
+            victim_class = _class(request, annotations.get(PREEMPTION_PRIORITY_CLASS, ""))
+            if own_class is not None and victim_class is not None:
+                priority, annotations = own_class.value, {**annotations, PREEMPTION_PRIORITY: str(victim_class.value)}
         elif request.kind.resource != "pods":
             priority = spec.get("priority") or DEFAULT_PRIORITY
         for excess in excesses(annotations, priority, name, terms.grant_in(request.namespace)):
@@ -211,7 +210,7 @@ def _class(request: AdmissionRequest, name: str) -> _Class | None:
 def _find(request: AdmissionRequest, name: str) -> ResolvedClass:
     if not name:
         return default_class(request.registry) or ResolvedClass("", DEFAULT_PRIORITY, PREEMPT_LOWER)
-    found = _class(request, name)
-    if found is None:
+    named = _class(request, name)
+    if named is None:
         raise request.refused(f"no PriorityClass with name {name} was found")
-    return ResolvedClass(name, found.value, found.preemption_policy)
+    return ResolvedClass(name, named.value, named.preemption_policy)

@@ -30,7 +30,7 @@ _STORED_GROUPS = {
 
 
 class _Charge(NamedTuple):
-    """What one quota is to be charged with."""
+    """The amounts to charge to one quota."""
 
     namespace: str
     name: str
@@ -38,7 +38,7 @@ class _Charge(NamedTuple):
 
 
 def _charge(store: Store, charges: Sequence[_Charge]) -> None:
-    """Write down what an object uses, on top of what others were charged meanwhile."""
+    """Add the use of an object to quotas, including what others were charged meanwhile."""
     for charge in charges:
         state = store.head(_QUOTAS, charge.namespace, charge.name)
         if state is None:
@@ -50,9 +50,9 @@ def _charge(store: Store, charges: Sequence[_Charge]) -> None:
 
 
 def class_names(registry: Objects, namespace: str, changed: Json | None = None) -> Callable[[Json], frozenset[str]]:
-    """Return what tells the priority classes that the groups of a pod of the namespace name (cost.md 7.7).
+    """Return a function from a pod of the namespace to the priority classes of its groups (cost.md 7.7).
 
-    Each group is read once; `changed` is a group as it is to be.
+    Each group is read once; `changed` is the new form of a group.
     """
     known: dict[tuple[str, str], Json | None] = {}
     if changed is not None:
@@ -73,7 +73,7 @@ class ResourceQuotaAdmission(Step):
     runs_last = True
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Check what the object adds against every quota that covers it; the charges are written once it is staged."""
+        """Check the added use against every quota that covers it; the charges are written once the object is staged."""
         kind = request.kind
         resized = kind.resource == "pods" and request.subresource == "resize"
         if not kind.namespaced or request.operation == "DELETE" or not kind.stored:
@@ -94,11 +94,11 @@ class ResourceQuotaAdmission(Step):
 
     @staticmethod
     def _regroup(request: AdmissionRequest) -> None:
-        """A group names other classes than before: its pods count for those, or the write is refused."""
+        """Charge the pods of a group that changed its classes to other quotas, or refuse the change."""
         registry, namespace = request.registry, request.namespace
         if classes_of_group(request.new) == classes_of_group(request.old or {}):
             return
-        states = [one for one in registry.store.heads(_QUOTAS, namespace) if has_class_scope(one.decode())]
+        states = [stored for stored in registry.store.heads(_QUOTAS, namespace) if has_class_scope(stored.decode())]
         if not states:
             return
         changed = {**request.new, "kind": request.kind.kind}
@@ -128,14 +128,14 @@ class ResourceQuotaAdmission(Step):
 
     @staticmethod
     def _check(request: AdmissionRequest, state: Stored, growth: Mapping[str, Amount]) -> _Charge | None:
-        """Refuse what exceeds one quota; returns what to charge it with, None if it is not concerned."""
+        """Refuse an object that exceeds one quota; return its charge, None if the quota does not cover it."""
         quota = state.decode()
         status = quota.get("status") or {}
         hard, used = amounts(status.get("hard")), amounts(status.get("used"))
         new, resource = request.old is None, request.kind.resource
         claim = resource == "persistentvolumeclaims"
         if claim and request.old is not None and not in_scope(quota, resource, request.old):
-            growth = growth_of(resource, request.new, None, request.registry.clock.now())  # it comes into the scope
+            growth = growth_of(resource, request.new, None, request.registry.clock.now())  # it enters the scope
         classes = class_names(request.registry, request.namespace)(request.new) if resource == "pods" else ()
         try:
             charge = charge_for(

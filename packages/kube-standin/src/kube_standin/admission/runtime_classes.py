@@ -1,4 +1,4 @@
-"""RuntimeClasses at the door: a new pod gets the overhead and the scheduling of the class that it names.
+"""Admission of RuntimeClasses: a new pod gets the overhead and the scheduling of the class that it names.
 
 The rule is `kube_rules.admission.runtime_classes`.
 """
@@ -13,12 +13,12 @@ _STORED = "node.k8s.io/runtimeclasses"
 
 
 class RuntimeClasses(Step):
-    """Merges the class of a new pod into it; refuses (403) unknown classes and overhead of no class."""
+    """Merges the class of a new pod into it; refuses (403) unknown classes and overhead without a class."""
 
     kinds = frozenset(("pods",))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Merge the class; of a pod that is there, overhead without a resource is no overhead."""
+        """Merge the class into a new pod; remove empty overhead of an existing pod."""
         spec = request.new.setdefault("spec", {})
         if request.operation != "CREATE" or request.subresource:
             if spec.get("overhead") == {}:

@@ -1,8 +1,8 @@
-"""Admission policies: expressions of the cluster (CEL) that change or deny writes, evaluated in this process.
+"""Admission policies: CEL expressions of the cluster that change or deny writes, evaluated in this process.
 
-`bound_policies` keeps the policies with their bindings, `invocations` finds those that concern a write and their
-parameters, `validating_policies` and `mutating_policies` evaluate them, `expression_types` holds their expressions to
-the types of what they match. Rules: interfaces.md 6.10 to 6.14.
+`bound_policies` stores the policies with their bindings, `invocations` finds those that apply to a write and their
+parameters, `validating_policies` and `mutating_policies` evaluate them, `expression_types` checks their expressions
+against the types of matched objects. Rules: interfaces.md 6.10 to 6.14.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kube_standin.registry import ObjectRegistry
 
 
 def policy_steps(registry: ObjectRegistry, authorizer: Authorizer, views: AdmissionViews) -> Sequence[Step]:
-    """Return the steps that keep and evaluate the policies of a registry, in the order they run."""
+    """Return the steps that store and evaluate the policies of a registry, in the order they run."""
     policies = BoundPolicies(registry, authorizer, views)
     invocations = Invocations(registry, policies, views)
     return policies, MutatingPolicies(invocations), ValidatingPolicies(invocations)

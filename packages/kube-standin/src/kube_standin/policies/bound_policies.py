@@ -1,8 +1,7 @@
-"""The policies that are stored, with their bindings, in the order of their names.
+"""The stored policies with their bindings, in the order of their names.
 
-Kept as they stand in the store: a step of the chain sees every write of them. A user that writes one with parameters
-has to be allowed to read them, as expressions would show what is in them (kubernetes,
-registry/admissionregistration, authz.go).
+They follow the store: a step of the chain processes every write of them. A user that writes one with parameters must be
+allowed to read these, as expressions could reveal their content (kubernetes, registry/admissionregistration, authz.go).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class BoundPolicy:
 
     @property
     def strict(self) -> bool:
-        """Return whether a request is denied where the policy cannot be evaluated."""
+        """Return whether a request is denied if the policy cannot be evaluated."""
         return self.spec.get("failurePolicy") != "Ignore"
 
 
@@ -75,7 +74,7 @@ class BoundPolicies(Step):
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was derived from the specs and from the kinds."""
+        """Drop what was derived from the specs and from the kinds."""
         self._bound.clear()
         self._concerned.clear()
 
@@ -130,7 +129,7 @@ class BoundPolicies(Step):
             raise errors.invalid(request.kind.kind, request.kind.group, request.name, [cause])
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Follow a write of a policy or a binding."""
+        """Update the policies after a write of a policy or a binding."""
         if request.subresource == "status":
             return
         specs, state = self._specs[request.kind.kind], self._registry.head(request.kind, "", request.name)
@@ -140,7 +139,7 @@ class BoundPolicies(Step):
         self._forget()
 
     def concerned(self, name: str, kind: ServedKind) -> tuple[BoundPolicy, ...]:
-        """Return the policies of a kind that have a rule for a resource."""
+        """Return the policies of a kind with a rule for a resource."""
         return self._concerned.of(name, kind, self._bound_policies(name), _rules)
 
 

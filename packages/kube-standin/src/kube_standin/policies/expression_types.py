@@ -1,6 +1,6 @@
-"""Type checking: the expressions of a validating policy held to the schemas of what the policy matches.
+"""Type checking: a validating policy's expressions are checked against the schemas of the matched kinds.
 
-A mistake is a warning in the status, never a refusal: the policy works as it is. Rules and texts: k8s.io/apiserver,
+A mistake is a warning in the status, never a refusal: the policy still applies. Rules and messages: k8s.io/apiserver,
 admission/plugin/policy/validating (typechecking.go); interfaces.md 6.14.
 """
 
@@ -18,37 +18,37 @@ from kube_rules.validation.admission_policies import EXPRESSION_WEIGHT
 from kube_standin.kinds import KindTable, ServedKind
 
 MOST_TYPES = 10
-"""Kinds for which a policy is checked."""
+"""The largest number of kinds for which a policy is checked."""
 MOST_TEXT = 32 * 1024
-"""Characters of expressions that are checked, once for each kind: some tenths of a second on the event loop."""
+"""The characters of expressions to check, once for each kind: some tenths of a second on the event loop."""
 _ANYTHING: Json = {"x-kubernetes-int-or-string": True}
-"""A schema of values of any type."""
+"""The schema of values of any type."""
 
 
 def expression_warnings(spec: Json, kinds: KindTable) -> list[Json]:
-    """Return the warnings about the validations of a policy, as its status has them."""
+    """Return the warnings about the validations of a policy for its status."""
     most = max(MOST_TEXT // max(_weight(spec), 1), 1)
     forms = [(row, _variables(spec, row, kinds)) for row in _matched_kinds(spec, kinds)[:most]]
     result: list[Json] = []
     for index, validation in enumerate(spec.get("validations") or ()):
         for field in ("expression", "messageExpression"):
             text = validation.get(field)
-            found = [said for row, variables in forms if text and (said := _mistake(row, variables, text))]
-            if found:
+            warnings = [mistake for row, variables in forms if text and (mistake := _mistake(row, variables, text))]
+            if warnings:
                 place = f"spec.validations[{index}].{field}"
-                result.append({"fieldRef": place, "warning": "\n".join(found)})
+                result.append({"fieldRef": place, "warning": "\n".join(warnings)})
     return result
 
 
 def _weight(spec: Json) -> int:
-    """Return the characters of the expressions of a policy, as validation counts them."""
+    """Return the characters of a policy's expressions, as validation counts them."""
     items = [*(spec.get("variables") or ()), *(spec.get("validations") or ())]
     texts = (item.get(field) for item in items for field in ("expression", "messageExpression"))
     return sum(len(text) + EXPRESSION_WEIGHT for text in texts if text)
 
 
 def _variables(spec: Json, row: ServedKind, kinds: KindTable) -> dict[str, cel.Declared]:
-    """Return the forms of what expressions of a policy see for objects of a kind."""
+    """Return the types of the variables in a policy's expressions for objects of a kind."""
     forms = expressions.forms(object_form=_form(row))
     params = _param_form(spec, kinds)
     if params is not None:
@@ -64,7 +64,7 @@ def _variables(spec: Json, row: ServedKind, kinds: KindTable) -> dict[str, cel.D
 
 
 def _mistake(row: ServedKind, variables: dict[str, cel.Declared], text: str) -> str:
-    """Return what is wrong with an expression for objects of a kind, "" if nothing is."""
+    """Return the mistake in an expression for objects of a kind, "" for none."""
     try:
         expressions.checked(text, variables)
     except expressions.ExpressionError as error:
@@ -75,7 +75,7 @@ def _mistake(row: ServedKind, variables: dict[str, cel.Declared], text: str) -> 
 
 def _matched_kinds(spec: Json, kinds: KindTable) -> list[ServedKind]:
     """Return the kinds that the rules name without wildcards, in order."""
-    found: dict[tuple[str, str, str], ServedKind] = {}
+    matched: dict[tuple[str, str, str], ServedKind] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         if any("*" in name for field in ("apiGroups", "apiVersions") for name in rule.get(field) or ()):
             continue
@@ -83,8 +83,8 @@ def _matched_kinds(spec: Json, kinds: KindTable) -> list[ServedKind]:
         for row in kinds:
             matches = row.group in (rule.get("apiGroups") or ()) and row.version in (rule.get("apiVersions") or ())
             if matches and row.plural in plurals:
-                found[row.gvk] = row
-    return [found[key] for key in sorted(found)][:MOST_TYPES]
+                matched[row.gvk] = row
+    return [matched[key] for key in sorted(matched)][:MOST_TYPES]
 
 
 def _param_form(spec: Json, kinds: KindTable) -> cel.Declared | None:
@@ -96,7 +96,7 @@ def _param_form(spec: Json, kinds: KindTable) -> cel.Declared | None:
 
 
 def _form(row: ServedKind) -> cel.Declared:
-    """Return the form of the objects of a kind."""
+    """Return the type of the objects of a kind."""
     if row.definition is None:
         name = definition_names().get((row.api_version, row.kind))
         return cel.UNKNOWN if name is None else _built_in(name)
@@ -111,7 +111,7 @@ def _built_in(name: str) -> cel.Declared:
 
 
 def _whole(name: str, around: tuple[str, ...]) -> Json:
-    """Return a packed definition with those that it refers to inside; one inside itself is anything."""
+    """Return a packed definition with its references resolved; a recursive reference has any type."""
     body = structure()[name]
     if name in around or "type" not in body:
         return _ANYTHING

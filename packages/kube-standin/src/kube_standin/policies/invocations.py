@@ -1,4 +1,4 @@
-"""Which policies are evaluated for a write: one invocation for each binding that matches, and each parameter.
+"""The policies to evaluate for a write: one invocation for each matching binding and each parameter.
 
 Rules: k8s.io/apiserver, admission/plugin/policy/generic (policy_dispatcher.go); interfaces.md 6.10, 6.12.
 """
@@ -23,15 +23,15 @@ from kube_standin.schema import Schema
 
 MOST_PARAMS = 1000
 MOST_PARAM_BYTES = 3 * 1024 * 1024
-"""How many parameters of a binding are read for a write, and how large they are together."""
+"""The largest number of a binding's parameters that are read for a write, and their largest total size."""
 _BODIES = frozenset(("scale", "binding", "eviction"))
-"""Subresources that are admitted by what is sent to them; the change of the object that follows is not admitted."""
+"""Subresources that are admitted by their body; the resulting change of the object is not admitted again."""
 _OMITTED = frozenset(("managedFields", "ownerReferences", "selfLink"))
 """Metadata of a namespace that expressions do not see."""
 
 
 class PolicyConfigurationError(ValueError):
-    """A policy that cannot be evaluated; `str()` is the reason in upstream's words."""
+    """Raised for a policy that cannot be evaluated; `str()` is upstream's message."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class PolicyInvocation:
 
     @property
     def unique_name(self) -> str:
-        """Return a name that no other invocation of a write has."""
+        """Return a name that is unique among the invocations of a write."""
         metadata = (self.param or {}).get("metadata") or {}
         return "/".join((self.policy.name, self.binding.name, metadata.get("namespace", ""), metadata.get("name", "")))
 
 
 class Invocations:
-    """Finds and evaluates the policies that concern a write."""
+    """Finds and evaluates the policies that apply to a write."""
 
     def __init__(self, registry: ObjectRegistry, policies: BoundPolicies, views: AdmissionViews) -> None:
         self._registry = registry
@@ -60,7 +60,7 @@ class Invocations:
         self.views = views
 
     def concerned(self, name: str, request: AdmissionRequest) -> tuple[BoundPolicy, ...]:
-        """Return the policies of a kind that may concern a write."""
+        """Return the policies of a kind that may apply to a write."""
         if request.admitted or (request.subresource in _BODIES and request.body_kind is None):
             return ()
         return self.policies.concerned(name, self.views.row(request))
@@ -68,7 +68,7 @@ class Invocations:
     def of(self, bound: tuple[BoundPolicy, ...], write: AdmittedWrite) -> list[PolicyInvocation]:
         """Return the invocations for a write; raises StatusError."""
         try:
-            return [one for policy in bound for one in self._of_policy(policy, write)]
+            return [invocation for policy in bound for invocation in self._of_policy(policy, write)]
         except NoNamespaceError:
             raise errors.not_found("namespaces", "", write.match.namespace) from None
 
@@ -127,15 +127,15 @@ class Invocations:
         return self._registry.schema(row)
 
     def values(self, write: AdmittedWrite, matched: ApiResource) -> dict[str, Any]:
-        """Return what the expressions of all invocations see that matched a resource; `params` comes beside it."""
+        """Return the variables of all invocations for a matched resource, except `params`."""
         return {**self.views.values(write, matched), "namespaceObject": self._namespace(write)}
 
     def _namespace(self, write: AdmittedWrite) -> Json | None:
         name = "" if write.match.of_namespace else write.match.namespace
         if not name:
             return None
-        found = self._registry.find(self._registry.kind("v1", "Namespace"), "", name)
-        if found is None:
+        namespace = self._registry.find(self._registry.kind("v1", "Namespace"), "", name)
+        if namespace is None:
             raise errors.not_found("namespaces", "", name)
-        metadata = {key: value for key, value in found["metadata"].items() if key not in _OMITTED}
-        return {"metadata": metadata, "spec": found.get("spec") or {}, "status": found.get("status") or {}}
+        metadata = {key: value for key, value in namespace["metadata"].items() if key not in _OMITTED}
+        return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}

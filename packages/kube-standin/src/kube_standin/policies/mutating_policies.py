@@ -1,4 +1,4 @@
-"""Mutating policies: change an object by a configuration that is merged in, or by a JSON patch (interfaces.md 6.13)."""
+"""Mutating policies: change an object by merging a configuration, or by a JSON patch (interfaces.md 6.13)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FORBIDDEN = "admission request denied by policy"
 
 
 class MutatingPolicies(Step):
-    """Evaluates mutating policies one after the other, each with what those before it made of the object."""
+    """Evaluates mutating policies one after the other, each with the object as the earlier ones changed it."""
 
     def __init__(self, invocations: Invocations) -> None:
         self._invocations = invocations
 
     def waits(self, kind: ServedKind) -> bool:
-        """See `Step`; what costs much is evaluated beside the event loop."""
+        """Return whether writes of a kind may wait (see `Step`); expensive evaluations run beside the event loop."""
         return bool(self._invocations.policies.concerned(MUTATING, kind))
 
     def mutate(self, request: AdmissionRequest) -> None:
@@ -41,11 +41,11 @@ class MutatingPolicies(Step):
             return
         rounds = request.mutation_rounds(MUTATING)
         failed: list[tuple[str, str]] = []
-        for one in invocations:
+        for invocation in invocations:
             try:
-                self._invoke(request, rounds, one, failed)
+                self._invoke(request, rounds, invocation, failed)
             except (EvaluationError, OverBudgetError, PolicyTypeError, patching.PatchError) as error:
-                failed.extend([(_denied(one, str(error)), "Invalid")] if one.policy.strict else ())
+                failed.extend([(_denied(invocation, str(error)), "Invalid")] if invocation.policy.strict else ())
         rounds.output = copy.deepcopy(request.object)
         if failed:
             refused = request.refused(_FORBIDDEN)
@@ -57,67 +57,67 @@ class MutatingPolicies(Step):
         self,
         request: AdmissionRequest,
         rounds: MutationRounds,
-        one: PolicyInvocation,
+        invocation: PolicyInvocation,
         failed: list[tuple[str, str]],
     ) -> None:
-        if one.error:
-            failed.extend([(_denied(one, one.error), "")] if one.policy.strict else ())
+        if invocation.error:
+            failed.extend([(_denied(invocation, invocation.error), "")] if invocation.policy.strict else ())
             return
-        if not self._holds(request, one):
+        if not self._holds(request, invocation):
             return
-        if request.round and one.unique_name not in rounds.again:
+        if request.round and invocation.unique_name not in rounds.again:
             return
         before = request.object
-        for index, mutation in enumerate(one.policy.spec.get("mutations") or ()):
+        for index, mutation in enumerate(invocation.policy.spec.get("mutations") or ()):
             try:
-                self._patch(request, one, index, mutation)
+                self._patch(request, invocation, index, mutation)
             except (EvaluationError, OverBudgetError, PolicyTypeError, patching.PatchError) as error:
-                failed.extend([(_denied(one, str(error)), "Invalid")] if one.policy.strict else ())
+                failed.extend([(_denied(invocation, str(error)), "Invalid")] if invocation.policy.strict else ())
         if before != request.object:
             rounds.require_again()
             request.reinvoke = True
-        if one.policy.spec.get("reinvocationPolicy") == "IfNeeded":
-            rounds.invoked.add(one.unique_name)
+        if invocation.policy.spec.get("reinvocationPolicy") == "IfNeeded":
+            rounds.invoked.add(invocation.unique_name)
 
-    def _values(self, request: AdmissionRequest, one: PolicyInvocation) -> dict[str, Any]:
-        values = self._invocations.values(self._invocations.views.of(request), one.matched)
-        return {**values, "params": one.param}
+    def _values(self, request: AdmissionRequest, invocation: PolicyInvocation) -> dict[str, Any]:
+        values = self._invocations.values(self._invocations.views.of(request), invocation.matched)
+        return {**values, "params": invocation.param}
 
-    def _holds(self, request: AdmissionRequest, one: PolicyInvocation) -> bool:
-        spec = one.policy.spec
+    def _holds(self, request: AdmissionRequest, invocation: PolicyInvocation) -> bool:
+        spec = invocation.policy.spec
         conditions = spec.get("matchConditions") or ()
         if not conditions:
             return True
-        values = {**self._values(request, one), "namespaceObject": None}
+        values = {**self._values(request, invocation), "namespaceObject": None}
         work = partial(_hold, spec, values)
-        return self._evaluated(request, one, "conditions", values, work) is True
+        return self._evaluated(request, invocation, "conditions", values, work) is True
 
-    def _patch(self, request: AdmissionRequest, one: PolicyInvocation, index: int, mutation: Json) -> None:
-        values = self._values(request, one)
-        work = partial(_made, one.policy.spec, mutation, values)
-        made = self._evaluated(request, one, str(index), values, work)
+    def _patch(self, request: AdmissionRequest, invocation: PolicyInvocation, index: int, mutation: Json) -> None:
+        values = self._values(request, invocation)
+        work = partial(_patch_of, invocation.policy.spec, mutation, values)
+        patch = self._evaluated(request, invocation, str(index), values, work)
         write = self._invocations.views.of(request)
-        current, _ = self._invocations.views.objects(write, one.matched)
+        current, _ = self._invocations.views.objects(write, invocation.matched)
         if current is None:
             return
         if mutation.get("patchType") == "JSONPatch":
             try:
-                patched = patching.json_patch(current, made)
+                patched = patching.json_patch(current, patch)
             except patching.FailedTestError:
                 return
             except patching.PatchError as error:
                 raise PolicyTypeError(f"JSON Patch: {error}") from error
         else:
-            patched = self._merged(write.rows[one.matched], request, current, made)
+            patched = self._merged(write.rows[invocation.matched], request, current, patch)
         strict = not request.kind.custom and mutation.get("patchType") == "JSONPatch"
         try:
             request.object = self._invocations.views.stored(
-                write, one.matched, patched, "Strict" if strict else "Ignore"
+                write, invocation.matched, patched, "Strict" if strict else "Ignore"
             )
         except StatusError as error:
             raise errors.internal_error(error.message) from error
 
-    def _merged(self, row: ServedKind, request: AdmissionRequest, current: Json, made: Json) -> Json:
+    def _merged(self, row: ServedKind, request: AdmissionRequest, current: Json, patch: Json) -> Json:
         if request.body_kind is not None:
             group, version, kind = request.body_kind
             api_version = f"{group}/{version}" if group else version
@@ -125,24 +125,24 @@ class MutatingPolicies(Step):
         else:
             api_version, kind = row.api_version, row.kind
             schema = self._invocations.schema(row)
-        config = {**made, "apiVersion": api_version, "kind": kind}
+        config = {**patch, "apiVersion": api_version, "kind": kind}
         try:
             return patching.merged_configuration(schema, current, config, api_version)
         except patching.PatchError as error:
             raise PolicyTypeError(f"error applying patch: {error}") from error
 
     def _evaluated(
-        self, request: AdmissionRequest, one: PolicyInvocation, part: str, values: dict[str, Any], work: Any
+        self, request: AdmissionRequest, invocation: PolicyInvocation, part: str, values: dict[str, Any], work: Any
     ) -> Any:
-        step = f"{MUTATING} {request.round} {one.unique_name} {part}"
-        found = evaluated(request, step, [one.policy.spec, {**values, "authorizer": None}], work)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        step = f"{MUTATING} {request.round} {invocation.unique_name} {part}"
+        result = evaluated(request, step, [invocation.policy.spec, {**values, "authorizer": None}], work)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 def _hold(spec: Json, values: dict[str, Any], budget: CostBudget) -> Any:
-    """Return whether the conditions hold, or the error: results of a thread are kept as values."""
+    """Return whether the conditions hold, or the error: a thread returns errors as values."""
     try:
         variables = spec.get("variables") or ()
         return conditions_hold(
@@ -156,12 +156,12 @@ def _hold(spec: Json, values: dict[str, Any], budget: CostBudget) -> Any:
         return error
 
 
-def _made(spec: Json, mutation: Json, values: dict[str, Any], budget: CostBudget) -> Any:
+def _patch_of(spec: Json, mutation: Json, values: dict[str, Any], budget: CostBudget) -> Any:
     try:
         return made_patch(spec, mutation, values, budget)
     except (EvaluationError, OverBudgetError, PolicyTypeError) as error:
         return error
 
 
-def _denied(one: PolicyInvocation, why: str) -> str:
-    return f"policy '{one.policy.name}' with binding '{one.binding.name}' denied request: {why}"
+def _denied(invocation: PolicyInvocation, why: str) -> str:
+    return f"policy '{invocation.policy.name}' with binding '{invocation.binding.name}' denied request: {why}"

@@ -1,4 +1,4 @@
-"""Validating policies: deny a write, warn of it, or let it pass (interfaces.md 6.11)."""
+"""Validating policies: deny a write, warn about it, or allow it (interfaces.md 6.11)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _OTHER_CODE = 422
 
 
 class ValidatingPolicies(Step):
-    """Evaluates validating policies; the first denial is the answer."""
+    """Evaluates validating policies; the first denial is the response."""
 
     def __init__(self, invocations: Invocations) -> None:
         self._invocations = invocations
 
     def waits(self, kind: ServedKind) -> bool:
-        """See `Step`; what costs much is evaluated beside the event loop."""
+        """Return whether writes of a kind may wait (see `Step`); expensive evaluations run beside the event loop."""
         return bool(self._invocations.policies.concerned(VALIDATING, kind))
 
     def validate(self, request: AdmissionRequest) -> None:
@@ -40,30 +40,30 @@ class ValidatingPolicies(Step):
             return
         values = {
             matched: self._invocations.values(write, matched)
-            for matched in dict.fromkeys(one.matched for one in invocations if not one.error)
+            for matched in dict.fromkeys(invocation.matched for invocation in invocations if not invocation.error)
         }
 
         def work(budget: CostBudget) -> list[list[PolicyFailure]]:
-            return [_failures(one, values, budget) for one in invocations]
+            return [_failures(call, values, budget) for call in invocations]
 
-        given = [
+        key_values = [
             {policy.name: policy.spec for policy in bound},
-            [{**seen, "authorizer": None} for seen in values.values()],
-            [[one.policy.name, one.binding.name, one.matched, one.param, one.error] for one in invocations],
+            [{**inputs, "authorizer": None} for inputs in values.values()],
+            [[call.policy.name, call.binding.name, call.matched, call.param, call.error] for call in invocations],
         ]
         denials: list[StatusError] = []
-        for one, failures in zip(invocations, evaluated(request, VALIDATING, given, work), strict=True):
+        for call, failures in zip(invocations, evaluated(request, VALIDATING, key_values, work), strict=True):
             for failure in failures:
-                self._act(request, one, failure, denials)
+                self._act(request, call, failure, denials)
         if denials:
             raise denials[0]
 
     @staticmethod
     def _act(
-        request: AdmissionRequest, one: PolicyInvocation, failure: PolicyFailure, denials: list[StatusError]
+        request: AdmissionRequest, invocation: PolicyInvocation, failure: PolicyFailure, denials: list[StatusError]
     ) -> None:
-        actions = one.binding.spec.get("validationActions") or ()
-        policy, binding = one.policy.name, one.binding.name
+        actions = invocation.binding.spec.get("validationActions") or ()
+        policy, binding = invocation.policy.name, invocation.binding.name
         if failure.always or "Deny" in actions:
             text = f"ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {failure.message}"
             denials.append(_denial(request, text, failure.reason))
@@ -75,11 +75,11 @@ class ValidatingPolicies(Step):
 
 
 def _failures(
-    one: PolicyInvocation, values: Mapping[ApiResource, dict[str, Any]], budget: CostBudget
+    invocation: PolicyInvocation, values: Mapping[ApiResource, dict[str, Any]], budget: CostBudget
 ) -> list[PolicyFailure]:
-    if one.error:
-        return [PolicyFailure(one.error, always=True)] if one.policy.strict else []
-    return policy_failures(one.policy.spec, {**values[one.matched], "params": one.param}, budget)
+    if invocation.error:
+        return [PolicyFailure(invocation.error, always=True)] if invocation.policy.strict else []
+    return policy_failures(invocation.policy.spec, {**values[invocation.matched], "params": invocation.param}, budget)
 
 
 def _denial(request: AdmissionRequest, text: str, reason: str) -> StatusError:

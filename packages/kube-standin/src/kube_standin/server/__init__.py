@@ -1,1 +1,1 @@
-"""HTTP: requests in, the registry's verbs, answers out. ``serve`` runs it with TLS, ``App`` is the ASGI application."""
+"""The HTTP server: requests, the registry's verbs, responses. ``serve`` adds TLS; ``App`` is the ASGI application."""

@@ -1,8 +1,8 @@
 """The ASGI application: the user, the request, the permission; then the resource, discovery, or a plain path.
 
-One function per request, no framework routing in between: the paths of the API follow from the table of
-kinds. Invariant: every request gets exactly one answer; an unexpected error is logged and answered as a 500
-Status.
+It is one function per request without a framework's routing: the paths of the API follow from the table of kinds.
+Invariant: every request gets exactly one response; an unexpected error is logged and answered with a Status of code
+500.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ log = logging.getLogger("reprieve.apiserver")
 
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 _SENDER: Final = "kube_standin.sender"
-"""Key of the scope: what sends the answer."""
+"""Scope key of the sender of the response."""
 _CLIENT_CLOSED = 499
-"""What is counted for a request if its client left before the answer."""
+"""The code counted for a request if its client disconnects before the response."""
 
 _OPENAPI_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _CHECKS = (
@@ -90,14 +90,14 @@ _CHECKS = (
     "poststarthook/apiservice-openapiv3-controller",
     "shutdown",
 )
-"""Names of kube-apiserver for the parts that are here: each is done before the first request is answered."""
+"""The checks of kube-apiserver that apply here: each part is ready before the first request is answered."""
 
 
 @dataclass
 class AppOptions:
-    """How requests are treated. ``future_wait``: seconds to wait for a resourceVersion ahead of us.
+    """How requests are handled. ``future_wait``: seconds to wait for a resourceVersion that is not reached yet.
 
-    ``faults`` are injected for tests of clients. ``controllers``: some run in this process.
+    ``faults`` are injected for tests of clients. ``controllers``: this process runs some.
     """
 
     anonymous: bool = False
@@ -107,7 +107,7 @@ class AppOptions:
     faults: FaultTable = field(default_factory=FaultTable)
     controllers: bool = False
     control_endpoints: ControlEndpoints | None = None
-    """What answers below /debug/kube-standin; None: nothing does."""
+    """The handler of paths below /debug/kube-standin; None: not served."""
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -121,7 +121,7 @@ def read_headers(scope: Scope) -> dict[str, str]:
 
 
 class ClassifiedSender:
-    """Sends an answer with the headers that name the flow of its request, once they are known."""
+    """Sends a response with the headers that name the flow of its request, once they are known."""
 
     __slots__ = ("_send", "headers")
 
@@ -130,7 +130,7 @@ class ClassifiedSender:
         self.headers: Headers = ()
 
     def __call__(self, message: MutableMapping[str, Any]) -> Awaitable[None]:
-        """Send one message of ASGI."""
+        """Send one ASGI message."""
         if self.headers and message["type"] == "http.response.start":
             message["headers"] = [*message["headers"], *self.headers]
         return self._send(message)
@@ -161,9 +161,9 @@ class App:
         self.metrics = ServerMetrics(registry)
         self.stopping = False
         self.minor: int | None = None
-        """The release that /version names as emulated; None: that of the rules."""
+        """The release that /version reports as emulated; None: that of the rules."""
         self.watches: dict[WatchStream, MatchedRequest] = {}
-        """The watches that are open."""
+        """The open watches."""
         self._body_slots = BodySlots()
         self._documents: dict[str, tuple[int, bytes]] = {}
         self._plain: dict[str, Callable[[Target, Mapping[str, str]], Reply]] = {
@@ -184,7 +184,7 @@ class App:
         self._counted_paths = frozenset(self._plain) - {""}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one connection event of ASGI."""
+        """Answer one ASGI connection event."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
@@ -217,7 +217,7 @@ class App:
     async def _reply(
         self, scope: Scope, target: Target, headers: Mapping[str, str], receive: Receive, send: Send
     ) -> Reply | None:
-        """Answer a request, whatever happens to it; None if the answer was a stream that has been sent."""
+        """Answer a request and turn errors into responses; None if the response was a stream that is already sent."""
         try:
             check_timeout(target)
             return await self._answer(scope, target, headers, receive, send)
@@ -231,7 +231,7 @@ class App:
             log.error("storage: %s", error)
             return error_reply(StatusError(500, "InternalError", f"Internal error occurred: {error}"))
         except RecursionError:
-            # Depth is bounded where bodies are read; what gets here is deep in an unforeseen way.
+            # Decoders bound the nesting; this nesting is deep in an unforeseen way.
             log.warning("%s %.200s: nested too deeply", scope["method"], scope["path"])
             return error_reply(errors.bad_request("the request is nested too deeply"))
         except MemoryError:
@@ -262,7 +262,7 @@ class App:
         request = _matched(target, user)
         effect = self.options.faults.effect_on(request)
         if effect is not NO_FAULT:
-            await _suffer(effect, scope, receive)
+            await _apply_fault(effect, scope, receive)
         kind = resolve(self.registry, target)
         if target.subresource == "log" and kind.resource == "pods":
             return await self._pod_log(target, kind, receive, send)
@@ -272,7 +272,7 @@ class App:
             if target.name:  # the old /watch/ path of one object
                 query["fieldSelector"] = f"metadata.name={target.name}"
             options = watch_options(query)
-            answer = negotiate_watch(headers.get("accept", ""), custom=kind.custom, lists=options.lists)
+            form = negotiate_watch(headers.get("accept", ""), custom=kind.custom, lists=options.lists)
             if not effect.bookmarks:
                 options = replace(options, bookmarks=False)
             stream = WatchStream(
@@ -281,7 +281,7 @@ class App:
                 kind,
                 namespace,
                 options,
-                answer,
+                form,
                 query,
                 self.options.times,
                 sent=partial(self.metrics.watch_events, kind),
@@ -292,15 +292,15 @@ class App:
                 async with _listening(receive) as disconnected:
                     await stream.run(send, disconnected, gone=effect.gone)
             except Exception:
-                # The answer has begun: all that is left is to break it off.
+                # The response has begun, so the stream can only end.
                 log.exception("watch %s failed", scope["path"])
             finally:
                 del self.watches[stream]
             return None
         if target.verb in ("get", "list"):
             return await self.resources.handle(ResourceCall(target, kind, user, headers, b""))
-        given = headers.get("content-length", "")
-        length = int(given) if _LENGTH.fullmatch(given) else None
+        content_length = headers.get("content-length", "")
+        length = int(content_length) if _LENGTH.fullmatch(content_length) else None
         small = length is not None and length <= LARGE
         if small or (length is None and "transfer-encoding" not in headers):
             return await self.resources.handle(
@@ -312,7 +312,7 @@ class App:
             return await self.resources.handle(ResourceCall(target, kind, user, headers, body))
 
     async def _pod_log(self, target: Target, kind: ServedKind, receive: Receive, send: Send) -> Reply | None:
-        """Answer with the log of a container, or send it as it grows."""
+        """Return the log of a container, or send it as it grows."""
         pod_log = PodLog(self.registry, kind, target)
         if not pod_log.has_node or not pod_log.options.follow or pod_log.options.previous:
             return pod_log.reply()
@@ -323,7 +323,7 @@ class App:
     # -- users ----------------------------------------------------------------------------------------------
 
     def _authorized(self, scope: Scope, target: Target, headers: Mapping[str, str]) -> User:
-        """Return the user of a request that it may make; its response names its flow, also if it is refused."""
+        """Return the authorized user of a request; its response names its flow, even if the request is refused."""
         user = impersonated(self._authenticate(scope, headers), scope["headers"], self.authorizer)
         attributes = target.attributes
         scope[_SENDER].headers = self.flows.headers(user, attributes)
@@ -345,15 +345,15 @@ class App:
             raise _unauthorized()
         return user
 
-    # -- paths that are no resource ------------------------------------------------------------------------
+    # -- paths without a resource ------------------------------------------------------------------------
 
     def _plain_path(self, target: Target, headers: Mapping[str, str]) -> Reply:
         path = target.path.rstrip("/") or "/"
         if target.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
-        found = self._plain.get(path)
-        if found is not None:
-            return found(target, headers)
+        handler = self._plain.get(path)
+        if handler is not None:
+            return handler(target, headers)
         parts = path.split("/")[1:]
         if parts[:2] == ["openapi", "v3"]:
             return self._openapi_v3("/".join(parts[2:]))
@@ -373,10 +373,10 @@ class App:
         raise PlainNotFound
 
     def _resource_list(self, group: str, version: str) -> Reply:
-        found = self.discovery.resources(group, version)
-        if found is None:
+        resource_list = self.discovery.resources(group, version)
+        if resource_list is None:
             raise errors.unknown_resource()
-        return Reply(200, json_line(found))
+        return Reply(200, json_line(resource_list))
 
     def _root(self, target: Target, headers: Mapping[str, str]) -> Reply:
         paths = set(self._counted_paths) - {"/"}
@@ -403,7 +403,7 @@ class App:
         return Reply(200, "\n".join([*lines, f"{name} check passed\n"]).encode(), "text/plain; charset=utf-8")
 
     def _api(self, target: Target, headers: Mapping[str, str]) -> Reply:
-        """/api and /apis, in the plain or the aggregated form."""
+        """Answer /api and /apis, in the plain or the aggregated form."""
         core = target.path.rstrip("/") == "/api"
         version = wants_aggregated(headers.get("accept", ""))
         if version is None:
@@ -413,21 +413,21 @@ class App:
         return Reply(200, body, media, {"Vary": "Accept"})
 
     def _remembered(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a document, made once per state of the table of kinds."""
+        """Return a document, computed once per generation of the table of kinds."""
         generation = self.registry.kinds.generation
-        found = self._documents.get(name)
-        if found is None or found[0] != generation:
-            # Those of an older state go with it, or the names of groups that are gone would stay.
-            self._documents = {key: kept for key, kept in self._documents.items() if kept[0] == generation}
-            found = self._documents[name] = (generation, make())
-        return found[1]
+        document = self._documents.get(name)
+        if document is None or document[0] != generation:
+            # Drop documents of older generations, or the names of removed groups would remain.
+            self._documents = {key: entry for key, entry in self._documents.items() if entry[0] == generation}
+            document = self._documents[name] = (generation, make())
+        return document[1]
 
     def _token_issuer(self, target: Target, headers: Mapping[str, str]) -> Reply:
-        found = provider_metadata(AUDIENCE, f"https://{self.discovery.address}")
-        return Reply(200, encode(found), headers=_KEPT_AN_HOUR)
+        metadata = provider_metadata(AUDIENCE, f"https://{self.discovery.address}")
+        return Reply(200, encode(metadata), headers=_CACHED_FOR_AN_HOUR)
 
     def _token_keys(self, target: Target, headers: Mapping[str, str]) -> Reply:
-        return Reply(200, encode(self.tokens.key.key_set()), "application/jwk-set+json", _KEPT_AN_HOUR)
+        return Reply(200, encode(self.tokens.key.key_set()), "application/jwk-set+json", _CACHED_FOR_AN_HOUR)
 
     def _openapi_v2(self, target: Target, headers: Mapping[str, str]) -> Reply:
         kinds, minor = list(self.registry.kinds), self.minor
@@ -455,7 +455,7 @@ class App:
         return Reply(200, body, headers={"Vary": "Accept"})
 
 
-_KEPT_AN_HOUR: Final = {"Cache-Control": "public, max-age=3600"}
+_CACHED_FOR_AN_HOUR: Final = {"Cache-Control": "public, max-age=3600"}
 
 
 def _matched(target: Target, user: User) -> MatchedRequest:
@@ -464,8 +464,8 @@ def _matched(target: Target, user: User) -> MatchedRequest:
     )
 
 
-async def _suffer(effect: FaultEffect, scope: Scope, receive: Receive) -> None:
-    """Wait, break the connection or refuse, as a fault wants it."""
+async def _apply_fault(effect: FaultEffect, scope: Scope, receive: Receive) -> None:
+    """Delay, reset or refuse a request as its fault specifies."""
     if effect.delay:
         await asyncio.sleep(effect.delay)
     if effect.reset:
@@ -479,7 +479,7 @@ async def _suffer(effect: FaultEffect, scope: Scope, receive: Receive) -> None:
 
 @asynccontextmanager
 async def _listening(receive: Receive) -> AsyncIterator[asyncio.Event]:
-    """Give an event that is set once the client leaves."""
+    """Yield an event that is set when the client disconnects."""
     disconnected = asyncio.Event()
 
     async def listen() -> None:
@@ -495,7 +495,7 @@ async def _listening(receive: Receive) -> AsyncIterator[asyncio.Event]:
 
 
 async def _while_connected(receive: Receive, sending: Coroutine[Any, Any, None]) -> None:
-    """Send an answer that costs something to make, and stop when the client has left."""
+    """Send a response that is expensive to compute, until the client disconnects."""
     sender = asyncio.ensure_future(sending)
     async with _listening(receive) as disconnected:
         leaving = asyncio.ensure_future(disconnected.wait())

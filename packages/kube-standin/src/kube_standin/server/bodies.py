@@ -1,4 +1,4 @@
-"""Request bodies: read with a bound, decoded by Content-Type (JSON, YAML, protobuf).
+"""Request bodies: read with a size limit, decoded by Content-Type (JSON, YAML, protobuf).
 
 `LIMIT` and `kube_rules.yamltext` limit the cost of a body.  Large bodies are decoded in a thread beside the event loop
 (`worker_thread`).  The JSON and YAML decoders build their data in Python, value by value, so they release the GIL every
@@ -34,10 +34,10 @@ from kube_standin.write_options import PatchType
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 LIMIT = 3 * 1024 * 1024
-"""Longest request body in bytes (as upstream)."""
+"""The longest request body in bytes (as upstream)."""
 
 _SWALLOWED = 8 * LIMIT
-"""How much of a body that is too long is read and forgotten, so that the client gets to read the answer."""
+"""How many bytes of an oversized body are read and dropped, so that the client can read the response."""
 
 _PREVIEW = 30
 _SHOWN_KEYS = 10
@@ -50,14 +50,14 @@ PATCH_TYPES: Mapping[str, PatchType] = {
 }
 
 
-class Disconnected(Exception):  # noqa: N818 - not a failure: the client went away
-    """The client left before its request was complete."""
+class Disconnected(Exception):  # noqa: N818 - not a failure: the client disconnected
+    """Raised when the client disconnects before its request is complete."""
 
 
 async def read_body(
     receive: Receive, content_length: int | None, came: Callable[[int], None] = lambda _: None
 ) -> bytes:
-    """Return the whole body; raises 413 over the limit. ``came`` is called with the bytes of each piece."""
+    """Return the whole body; raises 413 over the limit. ``came`` is called with the size of each piece."""
     if content_length is not None and content_length > _SWALLOWED:
         raise too_large()
     chunks: list[bytes] = []
@@ -81,17 +81,17 @@ async def read_body(
 
 
 def too_large() -> StatusError:
-    """413 as upstream words it."""
+    """Return the error 413 with upstream's message."""
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT}")
 
 
 def media_type(content_type: str) -> str:
-    """Return the bare media type, lower case; a missing one means JSON."""
+    """Return the media type without parameters in lower case; without a header it is JSON."""
     return content_type.split(";")[0].strip().lower() or "application/json"
 
 
 def decode_body(raw: bytes, content_type: str, kind: str) -> tuple[Json, RepeatedFields]:
-    """Decode an object body into a dict, with the fields given twice (strict validation); raises 400 and 415."""
+    """Return an object body as a dict, with its duplicate fields (strict validation); raises 400 and 415."""
     media = media_type(content_type)
     if media == "application/json":
         return _json(raw, kind)
@@ -139,9 +139,7 @@ def _object(value: Any, kind: str) -> Json:
 
 
 def load_yaml(raw: bytes, doing: str = "converting YAML to JSON") -> tuple[Any, list[RepeatedKey]]:
-    """Return the data of one YAML document, within the bounds of `kube_rules.yamltext`, and its repeated keys; raises
-    400.
-    """
+    """Return the data and repeated keys of one YAML document within the limits of `kube_rules.yamltext`; raises 400."""
     try:
         return read_document(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -152,7 +150,7 @@ def load_yaml(raw: bytes, doing: str = "converting YAML to JSON") -> tuple[Any, 
 
 
 def _repeated_keys(repeated: list[RepeatedKey]) -> RepeatedFields:
-    """Return the one problem that strict validation makes of all repeated keys."""
+    """Return the one problem that strict validation reports for all repeated keys."""
     if not repeated:
         return RepeatedFields()
     shown = [f'line {line}: key "{excerpt(key)}" already set in map' for key, line in repeated[:_SHOWN_KEYS]]
@@ -161,18 +159,18 @@ def _repeated_keys(repeated: list[RepeatedKey]) -> RepeatedFields:
 
 
 def repeated_in_patch(raw: bytes, patch_type: PatchType) -> RepeatedFields:
-    """Return the fields that a patch, which has been decoded, gives twice (patch.go of k8s.io/apiserver)."""
+    """Return the duplicate fields of a decoded patch (patch.go of k8s.io/apiserver)."""
     if patch_type == "json":
         value, paths = plain_json(raw)
-        found = [f'json patch duplicate field "{path}"' for path in dict.fromkeys(paths)]
+        problems = [f'json patch duplicate field "{path}"' for path in dict.fromkeys(paths)]
         for index, operation in enumerate(value):
             unknown = (name for name in operation if name not in _OPERATION) if isinstance(operation, dict) else ()
-            found.extend(f'json patch unknown field "[{index}].{name}"' for name in unknown)
-        return RepeatedFields(found)
+            problems.extend(f'json patch unknown field "[{index}].{name}"' for name in unknown)
+        return RepeatedFields(problems)
     if patch_type != "apply":
         return _duplicates(plain_json(raw)[1], raw)
     if raw.lstrip()[:1] == b"{":
-        with suppress(ValueError):  # no JSON, so YAML
+        with suppress(ValueError):  # not JSON, so YAML
             if not plain_json(raw)[1]:
                 return RepeatedFields()
     repeated = _repeated_keys(load_yaml(raw, "decoding YAML")[1])
@@ -205,12 +203,12 @@ def decode_patch(raw: bytes, content_type: str, kind: ServedKind) -> tuple[Patch
 
 
 def _applied(raw: bytes) -> Any:
-    """Return an apply body: YAML, of which the JSON that most clients send is read the short way."""
+    """Return an apply body: YAML; JSON, which most clients send, is decoded faster."""
     if raw.lstrip()[:1] == b"{":
         try:
             return _patch_json(raw)
         except StatusError:
-            pass  # a flow mapping, or an error that is worded below
+            pass  # a flow mapping, or an error that is reported below
     return load_yaml(raw, "decoding YAML")[0]
 
 

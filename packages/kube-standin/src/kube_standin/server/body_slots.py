@@ -1,8 +1,8 @@
-"""Large bodies while they arrive: so many are held at a time, and none that is sent slowly keeps others out.
+"""Slots for large bodies: a limited number at a time, and slow bodies do not block others.
 
-A body takes one of the slots until its request is answered. While it arrives it must keep a minimum rate, or its
-request is answered with 408. Where another body waits for a slot a higher rate is asked for: the slowest bodies that
-stay below it are refused with 429 (interfaces.md 5.8).
+A body takes a slot until its request is answered. While it arrives it must keep a minimum rate, or its request is
+answered with 408. While another body waits for a slot the minimum is higher: the slowest bodies below it are refused
+with 429 (interfaces.md 5.8).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from contextlib import asynccontextmanager, nullcontext
 from kube_standin.errors import StatusError
 
 LARGE_BODIES = 16
-"""Large bodies that are held at a time; a client that sends another one waits until one of them is answered."""
+"""Large bodies in memory at a time; the next one waits until one of them is answered."""
 
 HOOKED_BODIES = LARGE_BODIES // 2
-"""How many of them may be writes of kinds that have webhooks; the next ones are not read yet."""
+"""How many of them may be writes of kinds with webhooks; further ones are not read yet."""
 
 _GRACE_SECONDS = 5.0
 _BYTES_PER_SECOND = 16 * 1024
 _CONTENDED_GRACE_SECONDS = 0.2
 _CONTENDED_BYTES_PER_SECOND = 256 * 1024
-_LOOK_SECONDS = 0.05
-"""How often arriving bodies are looked at while others wait."""
+_CHECK_SECONDS = 0.05
+"""How often arriving bodies are checked while others wait."""
 
 
 class Arriving:
-    """One large body: what has come of it."""
+    """One large body and its progress."""
 
     def __init__(self) -> None:
         self._began = self._now()
@@ -42,29 +42,29 @@ class Arriving:
 
     @property
     def rate(self) -> float:
-        """Bytes a second so far."""
+        """Return the rate so far in bytes per second."""
         return self._received / max(self._now() - self._began, 1e-9)
 
     @property
     def gives_way(self) -> bool:
-        """Return whether it is slower than a body may be for which others wait."""
+        """Return whether the body is slower than the minimum while others wait."""
         late = self._now() - self._began >= _CONTENDED_GRACE_SECONDS
         return late and not self._refused and self.rate < _CONTENDED_BYTES_PER_SECOND
 
     def came(self, size: int) -> None:
-        """Note that a piece of the body came."""
+        """Record the size of a received piece of the body."""
         self._received += size
         if not self._refused:
             self._timer.reschedule(self._began + _GRACE_SECONDS + self._received / _BYTES_PER_SECOND)
 
     def refuse(self) -> None:
-        """Make room for others."""
+        """Refuse the body in favour of others."""
         self._refused = True
         self._timer.reschedule(self._now())
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
-        """Raise 408 or 429 where the body is too slow while the context lasts."""
+        """Raise 408 or 429 if the body is too slow while the context lasts."""
         try:
             async with self._timer:
                 yield
@@ -79,7 +79,7 @@ class Arriving:
 
 
 class BodySlots:
-    """The slots of one server."""
+    """The slots for large bodies of one server."""
 
     def __init__(self, most: int = LARGE_BODIES) -> None:
         self._slots = asyncio.Semaphore(most)
@@ -90,7 +90,7 @@ class BodySlots:
 
     @asynccontextmanager
     async def slot(self, *, hooked: bool = False) -> AsyncIterator[None]:
-        """Hold a slot while the context lasts; ``hooked``: for a write of a kind that has webhooks."""
+        """Hold a slot while the context lasts; ``hooked``: for a write of a kind with webhooks."""
         async with self._hooked if hooked else nullcontext(), self._one_slot():
             yield
 
@@ -99,7 +99,7 @@ class BodySlots:
         self._waiting += 1
         try:
             if self._slots.locked():
-                self._look()
+                self._check()
             await self._slots.acquire()
         finally:
             self._waiting -= 1
@@ -110,7 +110,7 @@ class BodySlots:
 
     @asynccontextmanager
     async def arriving(self) -> AsyncIterator[Arriving]:
-        """Watch over a body while it arrives; raises 408 or 429 where it is too slow."""
+        """Monitor a body while it arrives; raises 408 or 429 if it is too slow."""
         body = Arriving()
         self._arriving.add(body)
         try:
@@ -119,30 +119,30 @@ class BodySlots:
         finally:
             self._arriving.discard(body)
 
-    def _look(self) -> None:
-        """Refuse the slowest bodies, as many as others wait; look again while some wait."""
+    def _check(self) -> None:
+        """Refuse the slowest bodies, one for each waiting body; check again while some wait."""
         if self._timer is None:
             slow = sorted((body for body in self._arriving if body.gives_way), key=lambda body: body.rate)
             for body in slow[: self._waiting]:
                 body.refuse()
-            self._look_later()
+            self._check_later()
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_LOOK_SECONDS, self._look_again, loop.time() + _LOOK_SECONDS)
+        self._timer = loop.call_later(_CHECK_SECONDS, self._check_again, loop.time() + _CHECK_SECONDS)
 
-    def _look_again(self, due: float) -> None:
+    def _check_again(self, due: float) -> None:
         self._timer = None
         if not self._waiting:
             return
-        if asyncio.get_running_loop().time() > due + _LOOK_SECONDS:
-            self._look_later()  # the server is late itself: what has come of the bodies is yet to be read
+        if asyncio.get_running_loop().time() > due + _CHECK_SECONDS:
+            self._check_later()  # the server itself is late: received data is not read yet
         else:
-            self._look()
+            self._check()
 
 
 class LargeTurn:
-    """The turn of a large write among those that are done one by one; it steps aside while it waits for a webhook."""
+    """The turn of a large write among those that run one by one; it yields the turn while it waits for a webhook."""
 
     def __init__(self, turns: asyncio.Semaphore) -> None:
         self._turns = turns
@@ -160,7 +160,7 @@ class LargeTurn:
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
-        """Let others have the turn while the context lasts (interfaces.md 5.8)."""
+        """Give up the turn while the context lasts (interfaces.md 5.8)."""
         await self.__aexit__()
         try:
             yield

@@ -1,8 +1,8 @@
-"""The health of the components of a control plane (ComponentStatus, deprecated): what `kubectl get cs` shows.
+"""The health of the components of a control plane (ComponentStatus, deprecated), which `kubectl get cs` shows.
 
-kube-apiserver asks each component. Here the store and the controllers are part of this process; what is not part of
-it is not asked, and its health is unknown. The answers to requests, and how they depend on the health of a component:
-kube-apiserver, `pkg/registry/core/componentstatus`.
+kube-apiserver probes each component. Here the store and the controllers are part of this process; the health of other
+components is unknown. Responses, and how they depend on the health of a component, are those of kube-apiserver,
+`pkg/registry/core/componentstatus`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_ASKED: Final = {
 
 
 class Components:
-    """The components there are; ``controllers``: some controllers run in this process."""
+    """The components of the control plane; ``controllers``: this process runs some."""
 
     def __init__(self, *, controllers: bool) -> None:
         self._conditions = {
@@ -39,13 +39,13 @@ class Components:
         }
 
     async def one(self, kind: ServedKind, target: Target) -> Json:
-        """Return the status of one component; raises 500, as kube-apiserver does, for one that there is not."""
+        """Return the status of one component; raises 500 for an unknown one, as kube-apiserver does."""
         if target.name not in self._conditions:
             raise errors.internal(f"Component not found: {target.name}")
         return {"kind": kind.kind, "apiVersion": kind.api_version, **self._status(target.name)}
 
     async def many(self, kind: ServedKind, target: Target) -> list[Json]:
-        """Return the statuses of the components that selectors choose, which have no labels; raises 400."""
+        """Return the statuses of the selected components, which have no labels; raises 400."""
         names = ("labelSelector", "fieldSelector")
         options = list_options({name: value for name, value in target.query.items() if name in names})
         states = [

@@ -1,9 +1,9 @@
-"""Connections that are not honest: what a client may take its time with, and what it may make the server keep.
+"""Limits on connections from untrusted clients: time for each part of a request, and memory in the server.
 
-uvicorn waits forever for the rest of a request and keeps all of its header. Here a header has a deadline and a
-size, a body has a deadline, and so has a client that does not read its answer. Deadlines are those of kube-apiserver
-where it has one (ReadHeaderTimeout 32 s, request timeout 60 s); a connection that misses one is closed without an
-answer, as nothing was asked yet.
+uvicorn waits forever for the rest of a request and stores its whole header. Here a header has a deadline and a size
+limit, a body has a deadline, and so has a client that does not read its response. Deadlines are those of kube-apiserver
+where it has one (ReadHeaderTimeout 32 s, request timeout 60 s). A connection that misses one is closed without a
+response, as there is no complete request.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kube_standin.client_certificates import user_of
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 RESET = "kube_standin.reset"
-"""The extension of the scope of a request that resets its connection when called."""
+"""Extension in the scope of a request: a function that resets its connection."""
 
 CLIENT = "kube_standin.client"
-"""The extension of the scope of a request that is the user of the client certificate, or None."""
+"""Extension in the scope of a request: the user of the client certificate, or None."""
 
 _UNSENT_BYTES = 64 * 1024
-"""Bytes of answers that wait for a client to read before its answer waits."""
+"""Bytes of responses that may wait for a client to read before the response is paused."""
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Seconds until a header, a body, and the reading of an answer have to be over; bytes a header may have."""
+    """Deadlines in seconds for a header, a body and reading a response; the size limit of a header in bytes."""
 
     header_seconds: float = 32.0
     body_seconds: float = 60.0
@@ -43,7 +43,7 @@ class ConnectionLimits:
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """One connection to a client. Use a subclass made by `bounded_by` to have other limits."""
+    """One connection to a client. `bounded_by` returns a subclass with other limits."""
 
     limits: ClassVar[ConnectionLimits] = ConnectionLimits()
 
@@ -55,11 +55,11 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def idle(self) -> bool:
-        """Return whether no answer is under way."""
+        """Return whether no response is in progress."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a header from now on."""
+        """Start the deadline of the first header."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(_UNSENT_BYTES)
         encrypted = transport.get_extra_info("ssl_object")
@@ -68,7 +68,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._begin_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadlines, and what keeps the connection alive: its buffers go now, not at some collection."""
+        """Cancel the deadlines and drop references to the connection, so that its buffers are freed now."""
         self._until(None)
         self.resume_writing()
         super().connection_lost(exc)
@@ -77,9 +77,9 @@ class BoundedConnection(HttpToolsProtocol):
         self.scope = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        """Take in a piece of a request."""
+        """Process a piece of a request."""
         if self._in_header:
-            # What comes in one piece with the end of a header is counted with it; a piece is small.
+            # A piece with the end of a header counts as part of it; pieces are small.
             self._header_left -= len(data)
             if self._header_left < 0 and not self._ends_soon(data):
                 self.transport.write(_TOO_LARGE)
@@ -99,26 +99,26 @@ class BoundedConnection(HttpToolsProtocol):
         self.scope["extensions"] = {RESET: self._reset, CLIENT: self._client}  # type: ignore[dict-item]
 
     def on_headers_complete(self) -> None:
-        """Expect the body."""
+        """Start the deadline of the body."""
         self._in_header = False
         self._until(self.limits.body_seconds)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Expect nothing; the next header is due once it has begun."""
+        """Cancel the deadline; the next one starts with the next header."""
         self._until(None)
         self._in_header = True
         self._header_left = self.limits.header_bytes
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """The client does not read: it has some time to begin again."""
+        """Start the deadline for a client that does not read."""
         if self._unread is None:
             self._unread = self.loop.call_later(self.limits.reading_seconds, self._cut)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """The client reads."""
+        """Cancel the deadline: the client reads again."""
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
@@ -135,17 +135,17 @@ class BoundedConnection(HttpToolsProtocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._cut)
 
     def _reset(self) -> None:
-        """Close with RST: for the client the connection broke."""
+        """Close with RST, so that the client gets a connection reset."""
         bound = self.transport.get_extra_info("socket")
         with socket.socket(fileno=os.dup(bound.fileno())) as same:
             same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     def _cut(self) -> None:
-        # Closing would wait for what the client does not read.
+        # Closing would wait for data that the client does not read.
         self.transport.abort()
 
 
 def bounded_by(limits: ConnectionLimits) -> type[BoundedConnection]:
-    """Return the protocol with other limits."""
+    """Return a connection class with other limits."""
     return type("BoundedConnection", (BoundedConnection,), {"limits": limits})

@@ -1,7 +1,6 @@
-"""Running the server: open the storage, make certificates, listen, write the kubeconfig, stop cleanly.
+"""Running the server: open the storage, create certificates, listen, write the kubeconfig, stop cleanly.
 
-``ControlPlane`` is the assembled server without a socket (tests and in-process users); ``serve`` adds TLS
-and HTTP.
+``ControlPlane`` is the assembled server without a socket (for tests and in-process use); ``serve`` adds TLS and HTTP.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ _EVENT_SWEEP = 60.0
 _BASE_OBJECTS_SECONDS = 10.0
 _SWEEP_SLICE = 200
 _COMPACTION_SECONDS = 300.0
-"""How often lists of older revisions expire; a continue token lasts this long, and twice as long at most."""
+"""How often lists of older revisions expire, in seconds; a continue token lasts between one and two periods."""
 _NODE_PAUSE = timedelta(milliseconds=5)
 
 
@@ -86,16 +85,15 @@ _NODE_PAUSE = timedelta(milliseconds=5)
 class ServeOptions:
     """Settings of ``serve``.
 
-    ``client_ca``: the authority of client certificates. ``certificates`` None makes them.
-
-    ``data_dir`` ``:memory:`` keeps nothing; ``accept_loss`` starts from what can be read of damaged state.
-    ``port`` 0 takes a free one. ``steps`` are further admission steps, made for the registry; ``event_ttl`` is
-    how long Events are kept. ``controllers`` are switches as ``controllers.chosen`` reads them; ``kubelets`` None
-    simulates no nodes. ``context_extensions`` are put into the context of the kubeconfig, by name. ``objects`` are
-    there before anything is served (``initial_objects``). ``reset`` starts without the state of an earlier run.
-    ``webhooks``: where webhooks may be, besides this machine. ``clock`` None is the real one. ``state`` replaces what
-    is stored at the start. ``test_controls`` serves /debug/kube-standin to cluster administrators.
-    ``default_storage_class`` creates one if there is no StorageClass, nor ``objects``.
+    ``client_ca``: the authority of client certificates. ``certificates`` None creates them.
+    ``data_dir`` ``:memory:`` stores no state; ``accept_loss`` starts from the readable part of damaged state.
+    ``port`` 0 selects a free one. ``steps`` returns further admission steps for the registry; ``event_ttl`` is
+    how long Events are kept. ``controllers`` are switches as in ``controllers.chosen``; ``kubelets`` None
+    simulates no nodes. ``context_extensions`` are added to the context of the kubeconfig, by name. ``objects``
+    exist before the first request (``initial_objects``). ``reset`` starts without the state of an earlier run.
+    ``webhooks``: hosts of webhooks besides this machine. ``clock`` None is the real clock. ``state`` replaces the
+    stored state at start. ``test_controls`` serves /debug/kube-standin to cluster administrators.
+    ``default_storage_class`` creates one if there are neither StorageClasses nor ``objects``.
     """
 
     data_dir: str | Path = MEMORY
@@ -130,7 +128,7 @@ class ServeOptions:
 
 
 class ControlPlane:
-    """Storage, registry, admission and the ASGI application, assembled; ``aclose`` when done."""
+    """Storage, registry, admission and the ASGI application; call ``aclose`` at the end."""
 
     def __init__(
         self,
@@ -145,10 +143,10 @@ class ControlPlane:
         webhooks: WebhookReach | None = None,
     ) -> None:
         self.store = store
-        self.found = {resource: count for resource in store.resources() if (count := store.count(resource))}
-        """What was there at the start: how many objects by resource."""
+        self.initial_counts = {resource: count for resource in store.resources() if (count := store.count(resource))}
+        """The number of objects at start, by resource."""
         self.loaded = LoadReport()
-        """What happened to the objects that were to be there from the start."""
+        """The result of loading the initial objects."""
         self.tokens = tokens
         features = features or Features()
         self.registry = ObjectRegistry(
@@ -180,9 +178,9 @@ class ControlPlane:
         api_services.load()
 
     def emulate(self, minor: int | None) -> None:
-        """Serve what another release serves, from the same storage: an upgrade or a rollback (api.md 2.8).
+        """Serve the API of another release from the same storage: an upgrade or a rollback (api.md 2.8).
 
-        As with a restart all watches end; those of versions that are gone get 404 when they begin again.
+        As with a restart all watches end; new watches of removed versions get 404.
         """
         self._drop_disabled.emulate(minor)
         self.registry.kinds.change_builtin((*self._drop_disabled.features.kinds(), *COMPUTED))
@@ -191,22 +189,22 @@ class ControlPlane:
             stream.drop()
 
     async def start(self) -> None:
-        """Begin what runs in the background."""
+        """Start the background tasks."""
         await self.store.ticket.settled()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._expire_lists())]
         if not isinstance(self.registry.clock, SimulatedClock):
-            self._tasks.append(loop.create_task(self._sweep_events_now_and_then()))
+            self._tasks.append(loop.create_task(self._sweep_events_periodically()))
             self._tasks.append(loop.create_task(self._restore_base_objects()))
 
     async def _expire_lists(self) -> None:
-        """Let continue tokens expire, as they do on a kube-apiserver when etcd is compacted."""
+        """Expire continue tokens, as a kube-apiserver does when etcd is compacted."""
         while True:
             before = self.store.revision
             await asyncio.sleep(_COMPACTION_SECONDS)
             self.store.expire_lists(before)
 
-    async def _sweep_events_now_and_then(self) -> None:
+    async def _sweep_events_periodically(self) -> None:
         while True:
             await asyncio.sleep(_EVENT_SWEEP)
             await self.sweep_events()
@@ -216,13 +214,13 @@ class ControlPlane:
         oldest = stamp(self.registry.clock.now() - self._event_ttl)
         for index, state in enumerate(list(self.store.heads("events"))):
             if index % _SWEEP_SLICE == 0:
-                await asyncio.sleep(0)  # requests go first
+                await asyncio.sleep(0)  # requests have precedence
             if self.store.head("events", *state.key) is not state:
                 continue
-            # Times in this form compare as texts.
+            # Times in this format sort as texts.
             if state.decode()["metadata"]["creationTimestamp"] < oldest:
                 self.store.delete(state)
-        with contextlib.suppress(StorageError):  # logged; those that stay go the next time
+        with contextlib.suppress(StorageError):  # logged; remaining Events are deleted in the next sweep
             await self.store.ticket.settled()
 
     def stage_base_objects(self) -> None:
@@ -240,7 +238,7 @@ class ControlPlane:
                 log.warning("the objects that every server has could not be created again: %s", error)
 
     async def retire(self) -> None:
-        """End background work and leave the storage open, for another control plane."""
+        """End background tasks and leave the storage open for another control plane."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -248,14 +246,14 @@ class ControlPlane:
         await self.webhook_caller.aclose()
 
     async def aclose(self) -> None:
-        """End watches and background work, commit, close the storage."""
+        """End watches and background tasks, commit, and close the storage."""
         self.app.stopping = True
         await self.retire()
         await self.store.aclose()
 
 
 class _CurrentApplication:
-    """The application of a server's present control plane."""
+    """The application of a server's current control plane."""
 
     def __init__(self, server: Serving) -> None:
         self._server = server
@@ -265,7 +263,7 @@ class _CurrentApplication:
 
 
 class Serving:
-    """A listening server; ``url`` and ``kubeconfig`` are how to reach it, ``directory`` is where its files are."""
+    """A listening server; ``url`` and ``kubeconfig`` tell clients how to connect, ``directory`` has its files."""
 
     def __init__(
         self,
@@ -298,7 +296,7 @@ class Serving:
         self._work: BackgroundWork | None = None
 
     def _publish_address(self) -> None:
-        """Let discovery and the Service ``default/kubernetes`` name the address of the server."""
+        """Set the address of the server in discovery and in the Service ``default/kubernetes``."""
         self.control_plane.app.discovery.address = self._address
         plane = self.control_plane
         own = partial(ensure_own_objects, plane.registry, self.options.host, self.port, self._client_ca)
@@ -319,13 +317,13 @@ class Serving:
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         if self.options.tls:
-            made = self.options.certificates or certificates(
+            pki = self.options.certificates or certificates(
                 self.directory / PKI, (self.options.host, *self.options.extra_names)
             )
-            self.ca, self._authority = made.ca, made.authority()
-            config.ssl_certfile, config.ssl_keyfile = str(made.certificate), str(made.key)
-            context = made.context(self.options.client_ca)
-            self._client_ca = made.client_ca(self.options.client_ca)
+            self.ca, self._authority = pki.ca, pki.authority()
+            config.ssl_certfile, config.ssl_keyfile = str(pki.certificate), str(pki.key)
+            context = pki.context(self.options.client_ca)
+            self._client_ca = pki.client_ca(self.options.client_ca)
             config.load()
             config.ssl = context
         return config
@@ -342,13 +340,13 @@ class Serving:
 
     @property
     def work(self) -> BackgroundWork:
-        """Return the controllers and kubelets. Raises RuntimeError before they are there."""
+        """Return the controllers and kubelets. Raises RuntimeError before they exist."""
         if self._work is None:
             raise RuntimeError("the server is starting")
         return self._work
 
     def watches(self) -> Mapping[WatchStream, MatchedRequest]:
-        """Return the watches that are open."""
+        """Return the open watches."""
         return self.control_plane.app.watches
 
     async def sweep_events(self) -> None:
@@ -356,11 +354,11 @@ class Serving:
         await self.control_plane.sweep_events()
 
     def store_state(self) -> ServerSnapshot:
-        """Return everything that is stored."""
+        """Return the whole stored state."""
         return state_of_store(self.control_plane.store, self.clock.now())
 
     async def put_back(self, state: ServerSnapshot) -> None:
-        """Make the server one that has just started on a state. Raises StorageError, and then goes on as it was."""
+        """Restart the server on a state. Raises StorageError and then continues on the old state."""
         retired = self.control_plane
         await self.work.stop()
         await retired.retire()
@@ -395,19 +393,19 @@ class Serving:
 
     @property
     def has_nodes(self) -> bool:
-        """Return whether as many nodes are there as the options ask for: large fleets are made in batches."""
+        """Return whether all nodes of the options exist: large fleets are created in batches."""
         kubelets = self.options.kubelets
         return kubelets is None or self.control_plane.store.count("nodes") >= kubelets.nodes
 
     async def end_work(self) -> None:
-        """Stop controllers and kubelets, if they run."""
+        """Stop controllers and kubelets if they run."""
         if self._work is not None:
             await self._work.stop()
 
     async def __aenter__(self) -> Serving:
         try:
             await self._start()
-        except BaseException as error:  # a task that is cancelled here leaves nothing open either
+        except BaseException as error:  # a task that is cancelled here does not leave resources open
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
@@ -445,9 +443,9 @@ class Serving:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Return a socket that has the port, and does not listen yet. Raises OSError, which names the port."""
+    """Return a bound socket that does not listen yet. Raises OSError with the port in its message."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol has to be named: asyncio sets TCP_NODELAY only where it is, and without it answers wait 40 ms.
+    # Name the protocol: asyncio sets TCP_NODELAY only then, and without it responses take 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -460,7 +458,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _listen(listener: socket.socket, host: str) -> None:
-    """Listen. Raises OSError for a port that another took in the meantime."""
+    """Listen. Raises OSError for a port that was taken in the meantime."""
     try:
         listener.listen(1024)
     except OSError as error:
@@ -472,7 +470,7 @@ def _taken(error: OSError, host: str, port: int) -> OSError:
 
 
 def _reset(directory: Path) -> None:
-    """Remove the state of a data directory. Raises StorageError where a server runs on it, OSError."""
+    """Remove the state of a data directory. Raises StorageError while a server runs on it, OSError."""
     try:
         clear(directory, everything=False)
     except StorageError as error:
@@ -481,11 +479,11 @@ def _reset(directory: Path) -> None:
 
 @asynccontextmanager
 async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
-    """Serve while the context lasts. Raises StorageError, OSError or ValueError (InputError) with one clear text."""
+    """Serve until the context exits. Raises StorageError, OSError or ValueError (InputError) with a clear message."""
     if not str(options.data_dir):
         raise ValueError("the data directory has no name")
     with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(contextlib.closing(_bound(options.host, options.port)))  # or nothing is made
+        listening = stack.enter_context(contextlib.closing(_bound(options.host, options.port)))  # before any file
         before: dict[str, str] = {}
         if str(options.data_dir) == MEMORY:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="reprieve-")))
@@ -502,7 +500,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
             keys = load_secrets(directory)
             before = read_digests(directory)
         store = Store(opened, limits=options.limits)
-        stack.callback(store.close)  # first objects are staged: nothing may flush into a closed log
+        stack.callback(store.close)  # initial objects are staged: nothing may flush into a closed log
         if options.state is not None:
             restore_objects(store, options.state)
         server = Serving(_assembling(options, keys), store, options, keys, directory, listening)
@@ -525,7 +523,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
 
 
 def _assembling(options: ServeOptions, keys: Secrets) -> Callable[[Store], ControlPlane]:
-    """Return what makes control planes of these options; they share their clock and faults."""
+    """Return a function that creates control planes with these options; they share a clock and faults."""
     clock = options.clock if options.clock is not None else ServerClock()
     app = AppOptions(
         anonymous=options.anonymous,

@@ -1,6 +1,6 @@
-"""What a test may do to a running server: move its clock, keep and restore its state, inject faults, end watches.
+"""Test controls of a running server: its clock, snapshots of its state, faults, watches.
 
-`ServerControls` is for Python in the server's event loop. `ControlEndpoints` serves the same below /debug/kube-standin
+`ServerControls` is for Python code in the server's event loop. `ControlEndpoints` serves them below /debug/kube-standin
 to cluster administrators (the group system:masters), if the server was started with test controls.
 """
 
@@ -33,7 +33,7 @@ _REAL_CLOCK: Final = "the server has the real clock: start it with a simulated c
 
 
 class ControlledServer(Protocol):
-    """What the controls need of a server."""
+    """The methods of a server that the controls use."""
 
     @property
     def clock(self) -> ServerClock:
@@ -51,13 +51,13 @@ class ControlledServer(Protocol):
         """Delete Events older than their time to live."""
 
     def store_state(self) -> ServerSnapshot:
-        """Return everything that is stored."""
+        """Return the whole stored state."""
 
     async def put_back(self, state: ServerSnapshot) -> None:
-        """Make the server one that has just started on a state."""
+        """Restart the server on a state."""
 
     def watches(self) -> Mapping[Any, MatchedRequest]:
-        """Return the watches that are open."""
+        """Return the open watches."""
 
 
 class ServerControls:
@@ -78,12 +78,12 @@ class ServerControls:
         return self._server.faults
 
     async def settle(self) -> None:
-        """Return when controllers and kubelets have nothing to do at the present moment."""
+        """Wait until controllers and kubelets have no work left at the current time."""
         async with self._busy:
             await simulated_time.settle(self._server.work.controllers)
 
     async def advance(self, by: timedelta) -> None:
-        """Let simulated time pass (`simulated_time.advance`). Raises RuntimeError with the real clock."""
+        """Advance simulated time (`simulated_time.advance`). Raises RuntimeError with the real clock."""
         clock = self._server.clock
         if not isinstance(clock, SimulatedClock):
             raise RuntimeError(_REAL_CLOCK)
@@ -92,19 +92,19 @@ class ServerControls:
             await self._server.sweep_events()
 
     async def snapshot(self) -> ServerSnapshot:
-        """Return the present state."""
+        """Return the current state."""
         async with self._busy:
             return self._server.store_state()
 
     async def restore(self, state: ServerSnapshot) -> None:
-        """Go back to a state: open watches end with 410, controllers start afresh, a simulated clock is set back."""
+        """Restore a state: open watches end with 410, controllers restart, a simulated clock is set back."""
         async with self._busy:
             await self._server.put_back(state)
             if isinstance(self._server.clock, SimulatedClock):
                 await simulated_time.settle(self._server.work.controllers)
 
     def end_watches(self, pattern: RequestPattern, *, expired: bool) -> int:
-        """End the open watches that match, with 410 if ``expired``; returns how many."""
+        """End the open watches that match, with 410 if ``expired``, and return their number."""
         matching = [watch for watch, request in self._server.watches().items() if pattern.matches(request)]
         for watch in matching:
             (watch.expire if expired else watch.drop)()
@@ -123,7 +123,7 @@ class _WatchesBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ControlEndpoints:
-    """The controls over HTTP; see docs/apiserver.md for the paths."""
+    """The controls over HTTP; docs/apiserver.md lists the paths."""
 
     def __init__(self, controls: ServerControls) -> None:
         self._controls = controls
@@ -184,11 +184,11 @@ class ControlEndpoints:
     async def _watches(self, method: str, rest: list[str], body: bytes) -> tuple[int, Json]:
         if rest or method != "POST":
             raise errors.method_not_allowed()
-        asked = msgspec.json.decode(body, type=_WatchesBody)
-        if asked.action not in ("drop", "expire"):
-            raise ValueError(f"action: expected drop or expire, found {asked.action!r}")
-        pattern = RequestPattern("*", asked.resource, namespace=asked.namespace, user=asked.user)
-        return 200, {"ended": self._controls.end_watches(pattern, expired=asked.action == "expire")}
+        request = msgspec.json.decode(body, type=_WatchesBody)
+        if request.action not in ("drop", "expire"):
+            raise ValueError(f"action: expected drop or expire, found {request.action!r}")
+        pattern = RequestPattern("*", request.resource, namespace=request.namespace, user=request.user)
+        return 200, {"ended": self._controls.end_watches(pattern, expired=request.action == "expire")}
 
     async def _snapshot(self, method: str, rest: list[str], body: bytes) -> tuple[int, Json]:
         match method, rest:
@@ -222,20 +222,20 @@ _ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "gone": {"times": "times"},
     "withhold-bookmarks": {"times": "times"},
 }
-"""Action -> field of the body -> argument of the method of `FaultTable`."""
+"""By action: field of the body -> argument of the method of `FaultTable`."""
 _TYPES: Final[Mapping[str, type]] = {"code": int, "times": int, "retryAfter": float, "seconds": float}
 
 
 def _added(faults: FaultTable, body: Json) -> Any:
-    """Add the fault of a body. Raises ValueError and TypeError."""
+    """Add the fault that a body specifies. Raises ValueError and TypeError."""
     action = body.pop("action", None)
     names = _ARGUMENTS.get(action) if isinstance(action, str) else None
     if names is None:
         raise ValueError(f"action: expected one of {', '.join(_ARGUMENTS)}, found {action!r}")
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, value in body.items():
         try:
-            given[names.get(name, name)] = msgspec.convert(value, _TYPES.get(name, str))
+            arguments[names.get(name, name)] = msgspec.convert(value, _TYPES.get(name, str))
         except msgspec.ValidationError as error:
             raise ValueError(f"{name}: {error}") from None
-    return getattr(faults, action.replace("-", "_"))(**given)
+    return getattr(faults, action.replace("-", "_"))(**arguments)

@@ -1,7 +1,7 @@
-"""Field selectors over custom resources that a webhook converts: they compare the version that is asked for.
+"""Field selectors of custom resources that a webhook converts: they compare the requested version.
 
 Rules: k8s.io/apiextensions-apiserver (selectable fields of a version), e2e crd_selectable_fields.go. The store selects
-stored bytes; here it hands over everything, and what was converted is selected.
+stored bytes; here it returns all objects, and the converted objects are selected.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from kube_standin.storage.model import Key
 
 
 def needs_conversion(kind: ServedKind, selection: Selection) -> bool:
-    """Return whether what is selected shows only after a webhook has converted it."""
+    """Return whether selecting objects requires their conversion by a webhook."""
     return selection.by_fields and kind.versions is not None and kind.versions.webhook is not None
 
 
 async def selected_when_converted(kind: ServedKind, states: Sequence[Stored], match: Matcher) -> list[Stored]:
-    """Return the states, as they are stored, of which the converted form matches; raises StatusError (500)."""
+    """Return the stored states that match in their converted form; raises StatusError (500)."""
     _, converted = await served(kind, states)
     return [state for state, form in zip(states, converted, strict=True) if match(form)]
 
 
 class ShownObjects:
-    """What a watch shows at present, in the version of the watch: so it knows what comes into its selection and leaves.
+    """The objects that a watch shows, in its version: they decide which events enter or leave its selection.
 
-    Every state that is handed over has been converted.
+    All states must already be converted.
     """
 
     def __init__(self, match: Matcher) -> None:
@@ -39,13 +39,13 @@ class ShownObjects:
         self._shown: dict[Key, Stored] = {}
 
     def begin(self, states: Sequence[Stored]) -> list[Stored]:
-        """Return which of the first states match."""
+        """Return the initial states that match."""
         self._shown = {state.key: state for state in states if self._match(state)}
         return list(self._shown.values())
 
     def seen(self, events: Sequence[WatchEvent]) -> list[WatchEvent]:
-        """Return the events as seen through the selection."""
-        return [found for event in events if (found := self._seen(event)) is not None]
+        """Return the events that the selection shows."""
+        return [shown for event in events if (shown := self._seen(event)) is not None]
 
     def _seen(self, event: WatchEvent) -> WatchEvent | None:
         state = event.state
@@ -57,7 +57,7 @@ class ShownObjects:
 
 
 def _at(state: Stored, revision: int) -> Stored:
-    """Return a state that wears another revision."""
+    """Return a copy of a state with another revision."""
     body = state.decode()
     body["metadata"]["resourceVersion"] = str(revision)
     return Stored(state.resource, state.namespace, state.name, revision, msgspec.json.encode(body))

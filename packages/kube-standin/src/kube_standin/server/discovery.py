@@ -1,6 +1,6 @@
 """Discovery: /api, /apis, their groups and versions, in the plain and the aggregated form; /version.
 
-All of it is derived from the table of kinds and remembered until the table changes.
+The documents are derived from the table of kinds and cached until the table changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUILD: Json = {
 
 
 def version_info(minor: int | None = None) -> Json:
-    """Return the body of /version of the release with this minor version; None is the one that the rules follow."""
+    """Return the body of /version for a minor version; None is the release of the rules."""
     if minor is None:
         minor = NEWEST
     return {
@@ -57,7 +57,7 @@ class Discovery:
         self.address = server_address
 
     def core_versions(self) -> Json:
-        """GET /api."""
+        """Return the document of GET /api."""
         return {
             "kind": "APIVersions",
             "versions": ["v1"],
@@ -65,12 +65,12 @@ class Discovery:
         }
 
     def groups(self) -> Json:
-        """GET /apis."""
+        """Return the document of GET /apis."""
         names = [name for name in self._kinds.groups() if name]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [self._group(name) for name in names]}
 
     def group(self, name: str) -> Json | None:
-        """GET /apis/GROUP; None if the group is unknown."""
+        """Return the document of GET /apis/GROUP, None for an unknown group."""
         if not name or name not in self._kinds.groups():
             return None
         return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
@@ -80,19 +80,19 @@ class Discovery:
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
     def resources(self, group: str, version: str) -> Json | None:
-        """GET /api/v1 or /apis/GROUP/VERSION; None if it is unknown."""
+        """Return the document of GET /api/v1 or /apis/GROUP/VERSION, None for an unknown one."""
         kinds = self._kinds.in_version(group, version)
         if not kinds:
             return None
-        found: list[Json] = []
+        rows: list[Json] = []
         for kind in kinds:
-            found.append(self._resource(kind))
-            found.extend(self._subresource(kind, name) for name in sorted(kind.subresources))
+            rows.append(self._resource(kind))
+            rows.extend(self._subresource(kind, name) for name in sorted(kind.subresources))
         out: Json = {"kind": "APIResourceList"}
         if group:
             out["apiVersion"] = "v1"
         out["groupVersion"] = f"{group}/{version}" if group else version
-        out["resources"] = found
+        out["resources"] = rows
         return out
 
     @staticmethod
@@ -121,7 +121,7 @@ class Discovery:
         return out
 
     def aggregated(self, core: bool, version: str) -> Json:
-        """GET /api or /apis in the aggregated form (``version`` v2 or v2beta1)."""
+        """Return the document of GET /api or /apis in the aggregated form (``version`` v2 or v2beta1)."""
         items = [
             {
                 "metadata": {"name": group} if group else {},
@@ -164,7 +164,7 @@ class Discovery:
 
 
 def wants_aggregated(accept: str) -> str | None:
-    """Return the version of the aggregated form an Accept header prefers, None for the plain form."""
+    """Return the version of the aggregated form that an Accept header prefers, None for the plain form."""
     for media, pairs in parse_accept(accept):
         parameters = dict(pairs)
         if media == "application/json" and parameters.get("as") is None:

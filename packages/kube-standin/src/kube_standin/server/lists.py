@@ -1,4 +1,4 @@
-"""GET on a collection: consistent lists, pages, lists as of an older revision. Rules and texts: kube-apiserver 1.36."""
+"""GET on a collection: consistent lists, pages, lists at an older revision. Rules and messages: kube-apiserver 1.36."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TOO_OLD = (
 )
 
 
-def future_revision(asked: int, current: int) -> StatusError:
-    """504: a resourceVersion that has not been reached."""
+def future_revision(revision: int, current: int) -> StatusError:
+    """Return the error 504 for a resourceVersion that has not been reached."""
     return StatusError(
         504,
         "Timeout",
-        f"Timeout: Too large resource version: {asked}, current: {current}",
+        f"Timeout: Too large resource version: {revision}, current: {current}",
         {"retryAfterSeconds": 1},
         (Cause("ResourceVersionTooLarge", "Too large resource version"),),
     )
@@ -49,7 +49,7 @@ async def reach(registry: ObjectRegistry, revision: int, wait: float) -> None:
 async def list_page(
     registry: ObjectRegistry, kind: ServedKind, namespace: str | None, options: ListOptions, wait: float
 ) -> tuple[Page, Json]:
-    """Return what to list and the metadata of the list; raises 400, 410, 504."""
+    """Return the page to list and the metadata of the list; raises 400, 410, 504."""
     selection = select(kind, options.labels, options.fields)
     if options.at_least:
         await reach(registry, options.at_least, wait)
@@ -85,33 +85,33 @@ async def _page(
     scope = namespace if namespace is not None else selection.namespace
     name, match, store = selection.name, selection.match, registry.store
     if name is not None and at is None and after is None and (scope is not None or not kind.namespaced):
-        # A list of one name (what "kubectl get -w NAME" and informers for one object ask) is a look-up.
+        # A list of one name (as of "kubectl get -w NAME" and informers for one object) is a look-up.
         state = store.get(kind.storage_key, (scope or "") if kind.namespaced else "", name)
         chosen = [] if state is None else await selected(kind, [state], selection)
         return Page(chosen, store.revision, more=False, remaining=0)
     if match is None:
         return store.page(kind.storage_key, scope, at=at, after=after, limit=options.limit)
     page = store.page(kind.storage_key, scope, at=at, after=after)
-    found = await selected(kind, page.states, selection, None if options.limit is None else options.limit + 1)
-    chosen = found[: options.limit]
-    return Page(chosen, page.revision, more=len(found) > len(chosen), remaining=0)
+    matching = await selected(kind, page.states, selection, None if options.limit is None else options.limit + 1)
+    chosen = matching[: options.limit]
+    return Page(chosen, page.revision, more=len(matching) > len(chosen), remaining=0)
 
 
 async def selected(
     kind: ServedKind, states: Sequence[Stored], selection: Selection, most: int | None = None
 ) -> list[Stored]:
-    """Return the states that match, ``most`` of them at most, a few milliseconds at a time (interfaces.md 5.7)."""
+    """Return the states that match, at most ``most``, a few milliseconds at a time (interfaces.md 5.7)."""
     match = selection.match
     if match is None:
         return list(states)
     if needs_conversion(kind, selection):
         return (await selected_when_converted(kind, states, match))[:most]
-    found: list[Stored] = []
+    matching: list[Stored] = []
     turn = Turn()
     for state in states:
         if match(state):
-            found.append(state)
-            if len(found) == most:
+            matching.append(state)
+            if len(matching) == most:
                 break
         await turn.over()
-    return found
+    return matching

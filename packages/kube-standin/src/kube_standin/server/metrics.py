@@ -1,9 +1,9 @@
-"""``/metrics`` of the server: names, labels and buckets of kube-apiserver 1.36, in Prometheus' text form.
+"""``/metrics`` of the server: names, labels and buckets of kube-apiserver 1.36, in Prometheus' text format.
 
-Requests are counted as they end; what is a state (objects, requests under way) is read when metrics are scraped.
-Invariants: every request is counted once; label values are verbs, codes, and resources that are served at that moment,
-never what a client made up, and at most ``MOST_SERIES`` combinations are kept apart (clients with the right to define
-resources could make up any number of those): what comes later is counted without its resource.
+Requests are counted when they end; gauges (objects, requests in flight) are read when metrics are scraped. Invariants:
+every request is counted once. Label values are verbs, codes, and currently served resources, never text of a client. At
+most ``MOST_SERIES`` combinations are distinguished, as clients with the right to define resources could create any
+number: later ones are counted without their resource.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _APPLY = "application/apply-patch"
 
 
 class Labels(NamedTuple):
-    """The labels of a request, besides its code."""
+    """The labels of a request, except its code."""
 
     verb: str
     dry_run: str
@@ -51,7 +51,7 @@ class Labels(NamedTuple):
 
     @property
     def long_running(self) -> tuple[str, ...]:
-        """Return the labels of a request that lasts."""
+        """Return the labels of a long-running request."""
         return (self.verb, self.group, self.version, self.resource, self.subresource, self.scope, self.component)
 
 
@@ -59,9 +59,9 @@ _LONG_RUNNING = ("verb", "group", "version", "resource", "subresource", "scope",
 
 
 def labels_of(target: Target, kind: ServedKind | None, content_type: str, query: bytes, paths: Iterable[str]) -> Labels:
-    """Return the labels of a request: ``kind`` is what its path names, None if that is not served.
+    """Return the labels of a request; ``kind`` is the kind of its path, None if that is not served.
 
-    ``paths`` are the paths without a resource that are counted by their name.
+    ``paths`` are the paths without a resource that are counted under their name.
     """
     verb, dry_run = _verb(target, content_type), _dry_run(query)
     if not target.resource:
@@ -118,7 +118,7 @@ class _Distribution:
 
 
 class Measured:
-    """One request under way: record its outcome with :meth:`ServerMetrics.end`."""
+    """One request in flight; :meth:`ServerMetrics.end` records its outcome."""
 
     __slots__ = ("labels", "lasting", "mutating", "started")
 
@@ -144,7 +144,7 @@ class ServerMetrics(Collector):
         ProcessCollector(registry=self._collectors)
 
     def begin(self, labels: Labels) -> Measured:
-        """Note a request that begins."""
+        """Record the start of a request."""
         if labels not in self._requests and len(self._requests) >= MOST_SERIES:
             labels = labels._replace(group="", version="", resource="", subresource="")
         measured = Measured(labels)
@@ -169,18 +169,18 @@ class ServerMetrics(Collector):
             self._inflight[measured.mutating] -= 1
 
     def watch_events(self, kind: ServedKind, number: int) -> None:
-        """Count events sent to a watcher of ``kind``."""
+        """Count events that were sent to a watcher of ``kind``."""
         key = (kind.group, kind.version, kind.plural)
         if key not in self._events and len(self._events) >= MOST_SERIES:
             key = ("", "", "")
         self._events[key] = self._events.get(key, 0) + number
 
     def render(self) -> bytes:
-        """Return all metrics as ``CONTENT_TYPE``."""
+        """Return all metrics in the format ``CONTENT_TYPE``."""
         return generate_latest(self._collectors)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families (for Prometheus' client library)."""
+        """Yield the metric families (for Prometheus' client library)."""
         yield self._request_total()
         yield self._request_duration()
         yield _gauge(

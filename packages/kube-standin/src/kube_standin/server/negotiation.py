@@ -1,7 +1,7 @@
-"""What form an answer takes: JSON or YAML, the object itself, its metadata only, or a Table.
+"""The form of a response: JSON or YAML, the object itself, its metadata only, or a Table.
 
-Rules: kube-apiserver's negotiation over the Accept header. Clients that would like protobuf and take JSON as well get
-JSON; they read the Content-Type of the answer. Texts: 1.36.
+Rules: kube-apiserver's negotiation with the Accept header. Clients that prefer protobuf and also accept JSON get JSON;
+they read the Content-Type of the response. Messages: 1.36.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _YAML_LIKE = ("application/yaml", "application/x-yaml", "text/yaml")
 
 @dataclass(frozen=True)
 class AnswerForm:
-    """The form of the answer and the version of ``meta.k8s.io`` its envelope has."""
+    """The form of a response and the version of ``meta.k8s.io`` of its envelope."""
 
     form: Form = "object"
     version: str = "v1"
@@ -34,7 +34,7 @@ class AnswerForm:
 
     @property
     def content_type(self) -> str:
-        """Return the Content-Type of the answer."""
+        """Return the Content-Type of the response."""
         return "application/yaml" if self.yaml else "application/json"
 
 
@@ -44,7 +44,7 @@ PLAIN = AnswerForm()
 @remembered(512)
 def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     """Split an Accept header into (type, parameters), best quality first."""
-    found: list[tuple[float, int, str, tuple[tuple[str, str], ...]]] = []
+    clauses: list[tuple[float, int, str, tuple[tuple[str, str], ...]]] = []
     for index, clause in enumerate(header.split(",")):
         media, *parameters = (part.strip() for part in clause.split(";"))
         if not media:
@@ -54,35 +54,35 @@ def parse_accept(header: str) -> tuple[tuple[str, tuple[tuple[str, str], ...]], 
             quality = float(dict(pairs).get("q", "1"))
         except ValueError:
             quality = 0.0
-        found.append((-quality, index, media.lower(), pairs))
-    return tuple((media, pairs) for _, _, media, pairs in sorted(found))
+        clauses.append((-quality, index, media.lower(), pairs))
+    return tuple((media, pairs) for _, _, media, pairs in sorted(clauses))
 
 
 @remembered(512)
 def takes_only_protobuf(header: str) -> bool:
-    """Return whether a client takes objects as protobuf and in no other notation that answers have."""
-    known = [media for media, _ in parse_accept(header) if media in _JSON_LIKE or media in _YAML_LIKE]
-    return bool(known) and all(media == PROTOBUF for media in known)
+    """Return whether a client accepts objects as protobuf and in no other supported format."""
+    supported = [media for media, _ in parse_accept(header) if media in _JSON_LIKE or media in _YAML_LIKE]
+    return bool(supported) and all(media == PROTOBUF for media in supported)
 
 
 @remembered(512)
 def negotiate(header: str) -> AnswerForm:
-    """Choose the form for an Accept header (empty: JSON); raises 406 if nothing fits."""
+    """Return the form for an Accept header (empty: JSON); raises 406 if none is acceptable."""
     return _chosen(header, tables=True)
 
 
 def negotiate_review(header: str) -> AnswerForm:
-    """Choose the form of an answer that cannot be a Table, as those to reviews; raises 406 if nothing fits."""
+    """Return the form of a response that cannot be a Table, as those to reviews; raises 406 if none is acceptable."""
     return _chosen(header, tables=False)
 
 
 def negotiate_custom(header: str) -> AnswerForm:
-    """Choose the form of an answer with custom resources, which have no protobuf; raises 406 if nothing fits."""
+    """Return the form of custom resources, which have no protobuf form; raises 406 if none is acceptable."""
     return _chosen(header, tables=True, protobuf=False)
 
 
 def negotiate_watch(header: str, *, custom: bool, lists: bool) -> AnswerForm:
-    """Choose the form of a watch; one that `lists`, with bookmarks, comes as no Table. Raises 406 if nothing fits."""
+    """Return the form of a watch; with `lists` (and bookmarks) it is no Table. Raises 406 if none is acceptable."""
     return _chosen(header, tables=not lists, protobuf=not custom)
 
 
@@ -104,7 +104,7 @@ def _chosen(header: str, *, tables: bool, protobuf: bool = True) -> AnswerForm:
         version = parameters.get("v", "")
         if wanted in _FORMS and version in ("v1", "v1beta1") and parameters.get("g") == "meta.k8s.io":
             if media == PROTOBUF or (wanted == "Table" and not tables):
-                continue  # a Table or partial form in protobuf is not to be had: take the next offer
+                continue  # Tables and partial forms do not exist in protobuf: take the next offer
             return AnswerForm(_FORMS[wanted], version, yaml)  # type: ignore[arg-type]
     if known_media:
         raise StatusError(

@@ -1,7 +1,7 @@
-"""Subresources of pods that lead to a container: its log, and what would need one to exist (exec, attach, ports).
+"""Subresources of pods that lead to a container: its log, and exec, attach and portforward.
 
-Containers are simulated. A log has the state changes of its container; the rest is refused with one clear line, over
-whatever protocol a client asks for.
+Containers are simulated. A log has the state changes of its container; the other subresources are refused with one
+clear message, whatever protocol a client requests.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _DOES = {"exec": "run a command in", "attach": "attach to", "portforward": "forw
 
 
 def connection_options(target: Target) -> Json:
-    """Return the options of an exec, attach or portforward as webhooks see them, without kind and apiVersion."""
-    given: dict[str, list[str]] = {}
+    """Return the options of an exec, attach or portforward for webhooks, without kind and apiVersion."""
+    sent: dict[str, list[str]] = {}
     for name, value in target.parameters:
-        given.setdefault(name, []).append(value)
+        sent.setdefault(name, []).append(value)
     if target.subresource == "portforward":
-        numbers = [int(text) for texts in given.get("ports", []) for text in texts.split(",") if _PORT.fullmatch(text)]
+        numbers = [int(text) for texts in sent.get("ports", []) for text in texts.split(",") if _PORT.fullmatch(text)]
         return {"ports": numbers} if numbers else {}
     out: Json = {}
     for name in ("stdin", "stdout", "stderr", "tty"):
-        stated = given.get(name)
+        stated = sent.get(name)
         if stated[0].lower() not in ("0", "false") if stated else name in ("stdout", "stderr"):
             out[name] = True
-    if given.get("container", [""])[0]:
-        out["container"] = given["container"][0]
-    if target.subresource == "exec" and given.get("command"):
-        out["command"] = given["command"]
+    if sent.get("container", [""])[0]:
+        out["container"] = sent["container"][0]
+    if target.subresource == "exec" and sent.get("command"):
+        out["command"] = sent["command"]
     return out
 
 
 def refuse_connection(registry: ObjectRegistry, kind: ServedKind, target: Target) -> StatusError:
-    """Return the answer to exec, attach and portforward; raises StatusError as a kubelet would before (404, 400)."""
+    """Return the refusal of exec, attach and portforward; raises StatusError if a kubelet would first (404, 400)."""
     pod = _pod(registry, kind, target)
     name = pod["metadata"]["name"]
     container = ""
@@ -53,8 +53,8 @@ def refuse_connection(registry: ObjectRegistry, kind: ServedKind, target: Target
         container = container_of(pod, target.query.get("container", ""))
     if not (pod.get("spec") or {}).get("nodeName"):
         raise errors.bad_request(f"pod {name} does not have a host assigned")
-    what = f"container {container} of pod {name}" if container else f"pod {name}"
-    why = f"cannot {_DOES[target.subresource]} {what}: the node is simulated and no process is behind it"
+    subject = f"container {container} of pod {name}" if container else f"pod {name}"
+    why = f"cannot {_DOES[target.subresource]} {subject}: the node is simulated and no process is behind it"
     return StatusError(501, "NotImplemented", why)
 
 
@@ -76,7 +76,7 @@ class PodLog:
         self.has_node = bool((pod.get("spec") or {}).get("nodeName"))
 
     def reply(self) -> Reply:
-        """Return the log up to now; no content (204) for a pod without a node, which no kubelet could be asked for."""
+        """Return the log up to now; no content (204) for a pod without a node, and thus without a kubelet."""
         if not self.has_node:
             return Reply(204, b"")
         pod = _pod(self._registry, self._kind, self._target)
@@ -85,7 +85,7 @@ class PodLog:
         )
 
     async def follow(self, send: Send, disconnected: asyncio.Event) -> None:
-        """Send the log until the container has ended or the client leaves; raises StatusError before it begins."""
+        """Send the log until the container ends or the client disconnects; raises StatusError before the first byte."""
         store, target = self._registry.store, self._target
         pod = _pod(self._registry, self._kind, target)
         lines = log_lines(pod, self._container)
@@ -96,22 +96,22 @@ class PodLog:
         try:
             headers = [(b"content-type", _TEXT.encode()), (b"cache-control", b"no-cache, private")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            known = rendered(lines, self.options)
-            sent = len(known)
-            await send({"type": "http.response.body", "body": known, "more_body": True})
+            first_part = rendered(lines, self.options)
+            sent = len(first_part)
+            await send({"type": "http.response.body", "body": first_part, "more_body": True})
             while is_running(pod, self._container) and not self._at_limit(sent):
                 waiting = asyncio.ensure_future(subscription.wait())
                 await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
                 if leaving.done():
                     waiting.cancel()
                     return
-                found = None
+                current = None
                 if not (subscription.overflowed or subscription.closed):
                     subscription.take()
-                    found = self._registry.find(self._kind, target.namespace, target.name)
-                if found is None or found["metadata"]["uid"] != self._uid:
+                    current = self._registry.find(self._kind, target.namespace, target.name)
+                if current is None or current["metadata"]["uid"] != self._uid:
                     break
-                pod = found
+                pod = current
                 with suppress(StatusError):
                     present = log_lines(pod, self._container)
                     new = [line for line in present if line not in lines]

@@ -1,7 +1,7 @@
-"""Answers as protobuf, for clients with an Accept header that admits nothing else.
+"""Protobuf responses for clients that accept no other format.
 
-Answers are made as JSON, and stored bytes are sent as they are; a client that takes JSON as well gets that. For the
-others what was to be sent is read again and written as protobuf, beside the event loop: whole, or event by event.
+Responses are created as JSON, and stored bytes are sent unchanged; clients that also accept JSON get them. For the
+other clients the response is decoded and encoded as protobuf beside the event loop: whole, or event by event.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Message = MutableMapping[str, Any]
 
 
 class ProtobufSender:
-    """Sends JSON answers as protobuf, anything else as it is. ``watch``: the body is a stream of events."""
+    """Sends JSON responses as protobuf, other ones unchanged. ``watch``: the body is a stream of events."""
 
     def __init__(self, send: Send, *, watch: bool) -> None:
         self._send = send
@@ -34,7 +34,7 @@ class ProtobufSender:
         self._plain = False
 
     async def __call__(self, message: Message) -> None:
-        """Take a message of ASGI."""
+        """Process one ASGI message."""
         if message["type"] == "http.response.start":
             await self._begin(message)
         elif self._plain:
@@ -57,7 +57,7 @@ class ProtobufSender:
             self._start = message
 
     async def _frames(self, lines: bytes) -> bytes:
-        """Return the frames of whole events; a part of an event is kept for the next call."""
+        """Return the frames of complete events; an incomplete event is kept for the next call."""
         whole, _, rest = (b"".join(self._parts) + lines).rpartition(b"\n")
         self._parts = [rest]
         return await asyncio.to_thread(_framed, whole) if whole else b""
@@ -69,7 +69,7 @@ class ProtobufSender:
         try:
             encoded = await asyncio.to_thread(_encoded, body) if body else body
             start = _typed(start, PROTOBUF, None if not body else len(encoded))
-        except UnsupportedProtobuf:  # a document without a protobuf form, as /version
+        except UnsupportedProtobuf:  # a document without a protobuf form, such as /version
             encoded = body
         await self._send(start)
         await self._send({"type": "http.response.body", "body": encoded})

@@ -1,4 +1,4 @@
-"""Query parameters of the verbs, checked as kube-apiserver 1.36 checks them, with its texts and codes."""
+"""Query parameters of the verbs, checked as by kube-apiserver 1.36, with its messages and codes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _LONGEST_MANAGER = 128
 _LONGEST_TOKEN = 4096
 _LONGEST_WATCH = 30 * 24 * 3600
-"""Seconds a watch lasts at most; clocks of the event loop do not count to 2^63."""
+"""The longest watch in seconds; clocks of the event loop do not count to 2^63."""
 Validation = Literal["Ignore", "Warn", "Strict"]
 
 _STREAMS = frozenset(("attach", "exec", "log", "portforward", "proxy"))
@@ -36,14 +36,14 @@ def _refused(kind: str, *findings: FieldError) -> StatusError:
 
 def manager_of(query: Mapping[str, str], user_agent: str) -> str:
     """Return the field manager: the parameter, else the part of the User-Agent before the first slash."""
-    given = query.get("fieldManager", "")
-    if given:
-        return given
+    manager = query.get("fieldManager", "")
+    if manager:
+        return manager
     return (user_agent.split("/")[0] or "unknown")[:_LONGEST_MANAGER]
 
 
 def write_options(verb: str, query: Mapping[str, str], user: User, user_agent: str, *, apply: bool) -> WriteOptions:
-    """Read the parameters of create, update and patch; raises 422."""
+    """Return the parameters of create, update and patch; raises 422."""
     kind = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}[verb]
     dry = query.get("dryRun", "")
     if dry not in ("", "All"):
@@ -77,7 +77,7 @@ def write_options(verb: str, query: Mapping[str, str], user: User, user_agent: s
 
 
 def parse_revision(text: str) -> int:
-    """Read a resourceVersion parameter; raises ValueError with the text of upstream's parser."""
+    """Return the revision of a resourceVersion parameter; raises ValueError with the message of upstream's parser."""
     number = parse_unsigned(text)
     if number is not None:
         return number
@@ -88,19 +88,19 @@ def parse_revision(text: str) -> int:
 
 @dataclass(frozen=True)
 class ContinueToken:
-    """Where a list goes on: behind ``after``, at ``revision`` (-1: at whatever is current)."""
+    """The position at which a list continues: after the key ``after``, at ``revision`` (-1: the current one)."""
 
     revision: int
     after: Key
 
     def encode(self) -> str:
-        """Return the opaque text handed to clients."""
+        """Return the opaque text for clients."""
         content = {"v": "meta.k8s.io/v1", "rv": self.revision, "start": f"{self.after[0]}/{self.after[1]}"}
         return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> ContinueToken:
-        """Read a token; raises 400."""
+        """Return the token of a text; raises 400."""
         try:
             if len(text) > _LONGEST_TOKEN:
                 raise ValueError("too long")
@@ -110,8 +110,8 @@ class ContinueToken:
                 raise ValueError(f"invalid character '{shown}' looking for beginning of value")
             content = json.loads(raw)
             start, revision = content.get("start"), content.get("rv")
-            known = content.get("v") == "meta.k8s.io/v1" and isinstance(start, str) and "/" in start
-            if not known or type(revision) is not int or abs(revision) >= 2**63:
+            valid = content.get("v") == "meta.k8s.io/v1" and isinstance(start, str) and "/" in start
+            if not valid or type(revision) is not int or abs(revision) >= 2**63:
                 raise ValueError("unknown form")
             namespace, _, name = start.partition("/")
             return cls(revision, (namespace, name))
@@ -123,7 +123,7 @@ class ContinueToken:
 
 @dataclass(frozen=True)
 class ListOptions:
-    """Parameters of a list: ``at`` is the exact revision asked for, ``at_least`` the lowest acceptable one."""
+    """The parameters of a list: ``at`` is the exact revision requested, ``at_least`` the lowest acceptable one."""
 
     labels: str = ""
     fields: str = ""
@@ -134,7 +134,7 @@ class ListOptions:
 
 
 def list_options(query: Mapping[str, str]) -> ListOptions:
-    """Read the parameters of a list; raises 400 and 422."""
+    """Return the parameters of a list; raises 400 and 422."""
     limit = parse_int(query["limit"]) if query.get("limit") else 0
     if limit < 0:
         raise _refused("ListOptions", fe.invalid("limit", limit, "must be greater than or equal to 0"))
@@ -182,10 +182,10 @@ def _check_match(version: str, match: str, continued: str) -> None:
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """Parameters of a watch. ``since`` None: begin with the present state as ADDED events.
+    """The parameters of a watch. ``since`` None: begin with the current state as ADDED events.
 
-    ``initial``: True sends the present state and marks its end with a bookmark, False sends none of it,
-    None leaves it to ``since``.
+    ``initial``: True sends the current state and marks its end with a bookmark, False sends none of it, None leaves the
+    choice to ``since``.
     """
 
     labels: str = ""
@@ -197,15 +197,15 @@ class WatchOptions:
 
     @property
     def lists(self) -> bool:
-        """Return whether the watch begins as a list would, with a bookmark at its end."""
+        """Return whether the watch begins like a list, with a bookmark at its end."""
         return bool(self.initial and self.bookmarks)
 
 
 def check_timeout(target: Target) -> None:
-    """Refuse a `timeout` that is no duration, whatever the path; watches and streams of a pod have none to check.
+    """Refuse an invalid `timeout` on any path; watches and streams of a pod do not have this parameter.
 
     Raises:
-        StatusError: 400.
+      StatusError: 400.
     """
     text = target.query.get("timeout")
     if not text or target.verb == "watch" or target.subresource.partition("/")[0] in _STREAMS:
@@ -218,23 +218,23 @@ def check_timeout(target: Target) -> None:
 
 
 def watch_options(query: Mapping[str, str]) -> WatchOptions:
-    """Read the parameters of a watch; raises 422, and 400 for a resourceVersion that is no number."""
+    """Return the parameters of a watch; raises 422, and 400 for a resourceVersion that is not a number."""
     match = query.get("resourceVersionMatch", "")
     initial = None
     if query.get("sendInitialEvents"):
         initial = query["sendInitialEvents"].lower() in ("true", "1")
-    found: list[FieldError] = []
+    problems: list[FieldError] = []
     field = "resourceVersionMatch"
     if initial is None and match:
-        found.append(
+        problems.append(
             fe.forbidden(field, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
         )
     if initial is not None and match != "NotOlderThan":
-        found.append(fe.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+        problems.append(fe.forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
         if match:
-            found.append(fe.not_supported(field, match, ("NotOlderThan",)))
-    if found:
-        raise _refused("ListOptions", *found)
+            problems.append(fe.not_supported(field, match, ("NotOlderThan",)))
+    if problems:
+        raise _refused("ListOptions", *problems)
     since = None
     version = query.get("resourceVersion", "")
     if version:

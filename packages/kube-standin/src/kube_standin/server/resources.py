@@ -1,7 +1,7 @@
-"""The verbs over HTTP: from a target and a body to an answer.
+"""The verbs over HTTP: from a target and a body to a response.
 
-Order of checks as in kube-apiserver: the resource exists, the verb is allowed on it, the Accept header can
-be met, then parameters, then the body.
+The order of checks is kube-apiserver's: the resource exists, the verb is allowed on it, the Accept header is
+acceptable, then parameters, then the body.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from kube_standin.tokens import issue_now
 from kube_standin.worker_thread import OffLoopSteps, TooManyTurnsError, Turn, off_loop, repeated
 
 
-class PlainNotFound(Exception):  # noqa: N818 - an answer, not a failure
-    """404 as plain text: a group that is not served at all."""
+class PlainNotFound(Exception):  # noqa: N818 - a response, not a failure
+    """Raised for a 404 as plain text: the group is not served."""
 
 
 @dataclass(frozen=True)
 class ResourceCall:
-    """One request to a resource, with its body read. ``aside``: the context of a wait for webhooks."""
+    """One request to a resource, with its body. ``aside``: the context of a wait for webhooks."""
 
     target: Target
     kind: ServedKind
@@ -66,7 +66,7 @@ class ResourceCall:
 
     @property
     def content_type(self) -> str:
-        """Return the Content-Type header, "" if there is none."""
+        """Return the Content-Type header, "" without one."""
         return self.headers.get("content-type", "")
 
     @property
@@ -76,13 +76,13 @@ class ResourceCall:
 
 
 def resolve(registry: ObjectRegistry, target: Target) -> ServedKind:
-    """Return the kind a target names; raises the right sort of 404, or 405."""
+    """Return the kind that a target names; raises the matching kind of 404, or 405."""
     kind = registry.kinds.at(target.group, target.version, target.resource)
     if kind is None:
         if target.group not in registry.kinds.groups():
             raise PlainNotFound
         raise errors.unknown_resource()
-    # A namespace's own path names it twice; it is inside no other one, nor is anything else that has no namespace.
+    # A namespace's own path names it twice; neither a namespace nor another cluster-scoped object is inside one.
     if target.namespace and not kind.namespaced and (kind.plural, target.name) != ("namespaces", target.namespace):
         raise errors.unknown_resource()
     if target.subresource and target.subresource not in kind.subresources:
@@ -109,12 +109,12 @@ def _check_verb(kind: ServedKind, target: Target) -> None:
 
 
 LARGE = 64 * 1024
-"""Bytes of a body, or of an object that is changed, from which `off_loop_steps` handles it; such requests come one by
-one, so that the memory they take together is bounded.
-"""
+"""The size in bytes of a body, or of an object to change, from which `off_loop_steps` handles the request.
+
+Such requests run one by one, so that their total memory is bounded."""
 
 _MOST_WARNINGS = 64
-"""Warnings of webhooks about one request."""
+"""The largest number of warnings of webhooks about one request."""
 
 _SIDE_BODIES = {
     "binding": ("v1", "Binding"),
@@ -122,11 +122,11 @@ _SIDE_BODIES = {
     "scale": ("autoscaling/v1", "Scale"),
     "token": ("authentication.k8s.io/v1", "TokenRequest"),
 }
-"""Kinds of bodies that are not objects of the resource they are sent to."""
+"""Kinds of bodies that differ from the resource they are sent to."""
 
 
 def _drop_empty(value: Any) -> None:
-    """Take empty texts out of a review's attributes: they mean "not set"."""
+    """Remove empty texts from a review's attributes: they mean "not set"."""
     if isinstance(value, dict):
         for key in [key for key, inner in value.items() if inner == ""]:
             del value[key]
@@ -157,7 +157,7 @@ class Resources:
         self._large = asyncio.Semaphore(1)
 
     async def handle(self, call: ResourceCall) -> Reply:
-        """Run one request; raises StatusError. Answers in a deprecated version say so, refusals too (api.md 2.6)."""
+        """Run one request; raises StatusError. A deprecated version causes a warning, also in refusals (api.md 2.6)."""
         deprecated = deprecation_of(call.kind, self._registry.kinds)
         if deprecated is None:
             return await self._turned(call)
@@ -170,7 +170,7 @@ class Resources:
         return reply
 
     async def _turned(self, call: ResourceCall) -> Reply:
-        """Run one request, large ones one by one."""
+        """Run one request; large ones run one by one."""
         if len(call.body) <= LARGE:
             return await self._handle(call)
         async with LargeTurn(self._large) as turn:
@@ -231,7 +231,7 @@ class Resources:
         return self._renderer.many(kind, states, metadata, answer, target.query)
 
     async def _computed(self, call: ResourceCall, answer: AnswerForm) -> Reply:
-        """Answer what nodes or pods use, or how components are."""
+        """Return the usage of nodes or pods, or the health of components."""
         target, kind = call.target, call.kind
         source: Usage | Components = self._components if kind.kind == "ComponentStatus" else self._usage
         if target.name:
@@ -239,8 +239,8 @@ class Resources:
         items = await source.many(kind, target)
         if answer.form == "table":
             return self._renderer.document(self._renderer.table(kind, items, {}, target.query), answer, target.query)
-        found = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {}, "items": items}
-        return self._renderer.document(found, answer, target.query)
+        document = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {}, "items": items}
+        return self._renderer.document(document, answer, target.query)
 
     # -- writing -------------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Resources:
         apply = call.target.verb == "patch" and media_type(call.content_type) == "application/apply-patch+yaml"
         options = write_options(call.target.verb, call.target.query, call.user, call.user_agent, apply=apply)
         if call.target.verb in ("update", "patch"):
-            # A PUT or an apply of what is not there takes the right to create as well (api.md 7.2).
+            # A PUT or an apply of a missing object needs the right to create it, too (api.md 7.2).
             options.may_create = partial(
                 self._authorizer.check, call.user, replace(call.target.attributes, verb="create")
             )
@@ -257,16 +257,16 @@ class Resources:
     async def _decoded(self, call: ResourceCall, options: WriteOptions) -> Json:
         def decode() -> Json:
             obj, repeated = decode_body(call.body, call.content_type, call.kind.kind)
-            made = self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, repeated)
-            condense(made)
-            return made
+            decoded = self._registry.decoder.decode(call.kind, obj, options.validation, options.warnings, repeated)
+            condense(decoded)
+            return decoded
 
         return await off_loop(decode) if len(call.body) > LARGE else decode()
 
     async def _written(
         self, call: ResourceCall, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]
     ) -> Outcome:
-        """Do a write with the decoded body; a refusal carries the warnings there are by then."""
+        """Write the decoded body; a refusal carries the warnings so far."""
         try:
             return await self._tried(call, options, sent, write)
         except StatusError as error:
@@ -276,17 +276,17 @@ class Resources:
     async def _tried(
         self, call: ResourceCall, options: WriteOptions, sent: Any, write: Callable[[Any], Outcome]
     ) -> Outcome:
-        """Do a write; what is long in it is done beside the event loop."""
+        """Write the decoded body; long steps run beside the event loop."""
         state = self._registry.head(call.kind, call.target.namespace, call.target.name) if call.target.name else None
         large = len(call.body) > LARGE or (state is not None and len(state.raw) > LARGE)
         if not large and not call.kind.custom and not self._registry.chain.waits(call.kind):
             return write(sent)
         options.off_loop_steps = OffLoopSteps(always=large, aside=call.aside)
-        kept, warnings = msgspec.json.encode(sent), list(options.warnings)
+        body, warnings = msgspec.json.encode(sent), list(options.warnings)
 
         def again() -> Outcome:
             options.warnings[:] = warnings
-            return write(msgspec.json.decode(kept))
+            return write(msgspec.json.decode(body))
 
         try:
             return await repeated(again)
@@ -297,7 +297,7 @@ class Resources:
     async def _waited(
         self, call: ResourceCall, kind: ServedKind, options: WriteOptions, write: Callable[[], Outcome]
     ) -> Outcome:
-        """Do a write to a subresource, which may wait for webhooks or a conversion; a refusal has their warnings."""
+        """Write to a subresource, waiting for webhooks or a conversion if necessary; a refusal has their warnings."""
         if not kind.custom and not self._registry.chain.waits(kind):
             return write()
         options.off_loop_steps = OffLoopSteps(always=False, aside=call.aside)
@@ -315,14 +315,14 @@ class Resources:
             raise
 
     async def _deleted(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
-        """Delete one object, which may wait for webhooks or a conversion; their warnings are added to the options."""
+        """Delete one object, waiting for webhooks or a conversion if necessary; the options get their warnings."""
         if not kind.custom and not self._registry.chain.waits(kind):
             return self._registry.delete_now(kind, namespace, name, options)
-        given: list[str] = []
-        waiting = replace(options, off_loop_steps=OffLoopSteps(always=False), warnings=given)
+        warnings: list[str] = []
+        waiting = replace(options, off_loop_steps=OffLoopSteps(always=False), warnings=warnings)
 
         def again() -> Outcome:
-            given.clear()
+            warnings.clear()
             return self._registry.delete_now(kind, namespace, name, waiting)
 
         try:
@@ -330,10 +330,10 @@ class Resources:
         except TooManyTurnsError as error:
             raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED) from error
         except StatusError as error:
-            error.warnings = tuple(given)
+            error.warnings = tuple(warnings)
             raise
         finally:
-            options.warnings.extend(given[: _MOST_WARNINGS - len(options.warnings)])
+            options.warnings.extend(warnings[: _MOST_WARNINGS - len(options.warnings)])
 
     async def _finish(self, call: ResourceCall, outcome: Outcome, options: WriteOptions, answer: AnswerForm) -> Reply:
         await outcome.ticket.settled()
@@ -348,7 +348,7 @@ class Resources:
         return reply
 
     async def _document(self, outcome: Outcome, answer: AnswerForm, code: int) -> Reply:
-        """Answer with what is no object of the resource (a Status, a Scale, a token)."""
+        """Return a document that is not an object of the resource (a Status, a Scale, a token)."""
         await outcome.ticket.settled()
         return self._renderer.document(outcome.object, AnswerForm(yaml=answer.yaml), {}, code)
 
@@ -379,7 +379,7 @@ class Resources:
         return await self._finish(call, outcome, options, answer)
 
     async def _refused_connection(self, call: ResourceCall) -> StatusError:
-        """Return what answers a connection that is admitted; raises StatusError if it is not (interfaces.md 6.16)."""
+        """Return the response to an admitted connection; raises StatusError if it is refused (interfaces.md 6.16)."""
         target, kind, registry = call.target, call.kind, self._registry
         place = subresource(kind, target.subresource)
         options = WriteOptions(user=call.user)
@@ -456,7 +456,7 @@ class Resources:
             raise errors.not_found(kind.plural, kind.group, target.name)
         scale = scale_of(kind, old)
         try:
-            # A Scale has no lists: strategic and plain merge are the same.
+            # A Scale has no lists: strategic and plain merge are equal.
             change = patching.json_patch if patch_type == "json" else patching.merge_patch
             scale = change(scale, patch)
         except patching.PatchError as error:

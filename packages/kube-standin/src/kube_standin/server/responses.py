@@ -1,7 +1,7 @@
-"""Objects into answers: plain, as metadata only, as a Table, in JSON or YAML, compressed when large.
+"""Responses from objects: plain, as metadata only, as a Table, in JSON or YAML, compressed when large.
 
-Stored bytes are sent as they are wherever the form allows it: a plain object or list in the version it is
-stored in is never decoded. What has to be encoded and is large is encoded in slices while it is sent (`slices`).
+Stored bytes are sent unchanged wherever the form allows it: a plain object or list in its storage version is never
+decoded. Large responses that have to be encoded are encoded in slices while they are sent (`slices`).
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _META = "meta.k8s.io"
 _CHUNK = 256 * 1024
 """Bytes that are compressed at a time."""
 PIECE = 32 * 1024
-"""About how many bytes are written at a time. A connection keeps what is written, encrypted too, until it is read."""
+"""Approximate bytes per write. A connection keeps written data, also in encrypted form, until the client reads it."""
 _WARNINGS, _WARNINGS_SIZE, _WARNING_SIZE = 64, 4096, 256
 _COMPRESS_FROM = 128 * 1024
-"""Answers smaller than this are not compressed (as upstream)."""
+"""Responses smaller than this are not compressed (as upstream)."""
 
 
 class _MetadataOnly(msgspec.Struct):
@@ -59,7 +59,7 @@ _decode_metadata = msgspec.json.Decoder(_MetadataOnly).decode
 
 @dataclass
 class Reply:
-    """An answer ready to be sent. ``body`` is bytes, pieces for large lists, or slices that are encoded one by one."""
+    """A response to send. ``body`` is bytes, pieces for large lists, or slices that are encoded one by one."""
 
     status: int
     body: bytes | Sequence[bytes] | Iterator[bytes]
@@ -69,7 +69,7 @@ class Reply:
 
     @property
     def is_sliced(self) -> bool:
-        """Return whether the body is yet to be encoded."""
+        """Return whether the body is not encoded yet."""
         return isinstance(self.body, Iterator)
 
 
@@ -83,9 +83,9 @@ def warning_text(message: str) -> str:
 def warning_headers(messages: Sequence[str]) -> list[bytes]:
     """Return the Warning headers of some messages, each once.
 
-    Clients bound what they read of headers (Python: 100 headers; proxies: bytes), so there are bounds here, the
-    amounts as upstream's: where all are longer than 4,096 characters together each is cut to 256, and when those
-    are used up, or 64 headers are, the rest is left out.
+    Clients limit the headers that they read (Python: 100 headers; proxies: bytes), so there are upstream's limits here:
+    if the messages have more than 4,096 characters together, each is cut to 256. After 64 headers, or at the limit of
+    characters, further messages are dropped.
     """
     texts = list(dict.fromkeys(messages))
     if sum(map(len, texts)) > _WARNINGS_SIZE:
@@ -101,14 +101,14 @@ def warning_headers(messages: Sequence[str]) -> list[bytes]:
 
 
 async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool = False) -> None:
-    """Send an answer whole, or piece by piece and compressed if it is large."""
+    """Send a response whole, or piece by piece and compressed if it is large."""
     if reply.status == 204:
         headers = [(b"cache-control", b"no-cache, private")]
         await send({"type": "http.response.start", "status": 204, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
         return
-    given = {name.lower(): value for name, value in reply.headers.items()}
-    single = {"content-type": reply.content_type, "cache-control": "no-cache, private", **given}
+    own_headers = {name.lower(): value for name, value in reply.headers.items()}
+    single = {"content-type": reply.content_type, "cache-control": "no-cache, private", **own_headers}
     headers = [(name.encode(), value.encode("utf-8")) for name, value in single.items()]
     headers.extend((b"warning", value) for value in warning_headers(reply.warnings))
     if isinstance(reply.body, Iterator):
@@ -133,7 +133,7 @@ async def send_reply(send: Send, reply: Reply, *, gzip: bool = False, head: bool
 async def _send_slices(
     send: Send, reply: Reply, headers: list[tuple[bytes, bytes]], slices: AsyncIterator[bytes], *, gzip: bool
 ) -> None:
-    """Send an answer of which the length is not known before its end."""
+    """Send a response of unknown length."""
     if gzip:
         headers = [*headers, (b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
         slices = _compressed(slices)
@@ -141,29 +141,29 @@ async def _send_slices(
     await _send_chunks(send, slices)
 
 
-async def _send_chunks(send: Send, given: AsyncIterator[bytes]) -> None:
-    await send_parts(send, given)
+async def _send_chunks(send: Send, parts: AsyncIterator[bytes]) -> None:
+    await send_parts(send, parts)
     await send({"type": "http.response.body", "body": b""})
 
 
-async def send_parts(send: Send, given: AsyncIterator[bytes]) -> None:
-    """Send parts of an answer that goes on, in pieces of at most twice `PIECE` (interfaces.md 5.7)."""
-    async for part in given:
+async def send_parts(send: Send, parts: AsyncIterator[bytes]) -> None:
+    """Send parts of an unfinished response in pieces of at most twice `PIECE` (interfaces.md 5.7)."""
+    async for part in parts:
         step = PIECE if len(part) > 2 * PIECE else max(1, len(part))  # an empty part is not sent
         for start in range(0, len(part), step):
             await send({"type": "http.response.body", "body": part[start : start + step], "more_body": True})
 
 
-async def in_turns(given: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Give others a turn between two chunks: sending waits only where the client does not read."""
+async def in_turns(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield chunks and let other tasks run between them: sending waits only if the client does not read."""
     turn = Turn()
-    for chunk in given:
+    for chunk in pieces:
         yield chunk
         await turn.over()
 
 
 def chunks(pieces: Iterable[bytes], least: int) -> Iterable[bytes]:
-    """Join small pieces so that each send is worth its while."""
+    """Join small pieces into chunks of at least ``least`` bytes."""
     gathered: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -176,10 +176,10 @@ def chunks(pieces: Iterable[bytes], least: int) -> Iterable[bytes]:
         yield b"".join(gathered)
 
 
-async def _compressed(given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Gzip in a worker thread, so that other requests go on meanwhile."""
+async def _compressed(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Compress with gzip in a worker thread, so that other requests continue meanwhile."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
-    async for chunk in given:
+    async for chunk in parts:
         packed = await asyncio.to_thread(packer.compress, chunk)
         if packed:
             yield packed
@@ -187,7 +187,7 @@ async def _compressed(given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def error_reply(error: StatusError) -> Reply:
-    """Return a refusal: always a plain Status, whatever form was asked for."""
+    """Return the response of a refusal: always a plain Status, whatever form was requested."""
     headers = dict(error.headers)
     retry = (error.details or {}).get("retryAfterSeconds")
     if retry is not None:
@@ -203,7 +203,7 @@ def _dump(value: Json, in_yaml: bool, pretty: bool = False) -> bytes:
 
 
 class SharedLines:
-    """Watch events encoded a moment ago, so that many watchers of one change share its bytes; bounded."""
+    """Recently encoded watch events, so that many watchers of one change share the bytes; bounded."""
 
     def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
         self._limit = limit
@@ -211,11 +211,11 @@ class SharedLines:
         self._lines: dict[Any, bytes] = {}
 
     def get(self, key: Any) -> bytes | None:
-        """Return the line of ``key`` if it is still there."""
+        """Return the line of ``key``, None if it was dropped."""
         return self._lines.get(key)
 
     def put(self, key: Any, line: bytes) -> None:
-        """Remember a line; the oldest ones make room."""
+        """Store a line and drop the oldest ones beyond the limit."""
         self._lines[key] = line
         self._size += len(line)
         while self._size > self._limit and len(self._lines) > 1:
@@ -224,7 +224,7 @@ class SharedLines:
 
 
 class Renderer:
-    """Rendering for the kinds of one registry."""
+    """Responses for the kinds of one registry."""
 
     def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
@@ -234,7 +234,7 @@ class Renderer:
 
     @staticmethod
     def raw_head(kind: ServedKind) -> bytes:
-        """Return what goes in front of stored bytes to make a whole object of them."""
+        """Return the head that turns stored bytes into a whole object."""
         return b'{"kind":"%s","apiVersion":"%s",' % (kind.kind.encode(), kind.api_version.encode())
 
     def raw_object(self, kind: ServedKind, state: Stored) -> bytes:
@@ -263,7 +263,7 @@ class Renderer:
     def one(
         self, kind: ServedKind, obj: Json, answer: AnswerForm, query: Mapping[str, str], status: int = 200
     ) -> Reply:
-        """Answer one object given as a dict (any kind of object if the form is plain)."""
+        """Return the response with one object as a dict (of any kind if the form is plain)."""
         if answer.form == "partial":
             obj = tables.partial_object(obj, answer.version)
         elif answer.form == "table":
@@ -278,7 +278,7 @@ class Renderer:
 
     @staticmethod
     def document(obj: Json, answer: AnswerForm, query: Mapping[str, str], status: int = 200) -> Reply:
-        """Answer a dict as it is."""
+        """Return the response with a dict."""
         pretty = "pretty" in query
         data = encode(obj)
         if not answer.yaml and not pretty:
@@ -293,7 +293,7 @@ class Renderer:
         return Reply(status, self.raw_object(kind, state) + b"\n")
 
     def stored(self, kind: ServedKind, state: Stored, answer: AnswerForm, query: Mapping[str, str]) -> Reply:
-        """Answer one stored object, without decoding it if that can be."""
+        """Return the response with one stored object, without decoding it if possible."""
         if answer == PLAIN and "pretty" not in query:
             return self.plain(kind, state)
         if answer.form == "table":
@@ -308,14 +308,14 @@ class Renderer:
     def _table_of(
         self, kind: ServedKind, states: Sequence[Stored], list_meta: Json, answer: AnswerForm, query: Mapping[str, str]
     ) -> Reply:
-        """Answer the Table of stored objects; raises 400."""
+        """Return the response with the Table of stored objects; raises 400."""
         envelope = self.table(kind, [], list_meta, query)
         del envelope["rows"]
         now, include = self._registry.clock.now(), _included(query)
-        made = tables.row_maker(kind, include_object=include, now=now)
+        make_row = tables.row_maker(kind, include_object=include, now=now)
 
         def row(state: Stored) -> bytes:
-            return encode(made(self._registry.view(kind, state)))
+            return encode(make_row(self._registry.view(kind, state)))
 
         return self._listed(envelope, "rows", states, row, answer, query)
 
@@ -328,15 +328,15 @@ class Renderer:
         answer: AnswerForm,
         query: Mapping[str, str],
     ) -> Reply:
-        """Answer a list of what ``item`` makes of each state as JSON: at once if it is small, else in slices."""
+        """Return the response with a list of the JSON items of ``item``: at once if it is small, else in slices."""
         notation: Notation = as_yaml if answer.yaml else as_pretty_json if "pretty" in query else as_json
-        made = notation(envelope, field, sliced(states, item))
-        return Reply(200, made if is_large(states) else b"".join(made), answer.content_type)
+        notated = notation(envelope, field, sliced(states, item))
+        return Reply(200, notated if is_large(states) else b"".join(notated), answer.content_type)
 
     def many(
         self, kind: ServedKind, states: Sequence[Stored], list_meta: Json, answer: AnswerForm, query: Mapping[str, str]
     ) -> Reply:
-        """Answer a list."""
+        """Return the response with a list."""
         match answer.form:
             case "partial":
                 group = kind.group.split(".")[0] or "core"
@@ -378,7 +378,7 @@ def _envelope(kind: str, api_version: str, list_meta: Json) -> Json:
 
 
 def _included(query: Mapping[str, str]) -> str:
-    """Return what a Table has beside its cells; raises 400."""
+    """Return the part of objects that a Table includes beside its cells; raises 400."""
     include = query.get("includeObject", "") or "Metadata"
     if include not in ("Metadata", "Object", "None"):
         raise errors.bad_request(

@@ -1,8 +1,8 @@
-"""Answers that have to be encoded, in slices: a list as YAML, as a Table, with indentation.
+"""Responses that have to be encoded, in slices: a list as YAML, as a Table, with indentation.
 
-Stored bytes are sent as they are where that is possible; everything else is made of Python objects, which takes up to
-a millisecond an object. It is made a slice at a time while the answer is sent, beside the event loop
-(`worker_thread.encoded`). So neither the time others wait nor the memory an answer takes grows with the list
+Stored bytes are sent unchanged where possible; all other responses are made of Python objects, which takes up to a
+millisecond per object. They are encoded slice by slice while the response is sent, beside the event loop
+(`worker_thread.encoded`). So neither the waiting time of other requests nor the memory grows with the list
 (interfaces.md 5.7).
 """
 
@@ -19,7 +19,7 @@ from kube_standin.storage import Stored
 
 encode = msgspec.json.Encoder().encode
 INLINE_BYTES = 8 * 1024
-"""Stored bytes of an answer that is encoded at once: some milliseconds."""
+"""The stored bytes up to which a response is encoded at once, in a few milliseconds."""
 _SLICE_BYTES = 32 * 1024
 _SLICE_OBJECTS = 200
 _INDENTED = b'{\n  "": ['
@@ -32,7 +32,7 @@ def json_line(value: Any) -> bytes:
 
 
 def yaml_bytes(value: Any) -> bytes:
-    """Return a JSON value as YAML, keys in order."""
+    """Return a JSON value as YAML with sorted keys."""
     text: str = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
     return text.encode()
 
@@ -48,7 +48,7 @@ def is_large(states: Sequence[Stored]) -> bool:
 
 
 def as_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """Yield a list with ``field`` as its last field; ``raws`` are its items, some at a time, as JSON."""
+    """Yield the JSON of a list with ``field`` as its last field; ``raws`` are batches of its JSON items."""
     yield encode(envelope)[:-1] + b',"%s":[' % field.encode()
     first = True
     for items in raws:
@@ -58,7 +58,7 @@ def as_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator
 
 
 def as_pretty_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """Yield the same, indented by two blanks."""
+    """Yield the JSON of such a list, indented by two spaces."""
     empty = msgspec.json.format(encode({**envelope, field: []}), indent=2)
     yield empty[: -len(b"]\n}")]
     first = True
@@ -70,7 +70,7 @@ def as_pretty_json(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> I
 
 
 def as_yaml(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator[bytes]:
-    """Yield the same as YAML, keys in order."""
+    """Yield the YAML of such a list with sorted keys."""
     head = {key: value for key, value in envelope.items() if key < field}
     tail = {key: value for key, value in envelope.items() if key > field}
     yield yaml_bytes(head) if head else b""
@@ -85,7 +85,7 @@ Notation = Callable[[Json, str, Iterator[list[bytes]]], Iterator[bytes]]
 
 
 def sliced(states: Sequence[Stored], item: Callable[[Stored], bytes]) -> Iterator[list[bytes]]:
-    """Yield what ``item`` makes of the states, as many at a time as make a slice."""
+    """Yield the items of the states, in batches of the size of a slice."""
     items: list[bytes] = []
     size = 0
     for state in states:

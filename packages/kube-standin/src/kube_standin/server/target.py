@@ -1,8 +1,6 @@
-"""What a request is about, read from its method and path: the resource, the verb, or a path that is no
-resource.
+"""The target of a request, read from its method and path: a resource and verb, or a path without a resource.
 
-Rules: kube-apiserver's RequestInfo. This comes before authorisation, so nothing here asks whether a
-resource exists.
+Rules: kube-apiserver's RequestInfo. This comes before authorization, so it does not check whether a resource exists.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 @dataclass(frozen=True)
 class Target:
-    """A request's place in the API. ``resource`` is empty for paths that are no resource (``path`` has which)."""
+    """The place of a request in the API. ``resource`` is empty for paths without a resource (see ``path``)."""
 
     method: str
     path: str
@@ -35,11 +33,11 @@ class Target:
     subresource: str = ""
     watch: bool = False
     parameters: tuple[tuple[str, str], ...] = ()
-    """All parameters of a connection to a pod, repeated ones too (the words of a command)."""
+    """All parameters of a connection to a pod, including repeated ones (the words of a command)."""
 
     @property
     def attributes(self) -> Attributes:
-        """Return the question this request puts to the authoriser."""
+        """Return the attributes that the authorizer checks."""
         if not self.resource:
             return Attributes(self.verb, path=self.path)
         fields = equated(self.query["fieldSelector"]) if "fieldSelector" in self.query else ()
@@ -49,8 +47,8 @@ class Target:
 
 
 def equated(selector: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields of a selector that have to equal a value, with the values."""
-    parts = (one.partition("=") for one in selector.split(","))
+    """Return the fields that a selector compares for equality, with their values."""
+    parts = (clause.partition("=") for clause in selector.split(","))
     return tuple((name, value.removeprefix("=")) for name, sign, value in parts if sign and not name.endswith("!"))
 
 
@@ -59,7 +57,7 @@ def _truthy(value: str | None) -> bool:
 
 
 def read_target(method: str, path: str, query_string: bytes) -> Target:
-    """Read a request line; never fails."""
+    """Return the target of a request line; never fails."""
     parameters = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True) if query_string else []
     query = dict(parameters)
     verb = _VERBS.get(method, method.lower())

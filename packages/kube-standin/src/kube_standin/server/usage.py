@@ -1,6 +1,6 @@
-"""What nodes and pods use (metrics.k8s.io), as simulated containers do (`pod_usage`).
+"""The resource usage of nodes and pods (metrics.k8s.io), as simulated containers use resources (`pod_usage`).
 
-`kubectl top` reads this. The objects are computed for each request and never stored.
+`kubectl top` reads it. The objects are computed for each request and never stored.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _NOTHING = {"cpu": "0", "memory": "0"}
 
 
 class Usage:
-    """The metrics of one registry."""
+    """The usage metrics of one registry."""
 
     def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
 
     async def one(self, kind: ServedKind, target: Target) -> Json:
-        """Return the metrics of one node or pod; raises 404 for one that does not exist or does not run."""
+        """Return the metrics of one node or pod; raises 404 if it does not exist or does not run."""
         state = self._registry.store.get(kind.plural, target.namespace if kind.namespaced else "", target.name)
-        found = None if state is None else await self._of(kind, [state])
-        if not found:
+        metrics = None if state is None else await self._of(kind, [state])
+        if not metrics:
             raise errors.not_found(kind.plural, kind.group, target.name)
-        return {"kind": kind.kind, "apiVersion": kind.api_version, **found[0]}
+        return {"kind": kind.kind, "apiVersion": kind.api_version, **metrics[0]}
 
     async def many(self, kind: ServedKind, target: Target) -> list[Json]:
-        """Return the metrics of the nodes, or of the running pods, that selectors choose."""
+        """Return the metrics of the selected nodes or running pods."""
         names = ("labelSelector", "fieldSelector")
         listing = list_options({name: value for name, value in target.query.items() if name in names})
         selection = select(kind, listing.labels, listing.fields)
@@ -57,21 +57,21 @@ class Usage:
         turn = Turn()
         for state in self._registry.store.page("pods").states:
             node, containers = _running(state)
-            for one in containers:
-                totals[node] = added(totals.get(node, {}), one[1])
+            for container in containers:
+                totals[node] = added(totals.get(node, {}), container[1])
             await turn.over()
         return [{**self._head(state), "usage": _shown(totals.get(state.name, {}))} for state in states]
 
     async def _of_pods(self, states: Sequence[Stored]) -> list[Json]:
-        found: list[Json] = []
+        metrics: list[Json] = []
         turn = Turn()
         for state in states:
             containers = _running(state)[1]
             if containers:
                 used = [{"name": name, "usage": _shown(amounts)} for name, amounts in containers]
-                found.append({**self._head(state), "containers": used})
+                metrics.append({**self._head(state), "containers": used})
             await turn.over()
-        return found
+        return metrics
 
     def _head(self, state: Stored) -> Json:
         now = self._registry.clock.now()
@@ -89,7 +89,7 @@ def _shown(amounts: Amounts) -> Json:
 
 
 def _running(state: Stored) -> tuple[str, list[tuple[str, Amounts]]]:
-    """Return the node of a running pod, and what each of its containers uses; nothing of other pods."""
+    """Return the node of a running pod and the usage of its containers; empty for other pods."""
     if b'"Running"' not in state.raw:
         return "", []
     pod = state.decode()

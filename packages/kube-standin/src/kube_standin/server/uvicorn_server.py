@@ -1,4 +1,4 @@
-"""Uvicorn as this server needs it: stopped by the program that embeds it, at once, and without noise."""
+"""Uvicorn for this server: the embedding program stops it, at once and without log noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import uvicorn
 from kube_standin.server.connections import BoundedConnection
 
 SHUTDOWN_SECONDS = 3
-"""How long requests under way may take at the end."""
+"""How long requests in flight may take at shutdown, in seconds."""
 _IDLE_SECONDS = 0.2
 _SHUTDOWN_POLL_SECONDS = 0.005
 _DATE_SECONDS = 1.0
@@ -29,10 +29,10 @@ _EXPECTED = (
 
 
 class ExpectedEnds(logging.Filter):
-    """Keeps out what uvicorn reports about watches cut off on purpose, and about upgrades, which are refused."""
+    """Drops uvicorn's reports about watches that end on purpose and about refused upgrades."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the reports of what the server does on purpose."""
+        """Return False for reports about intended behaviour."""
         text = record.getMessage()
         return not any(part in text for part in _EXPECTED)
 
@@ -41,9 +41,9 @@ logging.getLogger("uvicorn.error").addFilter(ExpectedEnds())
 
 
 class ApiUvicorn(uvicorn.Server):
-    """Uvicorn without its own signal handling: the program that embeds it decides when to stop (`stop`).
+    """Uvicorn without its own signal handling: the embedding program stops it with `stop`.
 
-    It is then stopped as soon as nothing is under way; uvicorn's own loops check ten times a second, in three places.
+    It stops as soon as no request is in flight; uvicorn's own loops check only ten times a second, in three places.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -51,28 +51,28 @@ class ApiUvicorn(uvicorn.Server):
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """End `serve` when the requests under way have been answered, after `SHUTDOWN_SECONDS` in any case."""
+        """End `serve` when the requests in flight have been answered, or after `SHUTDOWN_SECONDS`."""
         self.should_exit = True
         self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Keep the Date header right until stopped."""
+        """Keep the Date header up to date until stopped."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DATE_SECONDS):
                     await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, let answers end, cancel what takes too long.
+        """Stop accepting connections, wait for responses, and cancel requests that take too long.
 
-        A client that no longer runs never confirms the end of its TLS connection, so each connection is closed after
-        some time without that: idle ones soon, the others with the requests that take too long.
+        A client that no longer runs never confirms the end of its TLS connection. Each connection is therefore closed
+        after a time: idle ones soon, the others with the requests that take too long.
         """
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
         state, now = self.server_state, asyncio.get_running_loop().time
         await asyncio.sleep(_SHUTDOWN_POLL_SECONDS)  # watches end
-        idle = {one for one in state.connections if isinstance(one, BoundedConnection) and one.idle}
+        idle = {c for c in state.connections if isinstance(c, BoundedConnection) and c.idle}
         for connection in list(state.connections):
             connection.shutdown()
         begins = now()
@@ -87,7 +87,7 @@ class ApiUvicorn(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
-        """Leave signals alone."""
+        """Do not install signal handlers."""
         yield
 
 

@@ -1,8 +1,8 @@
-"""Watches over HTTP: one JSON event per line for as long as the client listens.
+"""Watches over HTTP: one JSON event per line until the client disconnects.
 
-Rules: kube-apiserver 1.36 (bookmarks, sendInitialEvents, 410 as an ERROR event in a 200 stream). An event
-is encoded once per form and its bytes are shared by all watchers. Invariant: a watcher that does not read
-only fills its own bounded buffer; it is then sent 410 and dropped, others never wait for it.
+Rules: kube-apiserver 1.36 (bookmarks, sendInitialEvents, 410 as an ERROR event in a 200 stream). An event is encoded
+once per form and all watchers share the bytes. Invariant: a watcher that does not read only fills its own bounded
+buffer; it then gets 410 and is dropped, and others never wait for it.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _TAKEN = 128 * 1024
 """Bytes of events that are taken from the history at a time."""
 _AGES_SECONDS = 10
-"""How long the ages in a shared line of a Table hold."""
+"""How long the ages in a shared line of a Table are valid, in seconds."""
 _FEW = 16
-"""Events at once up to which a watcher counts as one that keeps up."""
+"""The number of pending events up to which a watcher counts as keeping up."""
 _BURST = 10
-"""Pieces that go out at once after a pause: controllers act on what they have seen, and so want it soon."""
+"""Pieces that are sent without delay after a pause: controllers wait for the events they act on."""
 
 
 @dataclass(frozen=True)
 class WatchTimes:
-    """How long things last, in seconds."""
+    """Durations of watches in seconds."""
 
     bookmark: float = 60.0
     shortest_default: float = 1800.0
-    """A watch without timeoutSeconds ends between this and twice this."""
+    """A watch without timeoutSeconds ends after one to two times this duration."""
     farewell: float = 10.0
-    """How long a watcher that is dropped may take to read why."""
+    """How long a dropped watcher may take to read the reason."""
     apart: float = 0.002
-    """How long before its deletion a watcher that keeps up sees an object terminate."""
+    """The delay between the termination and the deletion of an object for a watcher that keeps up."""
     gather: float = 0.01
-    """On average so long passes between pieces, each with what came in between."""
+    """The average time between pieces; each piece has the events since the last one."""
 
 
 class WatchStream:
-    """One watch request; ``sent`` is called with the numbers of events that went out."""
+    """One watch request; ``sent`` is called with the numbers of events sent."""
 
     def __init__(
         self,
@@ -86,27 +86,27 @@ class WatchStream:
         self._selection = selection
         self._shown: ShownObjects | None = None
         self._before: Page | None = None
-        """What there was when a watch with `_shown` begins, if it does not send it."""
+        """The initial state of a watch with `_shown` that does not send it."""
         if selection.match is not None and needs_conversion(kind, selection):
             self._shown, self._selection = ShownObjects(selection.match), Selection()
         self._namespace = namespace if namespace is not None else selection.namespace
         self._columns_sent = False
         self._subscription: Subscription | None = None
         if answer.form == "table":
-            renderer.table(kind, [], {}, query)  # what cannot be answered is refused before the stream begins
+            renderer.table(kind, [], {}, query)  # refuse invalid requests before the stream begins
 
     def drop(self) -> None:
-        """End the stream after what is sent, as at the end of its time."""
+        """End the stream after pending events, as at its timeout."""
         if self._subscription is not None:
             self._registry.store.unsubscribe(self._subscription)
 
     def expire(self) -> None:
-        """End the stream with 410 as one that fell behind."""
+        """End the stream with 410, as for a watcher that fell behind."""
         if self._subscription is not None:
             self._subscription.expire()
 
     async def run(self, send: Send, disconnected: asyncio.Event, *, gone: bool = False) -> None:
-        """Send the stream until its time is over, the client leaves, or it falls behind; ``gone`` sends 410 at once."""
+        """Send the stream until it times out, the client disconnects or falls behind; ``gone`` sends only 410."""
         warning = deprecation_of(self._kind, self._registry.kinds)
         await send(
             {
@@ -129,7 +129,7 @@ class WatchStream:
         except CompactedError as error:
             await self._send_error(send, str(error))
             return
-        except StatusError as error:  # a state to begin with that is not reached (interfaces.md 4.4)
+        except StatusError as error:  # the initial state is not reached (interfaces.md 4.4)
             await self._send_status(send, error)
             return
         self._subscription = subscription
@@ -141,12 +141,12 @@ class WatchStream:
         try:
             await asyncio.wait({sender, leaving, lagging}, return_when=asyncio.FIRST_COMPLETED)
             if lagging.done() and not sender.done():
-                # The client does not read; should it begin to, it gets the reason why it is dropped.
+                # The client does not read; if it starts to, it gets the reason why it is dropped.
                 await asyncio.wait({sender, leaving}, timeout=self._times.farewell)
             if sender.done():
                 try:
                     sender.result()
-                except StatusError as error:  # a conversion that failed
+                except StatusError as error:  # a failed conversion
                     await self._send_status(send, error)
         finally:
             self._registry.store.unsubscribe(subscription)
@@ -156,9 +156,9 @@ class WatchStream:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _open(self) -> tuple[Subscription, Page | None]:
-        """Subscribe, and return the present state if the watch begins with it, yet to be selected from.
+        """Subscribe, and return the unfiltered initial state if the watch begins with it.
 
-        The state and the subscription are of one revision: what is committed before the state is sent follows it.
+        The state and the subscription have the same revision: later commits follow the state.
         """
         options, store = self._options, self._registry.store
         with_state = options.initial if options.initial is not None else options.since is None
@@ -199,8 +199,8 @@ class WatchStream:
                     why = f"too old resource version: {subscription.revision} ({self._registry.store.revision})"
                     await self._send_error(send, why)
                     return
-                # Sending costs as much as many changes do: at high rates they share pieces. The turn of the loop
-                # that every piece waits gathers what other writers commit right now.
+                # Sending costs as much as many changes: at high rates, changes share pieces. Each piece waits for one
+                # turn of the loop, which collects the current commits of other writers.
                 now = loop.time()
                 credit = min(credit + now - counted, times.gather * _BURST)
                 counted = now
@@ -215,16 +215,16 @@ class WatchStream:
         await send({"type": "http.response.body", "body": b""})
 
     async def _first(self, page: Page) -> Sequence[Stored]:
-        """Return what the watch shows of a page, in its version."""
+        """Return the objects of a page that the watch shows, in its version."""
         _, chosen = await served(self._defined_kind, await selected(self._kind, page.states, self._selection))
         return chosen if self._shown is None else self._shown.begin(chosen)
 
     async def _send_pending(self, send: Send, subscription: Subscription) -> None:
-        """Send what there is to take, a chunk at a time: what a client does not read stays in the history."""
+        """Send pending events, a chunk at a time: events that a client does not read stay in the history."""
         while subscription.pending:
-            taken = subscription.take(_TAKEN)
-            _, states = await served(self._defined_kind, [event.state for event in taken])
-            events = [WatchEvent(event.type, state) for event, state in zip(taken, states, strict=True)]
+            pending = subscription.take(_TAKEN)
+            _, states = await served(self._defined_kind, [event.state for event in pending])
+            events = [WatchEvent(event.type, state) for event, state in zip(pending, states, strict=True)]
             if self._shown is not None:
                 events = self._shown.seen(events)
             for number, part in enumerate(_parts(events)):
@@ -235,7 +235,7 @@ class WatchStream:
             await asyncio.sleep(0)
 
     def _initial_lines(self, states: Sequence[Stored]) -> AsyncIterator[bytes]:
-        """Return the present state as ADDED events; Tables are made beside the event loop."""
+        """Return the initial state as ADDED events; Tables are encoded beside the event loop."""
         lines = (self._encoded(WatchEvent("ADDED", state)) for state in states)
         if self._answer.form == "object" or not is_large(states):
             return in_turns(chunks(lines, PIECE))
@@ -261,11 +261,11 @@ class WatchStream:
         await send({"type": "http.response.body", "body": b""})
 
     def _line(self, event: WatchEvent) -> bytes:
-        """Return the encoded event, the bytes another watcher had made if there are some."""
+        """Return the encoded event; the bytes are shared with other watchers."""
         shared = self._renderer.lines
-        kind, answer = self._present_kind, self._answer
+        kind, answer = self._current_kind, self._answer
         since = kind.versions.since if kind.versions is not None else 0
-        key = (event.state.revision, event.type, kind.gvk, since, answer.form, answer.version, self._shared_while)
+        key = (event.state.revision, event.type, kind.gvk, since, answer.form, answer.version, self._table_key)
         line = shared.get(key)
         if line is None:
             line = self._encoded(event)
@@ -274,10 +274,8 @@ class WatchStream:
         return line
 
     @property
-    def _present_kind(self) -> ServedKind:
-        """Return the kind as it is served now: the definition of a custom resource may have changed since the watch
-        began.
-        """
+    def _current_kind(self) -> ServedKind:
+        """Return the kind as served now: a custom resource's definition may have changed since the watch began."""
         kind = self._kind
         return as_served(self._defined_kind) if kind.custom else kind
 
@@ -287,8 +285,8 @@ class WatchStream:
         return self._registry.kinds.of(self._kind.api_version, self._kind.kind) or self._kind
 
     @property
-    def _shared_while(self) -> tuple[Any, ...]:
-        """Return what else a line depends on: those of Tables have ages, and the first one has the columns."""
+    def _table_key(self) -> tuple[Any, ...]:
+        """Return the further key of a Table's line: lines contain ages, and the first one has the columns."""
         if self._answer.form != "table":
             return ()
         moment = int(self._registry.clock.now().timestamp()) // _AGES_SECONDS
@@ -301,11 +299,11 @@ class WatchStream:
 
     def _object(self, state: Stored) -> bytes:
         if self._answer.form == "object":
-            return self._renderer.raw_object(self._present_kind, state)
+            return self._renderer.raw_object(self._current_kind, state)
         return self._renderer.raw_partial(state, self._answer.version)
 
     def _table_line(self, event: WatchEvent) -> bytes:
-        obj = self._registry.view(self._present_kind, event.state)
+        obj = self._registry.view(self._current_kind, event.state)
         meta = {"resourceVersion": str(event.state.revision)}
         table = self._renderer.table(self._kind, [obj], meta, self._query)
         if self._columns_sent:
@@ -333,10 +331,10 @@ class WatchStream:
 
 
 def _parts(events: Sequence[WatchEvent]) -> list[Sequence[WatchEvent]]:
-    """Return the events, a few of them cut before each deletion of an object that they show in another state too.
+    """Return the events in parts; for few events, a part begins at each deletion of an object of an earlier event.
 
     A pod without a node terminates and is deleted by one request (interfaces.md 4.3). Upstream these are two writes,
-    and controllers act on the first of them.
+    and controllers react to the first of them.
     """
     if len(events) > _FEW:
         return [events]

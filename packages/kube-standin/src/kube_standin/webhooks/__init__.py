@@ -1,7 +1,7 @@
-"""Webhooks: servers that the configurations of a cluster name, called over TLS within bounds.
+"""Webhooks: servers that the cluster's configurations name, called over TLS within limits.
 
 `reach` decides which addresses may be called, `exchange` sends one request over one connection, `calls` shares
-connections and bounds what all calls take together.
+connections and limits the total of all calls.
 """
 
 from kube_standin.webhooks.calls import CallLimits, WebhookCaller

@@ -1,8 +1,8 @@
 """Admission webhooks: mutating ones in turn, validating ones at the same time.
 
-A write that needs an answer is broken off and begun again once the answer is there (`worker_thread`), so a webhook sees
-exactly what the write would store, and what has changed meanwhile is sent to it again. Rules and texts:
-k8s.io/apiserver, admission/plugin/webhook; interfaces.md 6.
+A write that needs a response is interrupted and restarted after the response (`worker_thread`). A webhook thus sees
+exactly the object that would be stored, and changed objects are sent to it again. Rules and messages: k8s.io/apiserver,
+admission/plugin/webhook; interfaces.md 6.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _MUTATING, _VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfi
 
 
 class CallsWebhooks(Protocol):
-    """What posts a review; `WebhookCaller` does."""
+    """The protocol for posting reviews; implemented by `WebhookCaller`."""
 
     async def call(self, webhook: str, client_config: Mapping[str, Any], body: bytes, seconds: float) -> Json:
-        """Return the JSON object that a webhook answers; raises WebhookCallError."""
+        """Return the JSON object of a webhook's response; raises WebhookCallError."""
 
 
 class AdmissionWebhooks:
-    """What both kinds of webhooks share over one registry."""
+    """The common part of both kinds of webhooks over one registry."""
 
     def __init__(self, views: AdmissionViews, caller: CallsWebhooks, configurations: WebhookConfigurations) -> None:
         self.views = views
@@ -61,22 +61,22 @@ class AdmissionWebhooks:
         self.configurations = configurations
 
     def concerned(self, configuration: str, request: AdmissionRequest) -> tuple[ConfiguredWebhook, ...]:
-        """Return the webhooks that may be called for a write; none for one that cannot wait."""
+        """Return the webhooks that may be called for a write; none for a write that cannot wait."""
         if request.off_loop_steps is INLINE:
             return ()
         return self.configurations.concerned(configuration, self.views.row(request))
 
     def matched(self, configuration: str, sent: AdmittedWrite, webhook: ConfiguredWebhook) -> ApiResource | None:
-        """Return the form in which a write is sent to a webhook, None if it is not; raises StatusError."""
+        """Return the form in which a write is sent to a webhook, None if it is not sent; raises StatusError."""
         entry = dict(webhook.entry)
         try:
-            found = matched_resource(entry, sent.match, entry.get("rules") or ())
+            resource = matched_resource(entry, sent.match, entry.get("rules") or ())
         except NoNamespaceError:
             raise errors.not_found("namespaces", "", sent.match.namespace) from None
         conditions = entry.get("matchConditions") or ()
-        if found is None or not conditions:
-            return found
-        values = {**self.views.values(sent, found), "namespaceObject": None}
+        if resource is None or not conditions:
+            return resource
+        values = {**self.views.values(sent, resource), "namespaceObject": None}
 
         def work(budget: CostBudget) -> bool | EvaluationError:
             try:
@@ -88,13 +88,13 @@ class AdmissionWebhooks:
         result = evaluated(sent.request, step, [conditions, {**values, "authorizer": None}], work)
         if isinstance(result, EvaluationError):
             raise sent.request.refused(str(result)) from result
-        return found if result else None
+        return resource if result else None
 
     def awaited(self, sent: AdmittedWrite, webhook: ConfiguredWebhook, matched: ApiResource, step: str) -> AwaitedCall:
         """Return the call of a webhook for a write; its result is a ReviewResponse or a StatusError."""
         request, entry = sent.request, webhook.entry
         version = review_version(entry.get("admissionReviewVersions") or ()) or "v1"
-        given = review_request(
+        request_body = review_request(
             sent.match, matched, user_of(request), request.options, self.views.objects(sent, matched), request.dry_run
         )
         mutating = step.startswith(_MUTATING)
@@ -102,21 +102,21 @@ class AdmissionWebhooks:
         async def make() -> ReviewResponse:
             uid = str(uuid.uuid4())
             seconds = float(entry.get("timeoutSeconds") or _DEFAULT_SECONDS)
-            body = review(version, uid, given)
+            body = review(version, uid, request_body)
             answer = await self._caller.call(webhook.unique_name, entry.get("clientConfig") or {}, body, seconds)
             return read_response(answer, version, uid, mutating=mutating)
 
-        return AwaitedCall(step, given, make)
+        return AwaitedCall(step, request_body, make)
 
     @staticmethod
     def check_dry_run(sent: AdmittedWrite, webhook: ConfiguredWebhook) -> None:
-        """Refuse a dry run that a webhook might not keep dry."""
+        """Refuse a dry run if the webhook may have side effects."""
         if sent.request.dry_run and webhook.entry.get("sideEffects") not in _DRY_RUN_SAFE:
             raise errors.bad_request(f'admission webhook "{webhook.name}" does not support dry run')
 
     @staticmethod
     def response(sent: AdmittedWrite, webhook: ConfiguredWebhook, result: Any) -> ReviewResponse | None:
-        """Return the response that allows a write, None for a failure that is ignored; raises StatusError."""
+        """Return the response that allows a write, None for an ignored failure; raises StatusError."""
         if isinstance(result, WebhookCallError | ReviewError):
             word = (
                 "failed to call webhook"
@@ -130,16 +130,16 @@ class AdmissionWebhooks:
             raise errors.internal_error(reason)
         if isinstance(result, Exception):
             raise result
-        found: ReviewResponse = result
-        sent.request.warnings.extend(found.warnings)
-        if not found.allowed:
-            status = denial(webhook.name, found.status)
+        response: ReviewResponse = result
+        sent.request.warnings.extend(response.warnings)
+        if not response.allowed:
+            status = denial(webhook.name, response.status)
             raise StatusError(status["code"], status["reason"] or None, status["message"], status["details"])
-        return found
+        return response
 
 
 class MutatingWebhooks(Step):
-    """Calls mutating webhooks one after the other, each with what those before it made of the object."""
+    """Calls mutating webhooks one after the other, each with the object as the earlier ones changed it."""
 
     def __init__(self, shared: AdmissionWebhooks) -> None:
         self._shared = shared
@@ -152,7 +152,7 @@ class MutatingWebhooks(Step):
         self._dispatch(request)
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Call the webhooks for a DELETE, which has no phase of mutation."""
+        """Call the webhooks for a DELETE, which has no mutation phase."""
         if request.operation == "DELETE":
             self._dispatch(request)
 
@@ -178,7 +178,7 @@ class MutatingWebhooks(Step):
         rounds.output = copy.deepcopy(request.object)
 
     def _patch(self, sent: AdmittedWrite, webhook: ConfiguredWebhook, matched: ApiResource, patch: bytes) -> bool:
-        """Apply a JSON patch to the object of a write; whether that changed it."""
+        """Apply a JSON patch to the object of a write; return whether that changed it."""
         request = sent.request
         new, _ = self._shared.views.objects(sent, matched)
         try:
@@ -197,14 +197,14 @@ class MutatingWebhooks(Step):
             patched = patching.json_patch(new, operations)
         except patching.PatchError as error:
             raise errors.internal_error(error.message) from error
-        made = self._shared.views.stored(sent, matched, patched)
-        changed = made != request.object
-        request.object = made
+        stored_form = self._shared.views.stored(sent, matched, patched)
+        changed = stored_form != request.object
+        request.object = stored_form
         return changed
 
 
 class ValidatingWebhooks(Step):
-    """Calls validating webhooks at the same time; the first refusal in their order is the answer."""
+    """Calls validating webhooks at the same time; the first refusal in their order is the response."""
 
     def __init__(self, shared: AdmissionWebhooks) -> None:
         self._shared = shared
@@ -240,7 +240,7 @@ class ValidatingWebhooks(Step):
 
 
 def webhook_steps(registry: ObjectRegistry, caller: CallsWebhooks, views: AdmissionViews) -> Sequence[Step]:
-    """Return the steps that keep and call the webhooks of a registry, in the order they run."""
+    """Return the steps that store and call the webhooks of a registry, in the order they run."""
     configurations = WebhookConfigurations(registry, views)
     shared = AdmissionWebhooks(views, caller, configurations)
     return configurations, MutatingWebhooks(shared), ValidatingWebhooks(shared)

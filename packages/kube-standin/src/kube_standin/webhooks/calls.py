@@ -1,7 +1,7 @@
-"""Calls of webhooks: within a time, from a shared set of connections, a bounded number at once.
+"""Calls of webhooks: within a timeout, over shared connections, a limited number at a time.
 
-The certificate of a webhook is checked against the ``caBundle`` of its configuration alone: authorities that the
-system trusts do not count, and without a bundle nothing is called. No credentials are sent.
+The certificate of a webhook is checked only against the ``caBundle`` of its configuration: the system's trusted
+authorities do not count, and without a bundle no call is made. No credentials are sent.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ _LONGEST_BUNDLE = 256 * 1024
 _LONGEST_TEXT = 2048
 
 PoolKey = tuple[str, int, str, bool, bytes]
-"""Host, port and name of a server, whether the operator chose it, and the digest of the authorities it is checked
-against."""
+"""Host, port and name of a server, whether the operator listed it, and the digest of its authorities."""
 
 
 @dataclass(frozen=True)
 class CallLimits:
-    """What calls may take. ``response``: bytes of one; ``at_once``: calls in total; ``per_webhook``: of one webhook;
+    """Limits of calls. ``response``: bytes of one; ``at_once``: calls in total; ``per_webhook``: of one webhook;
     ``idle``: connections kept open, each for ``idle_seconds``.
     """
 
@@ -48,7 +47,7 @@ class CallLimits:
 
 
 class WebhookCaller:
-    """Calls webhooks for one server; `aclose` when done."""
+    """Calls webhooks for one server; call `aclose` at the end."""
 
     def __init__(
         self, reach: WebhookReach | None = None, ports: ServicePorts | None = None, limits: CallLimits | None = None
@@ -62,10 +61,10 @@ class WebhookCaller:
         self._idle: OrderedDict[HttpsConnection, PoolKey] = OrderedDict()
 
     async def call(self, webhook: str, client_config: Mapping[str, Any], body: bytes, seconds: float) -> Json:
-        """Post a JSON body to a webhook and return the JSON object that it answers.
+        """Post a JSON body to a webhook and return the JSON object of the response.
 
-        Calls with the same `webhook` are counted together; `seconds` bound the whole call, waiting for
-        others included. Raises WebhookCallError, with a text as kube-apiserver's.
+        Calls with the same `webhook` count together; `seconds` limits the whole call, including the wait for other
+        calls. Raises WebhookCallError with a message as kube-apiserver's.
         """
         destination = self._reach.destination(client_config, self._ports)
         query = f"timeout={seconds:g}s"
@@ -87,7 +86,7 @@ class WebhookCaller:
 
     @asynccontextmanager
     async def _slot(self, webhook: str) -> AsyncIterator[None]:
-        """Wait until there are few enough calls, of this webhook and in total."""
+        """Wait until the number of calls is below the limits, of this webhook and in total."""
         semaphore, users = self._slots.get(webhook) or (asyncio.Semaphore(self._limits.per_webhook), 0)
         self._slots[webhook] = semaphore, users + 1
         try:
@@ -106,10 +105,10 @@ class WebhookCaller:
         try:
             digest, context = self._context(client_config)
             key = destination.host, destination.port, destination.server_name, destination.chosen, digest
-            kept = self._take(key)
-            if kept is not None:
+            idle = self._take(key)
+            if idle is not None:
                 try:
-                    return await self._over(kept, key, destination, query, body)
+                    return await self._over(idle, key, destination, query, body)
                 except ConnectionLostError:
                     pass
             fresh = await self._connect(destination, context)
@@ -120,7 +119,7 @@ class WebhookCaller:
     async def _over(
         self, connection: HttpsConnection, key: PoolKey, destination: Destination, query: str, body: bytes
     ) -> HttpAnswer:
-        """Send over a connection, which is kept open if it may be used again, and closed otherwise."""
+        """Send a request over a connection; keep the connection open if it is reusable, else close it."""
         answer: HttpAnswer | None = None
         try:
             answer = await connection.post(destination, query, body, self._limits.response)
@@ -143,7 +142,7 @@ class WebhookCaller:
         raise failed or WebhookCallError("the host has no address")
 
     def _take(self, key: PoolKey) -> HttpsConnection | None:
-        """Return the connection for a key that was used last, and forget those that are too old."""
+        """Return the most recently used connection for a key, and drop expired ones."""
         self._sweep()
         for connection in reversed(self._idle):
             if self._idle[connection] == key:
@@ -164,7 +163,7 @@ class WebhookCaller:
             connection.close()
 
     def _context(self, client_config: Mapping[str, Any]) -> tuple[bytes, ssl.SSLContext]:
-        """Return the TLS settings that trust a clientConfig's caBundle and nothing else; raises WebhookCallError."""
+        """Return TLS settings that trust only the caBundle of a clientConfig; raises WebhookCallError."""
         bundle = client_config.get("caBundle") or ""
         if not bundle:
             raise WebhookCallError(
@@ -193,7 +192,7 @@ class WebhookCaller:
 
 
 class _UnreachableError(Exception):
-    """The request did not lead to a response; the text is the reason."""
+    """Raised for a request without a response; the text is the reason."""
 
 
 def _trusting(bundle: str) -> ssl.SSLContext:
@@ -226,7 +225,7 @@ _REFUSALS = {
 
 
 def _refusal(answer: HttpAnswer) -> str:
-    """Return how client-go words a response that is not 200 (apimachinery, NewGenericServerResponse)."""
+    """Return client-go's message for a response other than 200 (apimachinery, NewGenericServerResponse)."""
     text = excerpt(answer.body[:_LONGEST_TEXT].decode("utf-8", "replace").strip(), _LONGEST_TEXT)
     if answer.status == 403 and text:
         return text

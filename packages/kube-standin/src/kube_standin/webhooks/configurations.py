@@ -1,6 +1,6 @@
-"""The webhooks of the configurations that are stored, in the order in which they are called.
+"""The webhooks of the stored configurations, in the order of their calls.
 
-Kept as they stand in the store: a step of the chain sees every write of a configuration.
+They follow the store: a step of the chain processes every write of a configuration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 @dataclass(frozen=True)
 class ConfiguredWebhook:
-    """One webhook: its configuration by name, and its own entry."""
+    """One webhook: the name of its configuration, and its entry."""
 
     configuration: str
     index: int
@@ -30,17 +30,17 @@ class ConfiguredWebhook:
 
     @property
     def name(self) -> str:
-        """Return the name by which errors refer to it."""
+        """Return the name that error messages use."""
         return str(self.entry.get("name", ""))
 
     @property
     def unique_name(self) -> str:
-        """Return a name that no other webhook of its kind has."""
+        """Return a name that is unique among the webhooks of its kind."""
         return f"{self.configuration}/{self.index}/{self.name}"
 
     @property
     def ignores_failures(self) -> bool:
-        """Return whether a request goes on where the webhook cannot be called."""
+        """Return whether a request continues if the webhook cannot be called."""
         return self.entry.get("failurePolicy") == "Ignore"
 
 
@@ -69,7 +69,7 @@ class WebhookConfigurations(Step):
             )
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Follow a write of a configuration."""
+        """Update the webhooks after a write of a configuration."""
         self.load()
 
     @property
@@ -78,7 +78,7 @@ class WebhookConfigurations(Step):
         return not any(self._webhooks.values())
 
     def concerned(self, configuration: str, kind: ServedKind) -> tuple[ConfiguredWebhook, ...]:
-        """Return the webhooks of a kind of configurations that have a rule for a resource, in their order."""
+        """Return the webhooks of a kind of configuration with a rule for a resource, in order."""
         return self._concerned.of(configuration, kind, self._webhooks[configuration], _rules)
 
 

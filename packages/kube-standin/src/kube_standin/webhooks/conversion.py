@@ -1,7 +1,7 @@
 """Conversion of custom resources by the webhook of their definition (``spec.conversion.strategy: Webhook``).
 
-Rules and texts: k8s.io/apiextensions-apiserver (conversion/webhook_converter). One ConversionReview converts many
-objects; what comes back must be the same objects, and of their metadata only labels and annotations may differ.
+Rules and messages: k8s.io/apiextensions-apiserver (conversion/webhook_converter). One ConversionReview converts many
+objects; the response must have the same objects, and of their metadata only labels and annotations may differ.
 
 A write is decided in one turn of the event loop and cannot wait (`kube_standin.worker_thread`).  A conversion that it
 needs interrupts it and is requested; the write then starts again with the result.  Internal work that cannot wait keeps
@@ -29,11 +29,11 @@ from kube_standin.webhooks.reach import WebhookCallError
 from kube_standin.worker_thread import NotYetDoneError, can_wait
 
 CALL_SECONDS = 30.0
-"""How long one call may take."""
+"""The timeout of one call in seconds."""
 _BATCH_BYTES = 4 * 1024 * 1024
-"""Bytes of objects in one call."""
+"""The largest size in bytes of the objects in one call."""
 _KEPT_BYTES = 16 * 1024 * 1024
-"""Bytes of converted objects that are kept for writes."""
+"""The size in bytes of converted objects that are kept for writes."""
 _KNOWN_REVIEWS = ("v1", "v1beta1")
 
 _encode = msgspec.json.encode
@@ -54,48 +54,48 @@ class ConversionWebhook:
         self._size = 0
 
     def converted_now(self, obj: Json, api_version: str) -> Json | None:
-        """Return an object that was converted before. Raises StatusError for a conversion that failed.
+        """Return an object that was converted before. Raises StatusError for a failed conversion.
 
-        Raises NotYetDoneError in a write that can wait; elsewhere None means that it has not been converted.
+        Raises NotYetDoneError in a write that can wait; elsewhere None means that the object has not been converted.
         """
         key = hashlib.sha256(_encode([api_version, obj])).digest()
-        found = self._kept.get(key)
-        if found is None:
+        cached = self._kept.get(key)
+        if cached is None:
             if not can_wait():
                 return None
             raise NotYetDoneError(partial(self._convert_for_write, key, obj, api_version))
-        if isinstance(found, StatusError):
-            del self._kept[key]  # the next write asks again
-            raise found
+        if isinstance(cached, StatusError):
+            del self._kept[key]  # the next write calls the webhook again
+            raise cached
         self._kept.move_to_end(key)
-        made: Json = _decode(found)
-        return made
+        converted: Json = _decode(cached)
+        return converted
 
     async def _convert_for_write(self, key: bytes, obj: Json, api_version: str) -> None:
         try:
-            [made] = await self.convert([obj], api_version)
-            found: bytes | StatusError = _encode(made)
+            [converted] = await self.convert([obj], api_version)
+            result: bytes | StatusError = _encode(converted)
         except StatusError as error:
-            found = error
-        self._kept[key] = found
-        self._size += len(found) if isinstance(found, bytes) else 0
+            result = error
+        self._kept[key] = result
+        self._size += len(result) if isinstance(result, bytes) else 0
         while self._size > _KEPT_BYTES and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self._size -= len(oldest) if isinstance(oldest, bytes) else 0
 
     async def convert(self, objects: Sequence[Json], api_version: str) -> list[Json]:
-        """Return objects, all of one kind, in another version. Raises StatusError (500)."""
-        made: list[Json] = []
+        """Return objects of one kind in another version. Raises StatusError (500)."""
+        converted: list[Json] = []
         batch: list[Json] = []
         size = 0
         for obj in objects:
             length = len(_encode(obj))
             if batch and size + length > _BATCH_BYTES:
-                made += await self._call(batch, api_version)
+                converted += await self._call(batch, api_version)
                 batch, size = [], 0
             batch.append(obj)
             size += length
-        return made + (await self._call(batch, api_version) if batch else [])
+        return converted + (await self._call(batch, api_version) if batch else [])
 
     async def _call(self, objects: Sequence[Json], api_version: str) -> list[Json]:
         subject = f"conversion webhook for {objects[0]['apiVersion']}, Kind={objects[0]['kind']}"
@@ -109,19 +109,19 @@ class ConversionWebhook:
             review = await self._caller.call(
                 f"conversion_webhook_for_{self._name}", self._client_config, body, CALL_SECONDS
             )
-            found = self._objects(review, version, uid)
+            returned = self._objects(review, version, uid)
         except (WebhookCallError, _BadResponseError) as error:
             raise errors.internal(f"{subject} failed: {error}") from error
-        if len(found) != len(objects):
-            raise errors.internal(f"{subject} returned {len(found)} objects, expected {len(objects)}")
-        made: list[Json] = []
-        for index, (before, after) in enumerate(zip(objects, found, strict=True)):
+        if len(returned) != len(objects):
+            raise errors.internal(f"{subject} returned {len(returned)} objects, expected {len(objects)}")
+        converted: list[Json] = []
+        for index, (before, after) in enumerate(zip(objects, returned, strict=True)):
             try:
-                made.append(_accepted(before, after, api_version))
+                converted.append(_accepted(before, after, api_version))
             except _BadResponseError as error:
                 text = f"{subject} returned invalid converted object at index {index}: {error}"
                 raise errors.internal(text) from error
-        return made
+        return converted
 
     def _objects(self, review: Json, version: str, uid: str) -> list[Any]:
         """Return the converted objects of a response; raises _BadResponseError."""
@@ -140,50 +140,50 @@ class ConversionWebhook:
             status = excerpt(str(result.get("status", "")))
             message = excerpt(str(result.get("message") or ""), 4096)
             raise _BadResponseError(message or f"response.result.status was '{status}', not 'Success'")
-        found = response.get("convertedObjects")
-        return found if isinstance(found, list) else []
+        converted = response.get("convertedObjects")
+        return converted if isinstance(converted, list) else []
 
 
 class _BadResponseError(Exception):
-    """A response that is refused; the text states why."""
+    """Raised for an invalid response; the text is the reason."""
 
 
 def _accepted(before: Json, after: Any, api_version: str) -> Json:
-    """Return a converted object with the metadata it may have; raises _BadResponseError."""
+    """Return a converted object with its permitted metadata; raises _BadResponseError."""
     if not isinstance(after, dict):
         raise _BadResponseError("the object is no JSON object")
-    found = excerpt(str(after.get("apiVersion", "")))
-    if found != api_version:
-        raise _BadResponseError(f"invalid groupVersion (expected {api_version}, received {found})")
+    version = excerpt(str(after.get("apiVersion", "")))
+    if version != api_version:
+        raise _BadResponseError(f"invalid groupVersion (expected {api_version}, received {version})")
     if after.get("kind") != before["kind"]:
         kind = excerpt(str(after.get("kind", "")))
         raise _BadResponseError(f"invalid kind (expected {before['kind']}, received {kind})")
     if "metadata" not in after:
         raise _BadResponseError("missing metadata in converted object")
-    given = after["metadata"]
-    if not isinstance(given, dict):
+    new_metadata = after["metadata"]
+    if not isinstance(new_metadata, dict):
         raise _BadResponseError("invalid metadata in converted object: it is no JSON object")
     own = before.get("metadata", {})
     for name, word in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if (given.get(name) or "") != own.get(name, ""):
-            shown = excerpt(str(given.get(name) or ""))
+        if (new_metadata.get(name) or "") != own.get(name, ""):
+            shown = excerpt(str(new_metadata.get(name) or ""))
             raise _BadResponseError(f"must have the same {word}: {own.get(name, '')} != {shown}")
-    made = {key: value for key, value in own.items() if key not in ("labels", "annotations")}
+    metadata = {key: value for key, value in own.items() if key not in ("labels", "annotations")}
     for name in ("labels", "annotations"):
-        if given.get(name) is not None:
-            made[name] = _texts(given[name], own.get(name) or {}, name)
-    return {**after, "metadata": made}
+        if new_metadata.get(name) is not None:
+            metadata[name] = _texts(new_metadata[name], own.get(name) or {}, name)
+    return {**after, "metadata": metadata}
 
 
-def _texts(given: Any, own: Json, name: str) -> Json:
+def _texts(texts: Any, own: Json, name: str) -> Json:
     """Return the labels or annotations of a converted object; raises _BadResponseError."""
-    if not isinstance(given, dict):
+    if not isinstance(texts, dict):
         raise _BadResponseError(f"invalid metadata.{name} in converted object: it is no JSON object")
-    for key, value in given.items():
+    for key, value in texts.items():
         if not isinstance(value, str):
             raise _BadResponseError(f"metadata.{name}[{excerpt(key)}] must be a string in converted object")
-    if given != own:
+    if texts != own:
         check = metadata_rules.label_map if name == "labels" else metadata_rules.annotation_map
-        for problem in check(given, f"metadata.{name.replace('annotations', 'annotation')}"):
+        for problem in check(texts, f"metadata.{name.replace('annotations', 'annotation')}"):
             raise _BadResponseError(f"{problem.path}: {problem.message}")
-    return given
+    return texts

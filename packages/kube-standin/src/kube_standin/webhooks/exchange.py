@@ -1,6 +1,6 @@
-"""One HTTPS request over one connection: HTTP/1.1, no redirects, no proxy, no decompression, bounded in size.
+"""One HTTPS request over one connection: HTTP/1.1, no redirects, no proxy, no decompression, limited in size.
 
-h11 frames the messages, so a response that is malformed or too long ends the call.
+h11 frames the messages, so a malformed or overlong response ends the call.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kube_standin.webhooks.reach import Destination, WebhookCallError
 
 _READ = 64 * 1024
 _HEAD = 16 * 1024
-"""Bytes of a response besides its body."""
+"""The largest size in bytes of a response without its body."""
 _UNTRUSTED = frozenset((2, 18, 19, 20, 21))
-"""Codes of OpenSSL for a chain that does not end in a trusted authority."""
+"""OpenSSL's codes for a chain that does not end in a trusted authority."""
 _UNKNOWN_AUTHORITY = "certificate signed by unknown authority"
 AGENT = "kube-apiserver-admission"
 
 
 class ConnectionLostError(Exception):
-    """A connection that was kept open had been closed by the other side before it answered anything."""
+    """Raised if the other side closed an idle connection before it answered."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class HttpsConnection:
 
     @property
     def reusable(self) -> bool:
-        """Return whether another request may follow."""
+        """Return whether another request may follow on this connection."""
         return self._protocol.our_state is h11.IDLE and not self._reader.at_eof() and not self._writer.is_closing()
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class HttpsConnection:
         self._writer.transport.abort()
 
     async def post(self, destination: Destination, query: str, body: bytes, longest: int) -> HttpAnswer:
-        """Send JSON and return the response, of at most `longest` bytes.
+        """Send JSON and return the response of at most `longest` bytes.
 
         Raises WebhookCallError, ConnectionLostError.
         """

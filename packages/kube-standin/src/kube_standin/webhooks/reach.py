@@ -1,8 +1,8 @@
-"""Where webhooks may be: addresses of this machine, and those that the operator of the server allows.
+"""The permitted addresses of webhooks: those of this machine, and those that the operator of the server allows.
 
-A webhook configuration is written by a client of the API, so what it names is untrusted. Names are looked up only if
-the operator listed them, and an address is checked after the lookup and then connected to as it is: a name that
-resolves to something else later reaches nothing else.
+Clients of the API write webhook configurations, so the addresses in them are untrusted. Names are looked up only if the
+operator listed them. An address is checked after the lookup and then used unchanged, so a name that later resolves to
+another address does not reach it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MOST_ADDRESSES = 4
 
 
 class WebhookCallError(Exception):
-    """A webhook was not called or did not answer as it should; the text is the reason, in one line."""
+    """Raised if a webhook was not called or its response is invalid; the text is the reason, in one line."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a request goes: a host to connect to, the name its certificate must have, and the URL shown in errors.
+    """The destination of a request: the host, the name in its certificate, and the URL for error messages.
 
-    ``chosen``: the operator chose the host (``--webhook-service``), so any address that it has may be called.
+    ``chosen``: the operator set the host (``--webhook-service``), so any of its addresses may be called.
     """
 
     host: str
@@ -47,20 +47,20 @@ class Destination:
 
     @property
     def url(self) -> str:
-        """Return the URL as errors name it, without the query."""
+        """Return the URL for error messages, without the query."""
         return f"https://{self.authority}{self.path}"
 
 
 class ServicePorts(Protocol):
-    """How services of the cluster are found; the registry implements it (`service_ports`)."""
+    """The protocol for finding services of the cluster; the registry implements it (`service_ports`)."""
 
     def port_of(self, namespace: str, name: str, port: int) -> int:
-        """Return the port that the programs behind a service listen on; raises WebhookCallError."""
+        """Return the port on which the programs behind a service listen; raises WebhookCallError."""
 
 
 @dataclass(frozen=True)
 class WebhookReach:
-    """What may be called besides addresses of this machine.
+    """The permitted destinations besides addresses of this machine.
 
     ``names`` are host names and ``networks`` address ranges of ``--webhook-hosts``; ``services`` maps namespace and
     name of a service to a host and port (``--webhook-service``).
@@ -71,7 +71,7 @@ class WebhookReach:
     services: Mapping[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
 
     def destination(self, client_config: Mapping[str, Any], ports: ServicePorts | None = None) -> Destination:
-        """Return where the webhook of a clientConfig is; raises WebhookCallError. Nothing is looked up yet."""
+        """Return the destination of a clientConfig without any lookup; raises WebhookCallError."""
         service = client_config.get("service")
         if service is not None:
             return self._service(service, ports)
@@ -92,27 +92,27 @@ class WebhookReach:
         return Destination("127.0.0.1", ports.port_of(namespace, name, port), server_name, authority, _clean(path))
 
     async def addresses(self, destination: Destination) -> list[str]:
-        """Return the addresses to try, each of them allowed; raises WebhookCallError."""
+        """Return the permitted addresses of a destination; raises WebhookCallError."""
         host = destination.host
         literal = _literal(host)
         if literal is not None:
-            found = [literal]
+            candidates = [literal]
         else:
             if not destination.chosen and host != _LOCAL and host not in self.names:
                 raise WebhookCallError(f"webhooks on host {host} are not allowed; see --webhook-hosts")
-            found = await _lookup(host, destination.port)
+            candidates = await _lookup(host, destination.port)
         trusted = destination.chosen or host in self.names
-        allowed = [one for one in found if self._allows(one, trusted)]
+        allowed = [candidate for candidate in candidates if self._allows(candidate, trusted)]
         if not allowed:
-            shown = ", ".join(map(str, found[:_MOST_ADDRESSES]))
+            shown = ", ".join(map(str, candidates[:_MOST_ADDRESSES]))
             raise WebhookCallError(f"webhooks at address {shown} are not allowed; see --webhook-hosts")
-        return [str(one) for one in allowed[:_MOST_ADDRESSES]]
+        return [str(candidate) for candidate in allowed[:_MOST_ADDRESSES]]
 
     def _allows(self, address: IpAddress, trusted: bool) -> bool:
-        """Return whether an address may be called; ``trusted``: the operator named the host that has it.
+        """Return whether an address may be called; ``trusted``: the operator named its host.
 
-        Even then it is not one that stands for no machine, or for many, or for services of the local link (where clouds
-        keep credentials), unless its network is listed.
+        Link-local, multicast, unspecified and reserved addresses are refused even then, unless their network is listed:
+        clouds serve credentials at link-local addresses.
         """
         if address.is_loopback or any(address in network for network in self.networks):
             return True
@@ -121,7 +121,7 @@ class WebhookReach:
 
 
 def _literal(host: str) -> IpAddress | None:
-    """Return the address that a host is written as; an IPv4 address within IPv6 is taken out of it."""
+    """Return the address of a host that is an address literal, None for a name; IPv4-mapped IPv6 becomes IPv4."""
     if "%" in host:
         raise WebhookCallError(f"{excerpt(host)}: an address with a zone is not allowed")
     try:
@@ -139,10 +139,10 @@ def _plain(address: IpAddress) -> IpAddress:
 
 async def _lookup(host: str, port: int) -> list[IpAddress]:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        rows = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise WebhookCallError(f"dial tcp: lookup {host}: {error.strerror or error}") from error
-    texts = dict.fromkeys(str(row[4][0]).partition("%")[0] for row in found)
+    texts = dict.fromkeys(str(row[4][0]).partition("%")[0] for row in rows)
     return [_plain(ip_address(text)) for text in texts]
 
 
@@ -163,12 +163,12 @@ def _of_url(url: str) -> Destination:
 
 
 def _clean(path: str) -> str:
-    """Return a path without empty and dot segments and without a slash at its end, as it is called upstream."""
+    """Return a path without empty and dot segments and without a trailing slash, as upstream calls it."""
     return normpath(f"/{path.lstrip('/')}")
 
 
 def webhook_reach(hosts: Iterable[str] = (), services: Iterable[str] = ()) -> WebhookReach:
-    """Read what ``--webhook-hosts`` (names, addresses, networks) and ``--webhook-service`` give; raises ValueError."""
+    """Read the reach of ``--webhook-hosts`` (names, addresses, networks), ``--webhook-service``; raises ValueError."""
     names: set[str] = set()
     networks: list[IpNetwork] = []
     for host in hosts:
@@ -187,9 +187,9 @@ def webhook_reach(hosts: Iterable[str] = (), services: Iterable[str] = ()) -> We
     for text in services:
         service, _, place = text.partition("=")
         namespace, _, name = service.partition("/")
-        found = _PLACE.fullmatch(place.lower())
-        port = int(found["port"]) if found is not None else 0
-        if found is None or not _NAME.fullmatch(f"{name}.{namespace}") or not 0 < port < 65536:
+        parsed = _PLACE.fullmatch(place.lower())
+        port = int(parsed["port"]) if parsed is not None else 0
+        if parsed is None or not _NAME.fullmatch(f"{name}.{namespace}") or not 0 < port < 65536:
             raise ValueError(f"--webhook-service: want NAMESPACE/NAME=HOST:PORT, found {excerpt(text)!r}")
-        mapped[namespace, name] = (found["six"] or found["host"], port)
+        mapped[namespace, name] = (parsed["six"] or parsed["host"], port)
     return WebhookReach(frozenset(names), tuple(networks), mapped)

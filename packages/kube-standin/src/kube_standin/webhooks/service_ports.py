@@ -1,7 +1,7 @@
-"""Find the port behind a service of the cluster, for webhooks that run on this machine.
+"""The ports behind services of the cluster, for webhooks that run on this machine.
 
-Nothing in the cluster has an address here: pods are simulated. A manager that a person starts on the machine listens on
-the port that its manifests name, so a Service without ``--webhook-service`` is called there, on the loopback address.
+Nothing in the cluster has an address: pods are simulated. A manager that a user runs on this machine listens on the
+port in its manifests, so a Service without ``--webhook-service`` is called there, on the loopback address.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _MOST_PODS = 1000
 
 
 class RegistryServicePorts:
-    """Ports by the Services and Pods of a registry."""
+    """The ports of the Services and Pods of a registry."""
 
     def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
 
     def port_of(self, namespace: str, name: str, port: int) -> int:
-        """Return the ``targetPort`` of a service's port: a number, or by its name in a pod of the service.
+        """Return the ``targetPort`` of a service's port: a number, or a named port of one of its pods.
 
         Raises WebhookCallError.
         """
@@ -30,19 +30,19 @@ class RegistryServicePorts:
         spec = service.get("spec") or {}
         if spec.get("type") == "ExternalName":
             raise WebhookCallError(f'service "{namespace}/{name}" is an ExternalName; use --webhook-service')
-        entry = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
+        entry = next((candidate for candidate in spec.get("ports") or () if candidate.get("port") == port), None)
         if entry is None:
             raise WebhookCallError(f'no service port {port} found for service "{name}"')
         target = entry.get("targetPort") or port
-        found = target if isinstance(target, int) else self._named(namespace, spec.get("selector") or {}, target)
-        if found is None:
+        number = target if isinstance(target, int) else self._named(namespace, spec.get("selector") or {}, target)
+        if number is None:
             raise WebhookCallError(
                 f'no pod of service "{namespace}/{name}" has a port named {target}; use --webhook-service'
             )
-        return found
+        return number
 
     def _named(self, namespace: str, selector: Json, port: str) -> int | None:
-        """Return a container port by name, of the first pods that a service selects."""
+        """Return a container port by name, from the first pods that a service selects."""
         if not selector:
             return None
         pods = self._registry.kind("v1", "Pod")

@@ -146,7 +146,7 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
         async with AsyncExitStack() as stack:
             with working("setting up"):
                 cluster = await stack.enter_async_context(local_cluster(options))
-            found = _found(cluster.server.control_plane.found)
+            found = _found(cluster.server.control_plane.initial_counts)
             if found:
                 note(f"continuing with existing data: {found}; --reset starts empty")
             standin.report_loaded(cluster.server.control_plane.loaded, CONSOLE)
