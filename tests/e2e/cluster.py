@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from tests import manifests
 from tests.manifests import priority_class as priority_class
 from tests.waiting import DEADLINE
 from tests.waiting import eventually as eventually
@@ -350,17 +351,15 @@ def pod(
     **metadata: Any,
 ) -> Json:
     """A pod; `node` is asked for by a selector, `stop` is how many seconds it takes to end, and is given."""
-    spec: Json = {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
+    spec: Json = {}
     if priority is not None:
         spec["priorityClassName"] = priority
-    if group is not None:
-        spec["schedulingGroup"] = {"podGroupName": group}
     if node is not None or selector is not None:
         spec["nodeSelector"] = {**(selector or {}), **({"kubernetes.io/hostname": node} if node else {})}
     if stop is not None:
         metadata["annotations"] = {"reprieve.dev/stop-seconds": str(stop)}
         spec["terminationGracePeriodSeconds"] = max(30, math.ceil(stop))
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
+    return manifests.pod(name, cpu, group=group or "", meta=metadata, **spec)
 
 
 def pod_group(name: str, count: int, *, priority: str | None = None, mode: str | None = None, **spec: Any) -> Json:

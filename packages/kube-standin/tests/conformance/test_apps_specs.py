@@ -9,6 +9,7 @@ import pytest
 
 from kube_standin.controllers import CONTROLLERS
 from kube_standin.errors import StatusError
+from tests import manifests
 from tests.controllers.world import World, ended, job, owner, template
 
 Json = dict[str, Any]
@@ -37,7 +38,7 @@ def quota(name: str = "q", scopes: list[str] | None = None, **hard: str) -> Json
 
 def pod(name: str = "p", resources: Json | None = None, **spec: Any) -> Json:
     containers = [{"name": "c", "image": "i", **({"resources": resources} if resources else {})}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+    return manifests.pod(name, **{"containers": containers, **spec})
 
 
 # -- Jobs

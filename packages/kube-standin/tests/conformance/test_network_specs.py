@@ -8,6 +8,7 @@ import pytest
 
 from kube_standin.bootstrap import ensure_own_objects
 from kube_standin.controllers import CONTROLLERS
+from tests import manifests
 from tests.controllers.world import World
 from tests.server.inprocess import running
 
@@ -28,9 +29,7 @@ def service(name: str, selector: Json | None = None, ports: list[Json] | None = 
 
 
 def pod(name: str, *ports: Json, **labels: str) -> Json:
-    container = {"name": "container1", "image": "i", "ports": list(ports)}
-    metadata = {"name": name, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    return manifests.pod(name, labels=labels, containers=[{"name": "container1", "image": "i", "ports": list(ports)}])
 
 
 def slices(world: World, name: str) -> list[Json]:

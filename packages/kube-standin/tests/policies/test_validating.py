@@ -11,6 +11,7 @@ from kube_standin import evaluation
 from kube_standin.errors import StatusError
 from kube_standin.features import EVERY_RELEASE
 from kube_standin.registry import WriteOptions
+from tests import manifests
 from tests.policies.policy_objects import (
     API,
     DEPLOYMENTS,
@@ -43,8 +44,7 @@ def plane() -> Iterator[Plane]:
 
 
 def pod(name: str, **spec: Any) -> Json:
-    """A pod of one container."""
-    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "nginx"}], **spec}}
+    return manifests.pod(name, **{"containers": [{"name": "main", "image": "nginx"}], **spec})
 
 
 def test_a_denied_write_says_which_policy_and_why(plane: Plane) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, Limits
+from tests import manifests
 from tests.cli.conftest import Run
 from tests.manifests import gang, priority_class
 from tests.waiting import DEADLINE
@@ -38,15 +39,8 @@ GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
 
 def pod(name: str, *, priority: str = "", group: str = "", scheduler: str = "", **requests: str) -> Json:
     amounts = {key.replace("gpu", "example.com/gpu"): amount for key, amount in requests.items()}
-    limits = {key: amount for key, amount in amounts.items() if "/" in key}
-    spec: Json = {"containers": [{"name": "c", "image": "i", "resources": {"requests": amounts, "limits": limits}}]}
-    if priority:
-        spec["priorityClassName"] = priority
-    if scheduler:
-        spec["schedulerName"] = scheduler
-    if group:
-        spec["schedulingGroup"] = {"podGroupName": group}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    named: Json = {"priorityClassName": priority, "schedulerName": scheduler}
+    return manifests.pod(name, group=group, more=amounts, **{field: value for field, value in named.items() if value})
 
 
 async def play(kubeconfig: Path) -> None:

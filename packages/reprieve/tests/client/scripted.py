@@ -16,6 +16,7 @@ from reprieve.client.clock import Clock
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.discovery import Resource
 from reprieve.client.transport import ApiClient, Limits
+from tests import manifests
 from tests.client.clock import FakeClock
 
 Json = dict[str, Any]
@@ -135,17 +136,8 @@ async def _forever() -> None:
 
 
 def pod(name: str, revision: int, *, uid: str = "", **spec: Any) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": uid or f"uid-{name}",
-            "resourceVersion": str(revision),
-        },
-        "spec": {"containers": [{"name": "c"}], **spec},
-    }
+    meta = {"namespace": "default", "uid": uid or f"uid-{name}", "resourceVersion": str(revision)}
+    return manifests.pod(name, meta=meta, **spec)
 
 
 def event(kind: str, item: Json) -> Json:

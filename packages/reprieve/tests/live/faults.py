@@ -99,13 +99,9 @@ def pod(name: str, *, uid: str = "", node: str = "", cpu: str = "", group: str =
 
 
 def node(name: str, cpu: str = "4") -> Json:
-    amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"capacity": amounts, "allocatable": amounts},
-    }
+    made = manifests.node(name, cpu, labels={"kubernetes.io/hostname": name})
+    made["status"]["capacity"] = made["status"]["allocatable"]
+    return made
 
 
 def group(name: str, *, count: int | None = None, everything: bool = False, priority: str = "") -> Json:

@@ -14,6 +14,7 @@ from kube_rules.meta import ObjectRef
 from reprieve.cluster.extended_resources import ANNOTATION, asks_of, claim_name, requests_of, served_by
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObject
+from tests import manifests
 from tests.building import START, World, group, node
 from tests.plugins.devices import DRIVER, Json, allocated, claim, device_class, devices, slice_of, user, why
 
@@ -36,10 +37,9 @@ def container(name: str = "c", /, **requests: int) -> Json:
 
 def pod(name: str = "p", *containers: Json, init: list[Json] | None = None, **spec: Any) -> objects.Pod:
     body = {"containers": list(containers or [container(gpu=1)]), "initContainers": init or [], **spec}
-    meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
-    found = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body})
-    assert isinstance(found, objects.Pod)
-    return found
+    decoded = decode_object(manifests.pod(name, meta={"namespace": "default", "uid": f"uid-{name}"}, **body))
+    assert isinstance(decoded, objects.Pod)
+    return decoded
 
 
 def of_group(made: objects.Pod, name: str) -> objects.Pod:

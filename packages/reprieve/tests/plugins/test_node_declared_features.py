@@ -13,6 +13,7 @@ from kube_rules.node_features import needed_features
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.node_declared_features import LACKING, NodeDeclaredFeatures
+from tests import manifests
 from tests.building import World, node
 from tests.building import pod as plain_pod
 from tests.plugins.asking import FITS, UNRESOLVABLE, reasons, verdicts
@@ -29,12 +30,7 @@ def declaring(name: str, *features: str, **more: Any) -> objects.Node:
 
 
 def manifest(name: str = "p", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"containers": [{"name": "c"}], **spec},
-    }
+    return manifests.pod(name, meta={"namespace": "default", "uid": f"uid-{name}"}, **spec)
 
 
 def pod(name: str = "p", **spec: Any) -> objects.Pod:

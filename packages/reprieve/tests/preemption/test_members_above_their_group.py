@@ -9,6 +9,7 @@ import pytest
 from reprieve.inputs.loader import read
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Answer
+from tests import manifests
 from tests.manifests import priority_class
 
 Json = dict[str, Any]
@@ -25,13 +26,9 @@ def group(mode: str = "single", version: str = "scheduling.k8s.io/v1beta1", **sp
     return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {**policy, **spec}}
 
 
-def pod(name: str, cpu: int = 2, *, grouped: bool = True, **spec: Any) -> Json:
-    label = {"labels": {"scheduling.reprieve.dev/pod-group": "g"}} if spec.pop("by_label", False) else {}
-    if grouped and not label:
-        spec["schedulingGroup"] = {"podGroupName": "g"}
-    containers = [{"name": "c", "image": "x", "resources": {"requests": {"cpu": str(cpu)}}}]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **label},
-            "spec": {"containers": containers, **spec}}  # fmt: skip
+def pod(name: str, cpu: int = 2, *, grouped: bool = True, by_label: bool = False, **spec: Any) -> Json:
+    labels = {"scheduling.reprieve.dev/pod-group": "g"} if by_label else None
+    return manifests.pod(name, cpu, group="g" if grouped and not by_label else "", labels=labels, **spec)
 
 
 def planned(*documents: Json) -> Answer:

@@ -19,6 +19,7 @@ from reprieve.python.cluster import Cluster
 from reprieve.python.configuration import plan_options, profiles_for
 from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions
+from tests import manifests
 from tests.cli.conftest import Run
 
 NODE: dict[str, Any] = {
@@ -40,8 +41,7 @@ def cron_job(name: str) -> dict[str, Any]:
 
 
 def annotated(key: str) -> dict[str, Any]:
-    meta = {"name": "p", "namespace": "default", "annotations": {f"scheduling.reprieve.dev/{key}": "1h"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [{"name": "c"}]}}
+    return manifests.pod(meta={"namespace": "default", "annotations": {f"scheduling.reprieve.dev/{key}": "1h"}})
 
 
 # -- what is loaded ------------------------------------------------------------------------------------------------

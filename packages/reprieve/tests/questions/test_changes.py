@@ -33,24 +33,15 @@ def node(name: str, cpu: str = "4", labels: Json | None = None, **more: Any) -> 
 
 def pod(name: str, on: str = "", owner: str = "", cpu: str = "1", **more: Any) -> Json:
     """`owner`: `Kind name`; `labels`, `annotations` go into the metadata, the rest into the spec."""
-    meta: Json = {"name": name, "namespace": "default"}
+    meta: Json = {"namespace": "default"}
     meta |= {key: more.pop(key) for key in ("labels", "annotations") if key in more}
     if owner:
         kind, of = owner.split()
-        versions = {"Job": "batch/v1", "Node": "v1"}
+        version = {"Job": "batch/v1", "Node": "v1"}.get(kind, "apps/v1")
         meta["ownerReferences"] = [
-            {
-                "apiVersion": versions.get(kind, "apps/v1"),
-                "kind": kind,
-                "name": of,
-                "uid": f"u-{of}",
-                "controller": True,
-            }
+            {"apiVersion": version, "kind": kind, "name": of, "uid": f"u-{of}", "controller": True}
         ]
-    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **more}
-    if on:
-        spec["nodeName"] = on
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    return manifests.pod(name, cpu, node=on, meta=meta, **more)
 
 
 def loaded(*documents: Json) -> Manifests:

@@ -24,6 +24,7 @@ from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.foreign_trees import tree_of
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_objects import GroupChange, Move
+from tests import manifests
 from tests.scheduling.checked_engine import CheckedEngine
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -31,12 +32,10 @@ VOLCANO = "scheduling.volcano.sh/v1beta1"
 
 def pod(name: str, task: str = "", *, cpu: int = 1, priority: int = 0, **labels: str) -> Pod:
     annotations = {"scheduling.k8s.io/group-name": "g", **({"volcano.sh/task-spec": task} if task else {})}
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu)}}}
-    meta = {"name": name, "namespace": "default", "annotations": annotations, "labels": labels}
-    spec = {"containers": [container], "priority": priority}
-    found = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    assert isinstance(found, Pod)
-    return found
+    meta = {"namespace": "default", "annotations": annotations, "labels": labels}
+    decoded = decode_object(manifests.pod(name, cpu, meta=meta, priority=priority))
+    assert isinstance(decoded, Pod)
+    return decoded
 
 
 def group(least: int, **spec: Any) -> PodGroup:

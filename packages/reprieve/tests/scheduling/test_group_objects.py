@@ -12,6 +12,7 @@ from kube_rules.meta import ObjectRef
 from kube_rules.objects import Pod, PodGroup
 from reprieve.cluster.groups import GroupState
 from reprieve.scheduling.engine_options import EngineOptions
+from tests import manifests
 from tests.scheduling.checked_engine import CheckedEngine
 
 COSCHEDULING, VOLCANO, NATIVE = "scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1", ""
@@ -21,12 +22,10 @@ def pod(name: str, size: int | str | None = 2, *, priority: int = 0, **more: Any
     """A pod of the Kueue group `g`, which has so many; None: it does not say."""
     annotations = {"kueue.x-k8s.io/pod-group-total-count": str(size)} if size is not None else {}
     labels = {"kueue.x-k8s.io/pod-group-name": "g"}
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    meta = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations, **more}
-    spec = {"containers": [container], "priority": priority}
-    found = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    assert isinstance(found, Pod)
-    return found
+    meta = {"namespace": "default", "labels": labels, "annotations": annotations, **more}
+    decoded = decode_object(manifests.pod(name, 1, meta=meta, priority=priority))
+    assert isinstance(decoded, Pod)
+    return decoded
 
 
 def group(version: str, least: int, **spec: Any) -> PodGroup:

@@ -15,6 +15,7 @@ from kube_rules.meta import KubernetesObject, ObjectRef
 from kube_rules.objects import Pod
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from tests import manifests
 from tests.scheduling.checked_engine import CheckedEngine
 
 KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
@@ -74,15 +75,13 @@ def test_how_many_pods_each_gang_needs(case: str) -> None:
 
 
 def pod(name: str, labels: Json | None = None, *, job: str = "", priority: int = 0) -> Pod:
-    meta: Json = {"name": name, "namespace": "default", "labels": labels or {}}
+    meta: Json = {"namespace": "default", "labels": labels or {}}
     if job:
         controller = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": "u", "controller": True}
         meta["ownerReferences"] = [controller]
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"containers": [container], "priority": priority}
-    found = decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-    assert isinstance(found, Pod)
-    return found
+    decoded = decode_object(manifests.pod(name, 1, meta=meta, priority=priority))
+    assert isinstance(decoded, Pod)
+    return decoded
 
 
 LWS = {"leaderworkerset.sigs.k8s.io/name": "o", "leaderworkerset.sigs.k8s.io/group-index": "0"}
