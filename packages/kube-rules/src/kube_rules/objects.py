@@ -350,7 +350,7 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     restart_policy: str = "Always"
     runtime_class_name: str | None = None
     workload_ref: Any = None
-    """The v1alpha1 reference to a group; read only to be refused with a hint (api.md)."""
+    """The v1alpha1 reference to a group; it is only read to refuse it with a hint (api.md)."""
 
 
 class PodCondition(Struct, frozen=True, kw_only=True):
@@ -366,7 +366,7 @@ class PodCondition(Struct, frozen=True, kw_only=True):
 
 
 class ContainerStatus(Struct, frozen=True, kw_only=True):
-    """status.containerStatuses[]: what the kubelet has allocated, for pods resized in place."""
+    """status.containerStatuses[]: the resources that the kubelet has allocated, for pods resized in place."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -425,7 +425,7 @@ class Taint(Struct, frozen=True, kw_only=True):
 
 
 class NodePodPreemptionPolicy(Struct, frozen=True, kw_only=True):
-    """spec.podPreemptionPolicy of a Node (KEP-5836): owners that forbid evictions there for resizes in place."""
+    """spec.podPreemptionPolicy of a Node (KEP-5836): owners that forbid preemption there for resizes in place."""
 
     disable_resize_preemption: tuple[str, ...] = ()
 
@@ -485,7 +485,7 @@ class PriorityClass(KubernetesObject, frozen=True, kw_only=True):
     API_VERSION: ClassVar[str] = "scheduling.k8s.io/v1"
 
     value: Int32
-    """Required, as the API has no default for it (api.md)."""
+    """Required, because the API has no default for it (api.md)."""
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
     description: str = ""
@@ -542,7 +542,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, kw_only=True):
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus | None = None
-    """None when the input has no status; it is then computed from the pods when the cluster is built."""
+    """None if the input has no status; then it is computed from the pods when the cluster is built."""
 
 
 class Namespace(KubernetesObject, frozen=True, kw_only=True):

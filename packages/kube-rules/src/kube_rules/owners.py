@@ -1,4 +1,4 @@
-"""Kinds that select pods: read only where a default spread constraint needs their selector (light forms).
+"""Kinds that select pods: read only if a default spread constraint needs their selector (light forms).
 
 Invariants: see `kube_rules.objects`, which re-exports the kinds.
 """

@@ -1,10 +1,10 @@
-"""Regular expressions from untrusted input: any expression is searched in time linear in the text.
+"""Regular expressions from untrusted input: every search takes time linear in the text.
 
 Kubernetes reads the patterns of schemas and the argument of CEL's `matches` with Go's regexp, which has the syntax of
 RE2; this module uses RE2 itself. Python's `re` backtracks: `^(a+)+$` over forty characters practically never ends.
-Linear time is still (size of the program) x (bytes of the text). `Pattern.cost` bounds the cost of a search, so that
-a caller with a budget can refuse a search before it starts. Syntax that `re` accepts and RE2 does not (look-around,
-back-references, `\\Z`) is refused, as upstream refuses it.
+Linear time is still (size of the program) x (bytes of the text). `Pattern.cost` bounds the cost of a search, so that a
+caller with a budget can refuse a search before it starts. Syntax that `re` accepts and RE2 does not (look-around,
+back-references, `\\\\Z`) is refused, as upstream refuses it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from functools import lru_cache
 from typing import Any
 
 MAX_LENGTH = 16 * 1024
-"""Characters of a pattern."""
+"""Maximum length of a pattern in characters."""
 MAX_NESTING = 1000
-"""Levels of parentheses (regexp/syntax.maxHeight)."""
+"""Maximum nesting of parentheses (regexp/syntax.maxHeight)."""
 _MEMORY = 512 * 1024
-"""Bytes of a compiled pattern together with the states it finds while it searches."""
+"""Maximum size of a compiled pattern and its states during a search, in bytes."""
 _KEPT = 128
 _SHOWN = 64
 _CALL = 16
-"""What a search costs beside its steps, in bytes of text."""
+"""Overhead of a search beyond its steps, in bytes of text."""
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be read; `str()` is the reason in Go's words, in one line."""
+    """An invalid pattern; `str()` is the reason in Go's words, in one line."""
 
 
 class Pattern:
-    """A compiled pattern; searching changes nothing, from any thread."""
+    """A compiled pattern; a search changes nothing and is safe in every thread."""
 
     __slots__ = ("_all", "_search", "size")
 
@@ -38,26 +38,25 @@ class Pattern:
         self._search = program.search
         self._all = program.finditer
         self.size: int = program.programsize
-        """Instructions of the program."""
+        """Number of instructions of the program."""
 
     def found_in(self, text: str) -> bool:
-        """Return whether the pattern is found anywhere in the text."""
+        """Return whether the pattern matches anywhere in the text."""
         try:
             return self._search(text) is not None
-        except UnicodeEncodeError:  # a lone surrogate is no character: nothing matches it
+        except UnicodeEncodeError:  # a lone surrogate is not a character: nothing matches it
             return self._search(text.encode("utf-8", "replace").decode()) is not None
 
     def all_in(self, text: str) -> Iterator[tuple[str, int]]:
-        """Yield what it finds in the text from the left, one by one, each with how many characters are left then.
-
-        Together these searches are not linear: each may scan all that is left.
+        """Yield the matches in the text from left to right, each with the number of characters after it.
+        Together these searches are not linear: each may scan the rest of the text.
         """
         text = text.encode("utf-8", "replace").decode()
         for match in self._all(text):
             yield match.group(), len(text) - match.end()
 
     def cost(self, text: str) -> int:
-        """At most how many steps a search takes; a step is some nanoseconds."""
+        """Return the maximum number of steps of a search; a step takes some nanoseconds."""
         return self.size * (len(text) + _CALL)
 
 
@@ -92,7 +91,7 @@ def _compiled(text: str) -> Pattern | str:
 
 
 def _nesting(text: str) -> int:
-    """Return how deep the parentheses of a pattern go; those that are escaped or in a class do not count."""
+    """Return the maximum depth of the parentheses of a pattern, without escaped ones and those in classes."""
     if text.count("(") <= MAX_NESTING:
         return 0
     depth = deepest = at = 0
@@ -106,7 +105,7 @@ def _nesting(text: str) -> int:
         elif sign == "[":
             inside = True
             at += text[at + 1 : at + 2] == "^"
-            at += text[at + 1 : at + 2] == "]"  # first in a class it is one of its characters
+            at += text[at + 1 : at + 2] == "]"  # the first character of a class belongs to it
         elif sign == "(":
             depth += 1
             deepest = max(deepest, depth)

@@ -12,9 +12,9 @@ _BREAKS: Final = str.maketrans(dict.fromkeys("\t\n\v\f\r", " "))
 
 
 def printable(text: str, *, keep: str = "\n") -> str:
-    r"""Return the text with every character that does not print, but for those of `keep`, as its escape (`\x1b`).
+    r"""Return the text with unprintable characters, except those in `keep`, replaced by their escapes (`\\x1b`).
 
-    That are control characters (C0, DEL, C1), marks that change the direction of text or do not show, line and
+    Unprintable are control characters (C0, DEL, C1), marks that change the direction of text or do not show, line and
     paragraph separators, spaces other than the plain one, and lone surrogates.
     """
     if all(map(str.isprintable, text.split(keep) if len(keep) == 1 else (text,))):
@@ -23,10 +23,10 @@ def printable(text: str, *, keep: str = "\n") -> str:
 
 
 def printable_line(text: str) -> str:
-    """Return the text as one line: line breaks and tabs are spaces, other characters as `printable` has them."""
+    """Return the text as one line: line breaks and tabs become spaces, other characters as in `printable`."""
     return printable(text.translate(_BREAKS), keep="")
 
 
 def escaped(character: str) -> str:
-    r"""Return the escape of a character as Python and YAML write it: `\x1b`, `\u202e`, `\U000e0001`."""
+    r"""Return the escape of a character in Python and YAML: `\x1b`, `\u202e`, `\U000e0001`."""
     return character.encode("unicode_escape").decode()

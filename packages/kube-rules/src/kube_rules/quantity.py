@@ -1,12 +1,11 @@
-"""Kubernetes quantities: exact reading, rounding up, and the canonical text an API server writes.
+"""Kubernetes quantities: exact parsing, rounding up, and the canonical text of an API server.
 
-Terms: a quantity is a number with a suffix of one of three formats: decimal (`n u m k M G T P E` or none),
-binary (`Ki Mi Gi Ti Pi Ei`) or exponent (`e3`, `E3`). Its number is kept in units of 10^-9, the finest the
-format can express.
+Terms: a quantity is a number with a suffix of one of three formats: decimal (`n u m k M G T P E` or none), binary (`Ki
+Mi Gi Ti Pi Ei`) or exponent (`e3`, `E3`). Its number is stored in units of 10^-9, the smallest that the format can
+express.
 
-Invariant: no float takes part. What is finer than 10^-9 rounds away from zero when it is read, what is finer
-than the unit asked for rounds away from zero when it is asked for, and nothing leaves the range of int64
-(apimachinery resource.Quantity).
+Invariant: no floats are used. Values finer than 10^-9 round away from zero when parsed, values finer than the requested
+unit round away from zero when read, and all values stay in the range of int64 (apimachinery resource.Quantity).
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ QuantityText = str | int | float
 
 MAX_INT64: Final = 2**63 - 1
 NANO: Final = 10**9
-"""Units of `Quantity.nano` in one."""
+"""Number of units of `Quantity.nano` in one."""
 
 DECIMAL_SI: Final = "DecimalSI"
 BINARY_SI: Final = "BinarySI"
 DECIMAL_EXPONENT: Final = "DecimalExponent"
 
 FORMAT_MESSAGE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-"""What an API server answers to a malformed quantity."""
+"""An API server's message for a malformed quantity."""
 
 _MAX_TEXT: Final = 256
 _QUANTITY = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)", re.ASCII)
@@ -42,11 +41,11 @@ _DECIMAL_EXPONENTS: Final = {
 _BINARY_EXPONENTS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
 _BINARY_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _BINARY_EXPONENTS.items()}
-_FURTHEST_EXPONENT: Final = 400  # beyond it a number is out of range (or below 10^-9) whatever its digits
+_FURTHEST_EXPONENT: Final = 400  # beyond it a number is out of range (or below 10^-9) for any digits
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; the message names the text."""
+    """A text that is not a quantity; the message names the text."""
 
     def __init__(self, text: object, reason: str = FORMAT_MESSAGE) -> None:
         shown = repr(text) if not isinstance(text, str) else f'"{text[:64]}{"..." if len(text) > 64 else ""}"'
@@ -56,7 +55,7 @@ class QuantityError(ValueError):
 
 
 class Quantity(NamedTuple):
-    """An exact amount: `nano` in units of 10^-9, the format it was written in, its canonical text."""
+    """An exact amount: `nano` in units of 10^-9, its original format, its canonical text."""
 
     nano: int
     format: str
@@ -67,49 +66,48 @@ class Quantity(NamedTuple):
 
 
 def parse(text: QuantityText) -> Quantity:
-    """Read a quantity as a manifest has it (a string or a bare number).
+    """Parse a quantity of a manifest (a string or a number).
 
-    Raises `QuantityError` naming the text. Larger than int64 is capped, finer than 10^-9 rounds away from
-    zero.
+    Raises `QuantityError` with the text. Values beyond int64 are capped, values finer than 10^-9 round away from zero.
     """
     if type(text) is str:
         return _parse(text)
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise QuantityError(text)
-    if isinstance(text, int) and text.bit_length() > 4 * _MAX_TEXT:  # Python may refuse to write it in digits
+    if isinstance(text, int) and text.bit_length() > 4 * _MAX_TEXT:  # Python may refuse to write it as digits
         raise QuantityError("a number", f"must be no more than {_MAX_TEXT} characters")
     return _parse(str(text))
 
 
 def milli_value(quantity: Quantity) -> int:
-    """Return the amount in thousandths, rounded away from zero, within int64 (cpu)."""
+    """Return the amount in thousandths, rounded away from zero, within int64 (for cpu)."""
     return _scaled(quantity.nano, 10**6)
 
 
 def value(quantity: Quantity) -> int:
-    """Return the amount in ones, rounded away from zero, within int64 (everything but cpu)."""
+    """Return the amount in ones, rounded away from zero, within int64 (for everything but cpu)."""
     return _scaled(quantity.nano, NANO)
 
 
 @lru_cache(maxsize=16384)
 def milli_value_of(text: QuantityText) -> int:
-    """`milli_value(parse(text))`, remembered."""
+    """Return `milli_value(parse(text))`, cached."""
     return milli_value(parse(text))
 
 
 @lru_cache(maxsize=16384)
 def value_of(text: QuantityText) -> int:
-    """`value(parse(text))`, remembered."""
+    """Return `value(parse(text))`, cached."""
     return value(parse(text))
 
 
 def canonical(text: QuantityText) -> str:
-    """Return the text an API server writes for what it read: `0.5` as `500m`, `1024Mi` as `1Gi`."""
+    """Return the canonical text of a quantity, as an API server writes it: `0.5` as `500m`, `1024Mi` as `1Gi`."""
     return parse(text).text
 
 
 def format_quantity(nano: int, form: str = DECIMAL_SI) -> str:
-    """Canonical text of an amount in units of 10^-9: no fraction, the largest suffix that keeps it exact."""
+    """Return the canonical text of an amount in units of 10^-9: no fraction, the largest suffix that keeps it exact."""
     if nano == 0:
         return "0"
     if form == BINARY_SI and nano % NANO == 0 and abs(nano) >= 1024 * NANO:
@@ -135,12 +133,12 @@ def _scaled(nano: int, unit: int) -> int:
 @lru_cache(maxsize=16384)
 def _parse(text: str) -> Quantity:
     plain = _PLAIN.fullmatch(text)
-    if plain is not None:  # most quantities; what follows gives the same result
+    if plain is not None:  # most quantities; the rest gives the same result
         digits, suffix = plain.groups()
         number, (unit, form) = int(digits), _PLAIN_UNITS[suffix]
         if number & 7 if form is BINARY_SI else not digits.endswith("000"):
             return Quantity(number * unit, form, text)
-    stripped = text.strip()  # an API server trims what stands between the quotes
+    stripped = text.strip()  # an API server strips spaces inside the quotes
     if len(text) > 2 * _MAX_TEXT or len(stripped) > _MAX_TEXT:
         raise QuantityError(text, f"must be no more than {_MAX_TEXT} characters")
     match = _QUANTITY.fullmatch(stripped)
@@ -164,7 +162,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _suffix(text: str, letters: str, digits: str) -> tuple[int, int, str]:
-    """(power of ten, power of two, format) of a suffix such as `Mi`, `m`, `e+3`."""
+    """Return (power of ten, power of two, format) of a suffix such as `Mi`, `m`, `e+3`."""
     if not digits:
         if letters in _DECIMAL_EXPONENTS:
             return _DECIMAL_EXPONENTS[letters], 0, DECIMAL_SI
@@ -178,7 +176,7 @@ def _suffix(text: str, letters: str, digits: str) -> tuple[int, int, str]:
 
 
 def _to_nano(mantissa: int, scale: int) -> int:
-    """`mantissa` x 10^`scale` in units of 10^-9, rounded up, capped at the largest int64 in ones."""
+    """Return `mantissa` x 10^`scale` in units of 10^-9, rounded up, capped at the largest int64 in ones."""
     if mantissa == 0:
         return 0
     exponent = scale + 9
@@ -191,7 +189,7 @@ def _to_nano(mantissa: int, scale: int) -> int:
 
 
 def _written_canonically(mantissa: int, whole: str, fraction: str, scale: int, shift: int, form: str) -> bool:
-    """Return whether an API server keeps the text as written: it does so on its fast path, even for `1.500`."""
+    """Return whether an API server keeps the text unchanged: its fast path does, even for `1.500`."""
     if form == BINARY_SI:
         fits = not fraction and 15 - len(whole) - shift * 3 // 10 - 1 >= 0
         return fits and mantissa & 7 != 0

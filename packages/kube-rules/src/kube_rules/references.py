@@ -1,6 +1,6 @@
-"""Rules between the objects of one input: duplicates, nodes that pods are bound to, groups older servers admitted.
+"""Rules between the objects of one input: duplicates, nodes of bound pods, groups that older servers admitted.
 
-Invariant: every error names the origin of the object at fault.
+Invariant: every error names the origin of the invalid object.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
-    """Raise `InputError` at the second object of one kind, namespace and name."""
+    """Raise `InputError` for the second object with the same kind, namespace and name."""
     seen: defaultdict[tuple[str, str, str], dict[str, Loaded[KubernetesObject]]] = defaultdict(dict)
     for loaded in objects:
-        found = loaded.object
-        foreign = found.foreign if isinstance(found, PodGroup) else None
-        version = foreign.api_version if foreign is not None else ""  # other APIs have names of their own
-        meta = found.metadata
-        first = seen[found.KIND, version, meta.namespace].setdefault(meta.name, loaded)
+        obj = loaded.object
+        foreign = obj.foreign if isinstance(obj, PodGroup) else None
+        version = foreign.api_version if foreign is not None else ""  # other APIs have their own names
+        meta = obj.metadata
+        first = seen[obj.KIND, version, meta.namespace].setdefault(meta.name, loaded)
         if first is not loaded:
             raise InputError(
                 loaded.origin,
-                f'Duplicate value: "{found.name}": already defined in {first.origin}',
+                f'Duplicate value: "{obj.name}": already defined in {first.origin}',
                 path="metadata.name",
-                subject=name_of(found),
+                subject=name_of(obj),
             )
 
 
 def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
-    """Raise `InputError` for a pod that is bound to a node not in `nodes`; finished pods may outlive theirs."""
+    """Raise `InputError` for a pod that is bound to a node not in `nodes`; finished pods may outlive their nodes."""
     for loaded in pods:
         node = loaded.object.spec.node_name
         if node and node not in nodes and loaded.object.status.phase not in _FINISHED:
@@ -51,10 +51,10 @@ def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
 
 
 def check_groups(groups: Iterable[Loaded[PodGroup]], pods: Iterable[Loaded[Pod]]) -> None:
-    """Validate the groups in full, but for those that an API server has already admitted.
+    """Validate all groups except those that an API server has already admitted.
 
-    An older version (1.36) allowed `all` with `basic`, and stored objects are not validated again: they are read
-    as they are. A group is stored if it has a UID, or if a pod that names it is bound or has a UID.
+    An older version (1.36) allowed `all` with `basic`, and stored objects are not validated again. A group is stored if
+    it has a UID, or if a pod that names it is bound or has a UID.
     """
     groups = list(groups)
     stored = {

@@ -1,15 +1,15 @@
-"""What a pod asks of a node: requests, the requests scoring assumes, and host ports.
+"""A pod's demand on a node: requests, the assumed requests for scoring, and host ports.
 
-Terms: a request vector maps resource names to integers, cpu in milli-units, everything else in base units. A
-restartable init container (`restartPolicy: Always`) keeps running beside the containers.
+Terms: a request vector maps resource names to integers, cpu in milli-units, all other resources in base units. A
+restartable init container (`restartPolicy: Always`) keeps running next to the containers.
 
-The rule (api.md "Quantities and requests"; component-helpers resource.PodRequests): max(sum of containers +
-restartable init containers, the init-container peak), then pod-level resources replace what they set, then
-overhead is added. A pod resized in place asks for the most of what its spec requests and its status reports as
-allocated or actuated.
+The rule (api.md "Quantities and requests"; component-helpers resource.PodRequests): max(sum of containers + restartable
+init containers, the init-container peak), then pod-level resources replace the resources that they set, then overhead
+is added. A pod resized in place requests the maximum of the requests in its spec and the allocated or actuated
+resources in its status.
 
-Invariant: sums are exact (in 10^-9 units) and are rounded up once, at the end; zero entries are left out,
-because a zero request never decides whether a pod fits.
+Invariant: sums are exact (in 10^-9 units) and are rounded up once, at the end; zero entries are left out, because a
+zero request never decides whether a pod fits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kube_rules.objects import Container, ContainerStatus, Pod, ResourceRequirem
 from kube_rules.quantity import MAX_INT64, NANO, QuantityText, milli_value_of, parse, value_of
 
 DEFAULT_MILLI_CPU = 100
-"""Cpu (milli-units) scoring assumes for a container that requests none."""
+"""Cpu (milli-units) that scoring assumes for a container without a request."""
 
 DEFAULT_MEMORY = 200 * 1024 * 1024
-"""Memory (bytes) scoring assumes for a container that requests none."""
+"""Memory (bytes) that scoring assumes for a container without a request."""
 
 RequestVector = dict[str, int]
 HostPort = tuple[str, str, int]
-"""(protocol, IP, port); the IP is `0.0.0.0` where none is given."""
+"""(protocol, IP, port); the default IP is `0.0.0.0`."""
 
 _NanoVector = dict[str, int]
 _Quantities = Mapping[str, QuantityText] | None
@@ -44,7 +44,7 @@ def is_extended_resource(name: str) -> bool:
 
 
 def is_schedulable_resource(name: str) -> bool:
-    """Return whether a request for the resource counts when a pod is fitted; upstream ignores all others."""
+    """Return whether fitting counts requests for the resource; upstream ignores all others."""
     return (
         name in _CORE
         or name.startswith(("hugepages-", "attachable-volumes-"))
@@ -59,10 +59,9 @@ def is_pod_level_resource(name: str) -> bool:
 
 
 def resource_list(resources: Mapping[str, QuantityText]) -> RequestVector:
-    """Integers for a resource list (a node's allocatable): cpu in milli-units, others in base units.
+    """Return a resource list (a node's allocatable) as integers: cpu in milli-units, others in base units.
 
-    Raises `QuantityError` for a malformed quantity. Zero entries are kept: a node may offer none of a
-    resource.
+    Raises `QuantityError` for a malformed quantity. Zero entries are kept: a node may have none of a resource.
     """
     return {
         name: milli_value_of(quantity) if name == "cpu" else value_of(quantity) for name, quantity in resources.items()
@@ -70,7 +69,7 @@ def resource_list(resources: Mapping[str, QuantityText]) -> RequestVector:
 
 
 def pod_requests(pod: Pod) -> RequestVector:
-    """Return what the pod takes of a node by the module's rule: resource name to integer, no zero entries."""
+    """Return the pod's requests by the rule of this module: resource name to integer, no zero entries."""
     return _requests(pod, _plain_requests(pod))
 
 
@@ -93,27 +92,27 @@ def _requests(pod: Pod, plain: Mapping[str, QuantityText] | None) -> RequestVect
 
 
 def container_requests(pod: Pod) -> dict[str, int]:
-    """Return what the containers of a pod request together, in units of 10^-9, zeros included."""
+    """Return the total requests of the containers of a pod, in units of 10^-9, zeros included."""
     return _aggregate(pod, _spec_requests, False, {})
 
 
 def allocated_requests(pod: Pod) -> RequestVector:
-    """Return what the kubelet has given to the pod: the most of what is allocated and actuated, without the spec.
+    """Return the resources that the kubelet has given to the pod: the maximum of allocated and actuated.
 
-    That is what a kubelet counts for the other pods of a node when it resizes one of them in place.
+    A kubelet counts these for the other pods of a node when it resizes one of them in place.
     """
     return {
         name: amount
-        for name, nano in _pod_nano(pod, {}, given=True).items()
+        for name, nano in _pod_nano(pod, {}, reported_only=True).items()
         if is_schedulable_resource(name) and (amount := _integer(name, nano))
     }
 
 
 def pod_nonzero_requests(pod: Pod) -> tuple[int, int]:
-    """(cpu milli-units, memory bytes) scoring counts for the pod (upstream: the non-zero requests).
+    """Return (cpu milli-units, memory bytes) of the pod for scoring (upstream: the non-zero requests).
 
-    A container without a cpu or memory request counts 100m or 200Mi; an explicit zero stays zero. With
-    pod-level requests the defaults apply only to what neither the pod nor any container sets.
+    A container without a cpu or memory request counts 100m or 200Mi; an explicit zero stays zero. With pod-level
+    requests the defaults apply only to resources that neither the pod nor any container sets.
     """
     return _nonzero_requests(pod, _plain_requests(pod))
 
@@ -130,7 +129,7 @@ def _nonzero_requests(pod: Pod, plain: Mapping[str, QuantityText] | None) -> tup
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """Host ports the pod occupies while it runs, in the order of restartable init containers, containers."""
+    """Return the host ports of the pod, first of restartable init containers, then of containers."""
     spec = pod.spec
     if len(spec.containers) == 1 and not spec.containers[0].ports and not spec.init_containers:
         return ()
@@ -153,7 +152,7 @@ def _integer(name: str, nano: int) -> int:
 
 
 def _plain_requests(pod: Pod) -> Mapping[str, QuantityText] | None:
-    """Requests of a pod with one container and nothing else that counts; None if there is more to it."""
+    """Return the requests of a pod with one container and nothing else that counts; otherwise None."""
     spec = pod.spec
     if len(spec.containers) != 1 or spec.init_containers or spec.overhead or spec.resources is not None:
         return None
@@ -181,12 +180,12 @@ def _missing(pod: Pod) -> _NanoVector:
     return {name: nano for name, nano in _DEFAULTS.items() if name not in present}
 
 
-def _pod_nano(pod: Pod, container_defaults: _NanoVector, *, given: bool = False) -> _NanoVector:
-    """Return the module's rule in units of 10^-9; `container_defaults` stand in for requests a container lacks.
+def _pod_nano(pod: Pod, container_defaults: _NanoVector, *, reported_only: bool = False) -> _NanoVector:
+    """Return the module's rule in units of 10^-9; `container_defaults` replace missing container requests.
 
-    `given`: what the kubelet reports counts alone, as for a resize that is infeasible.
+    `reported_only`: only the kubelet's report counts, as for an infeasible resize.
     """
-    infeasible = _reports_resources(pod) if given else _resize_infeasible(pod)
+    infeasible = _reports_resources(pod) if reported_only else _resize_infeasible(pod)
     if _reports_resources(pod):
         total = {} if infeasible else _aggregate(pod, _spec_requests, infeasible, container_defaults)
         for choose in (_allocated_requests, _actuated_requests):
@@ -254,14 +253,14 @@ def _actuated_requests(container: Container, status: ContainerStatus | None, inf
 
 
 def resize_is_deferred(pod: Pod) -> bool:
-    """Return whether the kubelet waits for free resources before it resizes the pod in place (resizes.md 1.1)."""
+    """Return whether the kubelet waits for free resources before resizing the pod in place (resizes.md 1.1)."""
     return bool(pod.status.conditions) and any(
         c.type == "PodResizePending" and c.status == "True" and c.reason == "Deferred" for c in pod.status.conditions
     )
 
 
 def resize_may_not_preempt(pod: Pod) -> bool:
-    """Return whether the kubelet reports that no pods are evicted for its resize (resizes.md 1.8)."""
+    """Return whether the kubelet reports that no pods may be evicted for the pod's resize (resizes.md 1.8)."""
     return any(c.type == "PodResizePreemptionDisabled" and c.status == "True" for c in pod.status.conditions)
 
 
@@ -280,7 +279,7 @@ def _add(total: _NanoVector, more: _NanoVector) -> None:
         total[name] = total.get(name, 0) + nano
 
 
-def _raise_to(total: _NanoVector, other: _NanoVector) -> None:
-    for name, nano in other.items():
+def _raise_to(total: _NanoVector, vector: _NanoVector) -> None:
+    for name, nano in vector.items():
         if nano > total.get(name, -1):
             total[name] = nano

@@ -1,8 +1,8 @@
-"""Cron schedules as CronJobs write them: five fields, or a descriptor such as `@hourly` or `@every 90m`.
+"""Cron schedules of CronJobs: five fields, or a descriptor such as `@hourly` or `@every 90m`.
 
 Source: robfig/cron v3 (`ParseStandard`, `SpecSchedule.Next`), which kube-controller-manager and the API server use. A
-schedule is followed in the local time of a zone: an hour that daylight saving skips does not run, one that it repeats
-runs twice.
+schedule follows the local time of a zone: an hour that daylight saving skips does not run, an hour that it repeats runs
+twice.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ _DESCRIPTORS: Final = {
     "@hourly": "0 * * * *",
 }
 _YEARS: Final = 5
-"""A schedule without a time in so many years (31 February) has none."""
+"""A schedule without a time in this many years (31 February) has none."""
 
 
 @dataclass(frozen=True)
 class Schedule:
     """The times at which a CronJob runs.
 
-    `minutes` to `weekdays` are the numbers that the fields allow (Sunday is 0); `any_day` says that one of the two
-    fields for days is `*`, so that both must allow a day and not just one of them. `every` is the number of seconds
-    of `@every`, 0 for all others.
+    `minutes` to `weekdays` are the allowed numbers (Sunday is 0); `any_day` means that one of the two fields for days
+    is `*`, so that both must allow a day instead of either. `every` is the number of seconds of `@every`, otherwise 0.
     """
 
     minutes: frozenset[int]
@@ -58,7 +57,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
-        """Return the schedule that a text describes. Raises ValueError with the message of robfig/cron."""
+        """Return the schedule of a text. Raises ValueError with the message of robfig/cron."""
         if text.startswith("@every "):
             seconds = max(1, int(_seconds(text.removeprefix("@every "), text)))
             none: frozenset[int] = frozenset()
@@ -76,7 +75,7 @@ class Schedule:
         return cls(minutes, hours, days, months, weekdays, any_of_month or any_of_week)
 
     def next(self, after: datetime, zone: tzinfo = UTC) -> datetime | None:
-        """Return the first time later than `after`, in UTC; None if there is none within five years."""
+        """Return the first time after `after`, in UTC; None if there is none within five years."""
         if self.every:
             return after.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=self.every)
         at = after.astimezone(UTC).replace(microsecond=0) + timedelta(seconds=1)
@@ -101,7 +100,7 @@ class Schedule:
 
 
 def _midnight(day: datetime) -> datetime:
-    """Return the beginning of a local day in UTC: in a zone that skips midnight, the first moment after it."""
+    """Return the start of a local day in UTC: in a zone that skips midnight, the first moment after it."""
     return day.replace(hour=0, minute=0, second=0, fold=0).astimezone(UTC)
 
 

@@ -1,12 +1,11 @@
-"""Selectors over labels, nodes and fields: compiled once, asked often.
+"""Selectors over labels, nodes and fields: compiled once, evaluated often.
 
-Terms: a requirement is (key, operator, values). A selector holds when all its requirements hold. A node
-selector holds when one of its terms holds.
+Terms: a requirement is (key, operator, values). A selector matches if all its requirements match. A node selector
+matches if one of its terms matches.
 
-Rules (apimachinery labels.Requirement, fields.Selector; component-helpers nodeaffinity): `In` needs the
-key, `NotIn` and `!=` also hold without it, `Gt` and `Lt` compare integers and fail on anything else. An
-absent label selector matches nothing, an empty one everything. A node selector term without requirements
-matches nothing.
+Rules (apimachinery labels.Requirement, fields.Selector; component-helpers nodeaffinity): `In` needs the key, `NotIn`
+and `!=` also match without it, `Gt` and `Lt` compare integers and fail on anything else. An absent label selector
+matches nothing, an empty one everything. A node selector term without requirements matches nothing.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ LABEL_SELECTOR_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 NODE_SELECTOR_OPERATORS: Final = (*LABEL_SELECTOR_OPERATORS, GT, LT)
 
 _FEW: Final = 16
-"""So many requirements, or values of one, are gone through; more are looked up."""
+"""Up to this many requirements, or values of one, are scanned; more are looked up in a set."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 class SelectorError(ValueError):
-    """A selector that cannot be read; the message is the one an API server answers."""
+    """An invalid selector; the message is an API server's."""
 
 
 class ManyValues(tuple[str, ...]):
-    """Values of a requirement, in their order; `in` takes no longer for many of them."""
+    """Ordered values of a requirement; `in` takes constant time."""
 
     @cached_property
     def _set(self) -> frozenset[str]:
@@ -63,16 +62,16 @@ class Requirement(NamedTuple):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels satisfy it."""
-        found = labels.get(self.key)
-        return _OPERATORS[self.operator](found, self.values)
+        """Return whether labels satisfy the requirement."""
+        value = labels.get(self.key)
+        return _OPERATORS[self.operator](value, self.values)
 
     def __str__(self) -> str:
         return _WRITTEN[self.operator].format(key=self.key, values=",".join(sorted(self.values)))
 
 
 def parse_integer(text: str) -> int | None:
-    """Return the int64 a label value states, or None: `Gt` and `Lt` fail on anything else."""
+    """Return the int64 of a label value, or None: `Gt` and `Lt` fail on anything else."""
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)
@@ -80,20 +79,20 @@ def parse_integer(text: str) -> int | None:
 
 
 def _compare(holds: Callable[[int, int], bool]) -> Callable[[str | None, tuple[str, ...]], bool]:
-    def check(found: str | None, values: tuple[str, ...]) -> bool:
-        if found is None or len(values) != 1:
+    def check(value: str | None, values: tuple[str, ...]) -> bool:
+        if value is None or len(values) != 1:
             return False
-        left, right = parse_integer(found), parse_integer(values[0])
+        left, right = parse_integer(value), parse_integer(values[0])
         return left is not None and right is not None and holds(left, right)
 
     return check
 
 
 _OPERATORS: Final[dict[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
-    IN: lambda found, values: found is not None and found in values,
-    NOT_IN: lambda found, values: found is None or found not in values,
-    EXISTS: lambda found, _values: found is not None,
-    DOES_NOT_EXIST: lambda found, _values: found is None,
+    IN: lambda value, values: value is not None and value in values,
+    NOT_IN: lambda value, values: value is None or value not in values,
+    EXISTS: lambda value, _values: value is not None,
+    DOES_NOT_EXIST: lambda value, _values: value is None,
     GT: _compare(lambda left, right: left > right),
     LT: _compare(lambda left, right: left < right),
 }
@@ -108,23 +107,23 @@ _WRITTEN: Final = {
 
 
 class ManyRequirements(tuple[Requirement, ...]):
-    """Requirements in their order, to be asked for many objects."""
+    """Ordered requirements for evaluation on many objects."""
 
     @cached_property
     def matcher(self) -> LabelMatcher:
-        """Return what tells whether all of them hold."""
+        """Return the matcher for all of them."""
         return LabelMatcher(Selector(tuple(self)))
 
 
 class Selector(NamedTuple):
-    """All requirements at once; `nothing` marks the selector that no labels satisfy."""
+    """A conjunction of requirements; `nothing` marks the selector that no labels satisfy."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
 
     @property
     def everything(self) -> bool:
-        """Return whether any labels satisfy it."""
+        """Return whether all labels satisfy it."""
         return not self.requirements and not self.nothing
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -144,7 +143,7 @@ class Selector(NamedTuple):
 
 
 class LabelMatcher:
-    """A selector compiled to be asked for many objects: a call takes as long as the labels are many, not the terms."""
+    """A selector compiled for many objects: the time of a call depends on the number of labels, not of terms."""
 
     __slots__ = ("_absent", "_bounds", "_excluded", "_nothing", "_required")
 
@@ -172,7 +171,7 @@ class LabelMatcher:
         self._absent = frozenset(absent)
 
     def _narrow(self, key: str, operator: str, values: tuple[str, ...]) -> None:
-        """Take in a requirement with Gt or Lt."""
+        """Add a requirement with Gt or Lt."""
         limit = parse_integer(values[0]) if len(values) == 1 else None
         if limit is None:
             self._nothing = True
@@ -186,8 +185,8 @@ class LabelMatcher:
         if self._nothing or len(self._required) > len(labels):
             return False
         for key, values in self._required.items():
-            found = labels.get(key)
-            if found is None or (values is not None and found not in values):
+            value = labels.get(key)
+            if value is None or (values is not None and value not in values):
                 return False
         if not self._absent.isdisjoint(labels):
             return False
@@ -221,9 +220,7 @@ def compile_label_selector(selector: LabelSelector | None) -> Selector:
 
 
 def is_plain(selector: Json) -> bool:
-    """Return whether a selector is the plain labels of a ReplicationController; their names may be those of other
-    fields.
-    """
+    """Return whether a selector is the plain labels of a ReplicationController, which may look like other fields."""
     return any(isinstance(value, str) for value in selector.values())
 
 
@@ -240,7 +237,7 @@ def _compiled(text: str) -> Selector:
 
 
 def compile_match_labels(labels: Mapping[str, str]) -> Selector:
-    """Return the selector of a plain map such as `nodeSelector`: every entry holds, empty matches everything."""
+    """Return the selector of a plain map such as `nodeSelector`: all entries must match, an empty map always does."""
     return Selector(tuple(Requirement(key, IN, (value,)) for key, value in sorted(labels.items())))
 
 
@@ -258,7 +255,7 @@ def _hold(requirements: tuple[Requirement, ...], labels: Mapping[str, str]) -> b
 
 
 def _all_of(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
-    """Return them in the form in which `_hold` takes the shortest time."""
+    """Return the requirements in the fastest form for `_hold`."""
     return tuple(requirements) if len(requirements) <= _FEW else ManyRequirements(requirements)
 
 
@@ -272,14 +269,14 @@ class NodeTerm(NamedTuple):
     fields: tuple[Requirement, ...]
 
     def matches(self, labels: Mapping[str, str], name: str) -> bool:
-        """Return whether a node with these labels and this name satisfies the term; an empty term never holds."""
+        """Return whether a node with these labels and this name satisfies the term; an empty term never matches."""
         if not self.labels and not self.fields:
             return False
         return _hold(self.labels, labels) and _hold(self.fields, {"metadata.name": name})
 
 
 class CompiledNodeSelector(NamedTuple):
-    """Terms of which one must hold."""
+    """Alternative terms; at least one must match."""
 
     terms: tuple[NodeTerm, ...]
 
@@ -305,12 +302,12 @@ def compile_node_selector(selector: NodeSelector) -> CompiledNodeSelector:
 # --- the string form of label selectors ---------------------------------------------------------------------
 
 _TOKEN = re.compile(r"==|!=|[=<>!(),]|[^\s=<>!(),]+")
-"""Without the spaces before a token: from each of many spaces the search would look through all that follow."""
+"""Without leading spaces: for each of many spaces the search would scan all the spaces that follow."""
 _MAX_SELECTOR_TEXT: Final = 65536
 MAX_TERMS: Final = 1000
-"""Requirements that the text of a selector may have."""
+"""Maximum number of requirements in the text of a selector."""
 MAX_VALUES: Final = 4000
-"""Values that the sets of these requirements may have together."""
+"""Maximum number of values in the sets of these requirements together."""
 _QUOTED: Final = 256
 _SYMBOLS: Final = {"=": IN, "==": IN, "!=": NOT_IN, ">": GT, "<": LT}
 _WORDS: Final = {"in": IN, "notin": NOT_IN}
@@ -318,7 +315,7 @@ _OPERATOR_TOKENS: Final = "in,notin,=,==,!=,gt,lt"
 
 
 def parse_label_selector(text: str) -> Selector:
-    """Return the selector written as kubectl sends it: `a=b,c!=d,e in (x,y),!f,g,h>1`; empty matches everything.
+    """Return the selector of a text in kubectl's format: `a=b,c!=d,e in (x,y),!f,g,h>1`; empty matches everything.
 
     Raises `SelectorError` with an API server's message.
     """
@@ -326,7 +323,7 @@ def parse_label_selector(text: str) -> Selector:
 
 
 class _LabelParser:
-    """Reads the tokens of one selector text from left to right."""
+    """Parses the tokens of one selector text from left to right."""
 
     def __init__(self, text: str) -> None:
         if len(text) > _MAX_SELECTOR_TEXT:
@@ -445,7 +442,7 @@ class FieldRequirement(NamedTuple):
 
 
 class FieldSelector(NamedTuple):
-    """All conditions at once, on an object as plain data."""
+    """A conjunction of conditions on an object as plain data."""
 
     requirements: tuple[FieldRequirement, ...] = ()
 
@@ -456,23 +453,23 @@ class FieldSelector(NamedTuple):
 
 def field_value(manifest: Mapping[str, Any], path: str) -> str:
     """Return the text at a dotted path (`spec.nodeName`): empty if absent, `true`/`false` for booleans."""
-    found: Any = manifest
+    value: Any = manifest
     for step in path.split("."):
-        if not isinstance(found, Mapping) or step not in found:
+        if not isinstance(value, Mapping) or step not in value:
             return ""
-        found = found[step]
-    if found is None:
+        value = value[step]
+    if value is None:
         return ""
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    return str(found)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
 
 
 def parse_field_selector(text: str) -> FieldSelector:
-    r"""Return the selector written as kubectl sends it: `metadata.name=a,status.phase!=Failed`.
+    r"""Return the selector of a text in kubectl's format: `metadata.name=a,status.phase!=Failed`.
 
-    Commas, equal signs and backslashes in a value are escaped by a backslash. Raises `SelectorError` with
-    an API server's message.
+    Commas, equal signs and backslashes in a value are escaped by a backslash. Raises `SelectorError` with an API
+    server's message.
     """
     if len(text) > _MAX_SELECTOR_TEXT:
         raise SelectorError(f"invalid selector: longer than {_MAX_SELECTOR_TEXT} characters")

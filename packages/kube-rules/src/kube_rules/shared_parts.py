@@ -1,7 +1,7 @@
-"""Equal parts of pods and nodes kept once.
+"""Sharing of equal parts of pods and nodes.
 
-A decoder makes every text and every part of an object again: 200,000 pods have 200,000 names of the same few schedulers
-and as many copies of the same two tolerations. What is equal is replaced by the one that came first.
+A decoder creates every text and every part of an object again: 200,000 pods have 200,000 names of the same few
+schedulers and as many copies of the same two tolerations. This module replaces equal parts by the first of them.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from kube_rules.objects import (
 _MOST: Final = 16_384
 _MOST_ITEMS: Final = 8
 _LONGEST: Final = 256
-"""Lists of more items, or of items with longer texts, are left as they are: what is kept has a bound."""
+"""Lists with more items, or with longer texts in items, are not shared: the cache has a bound."""
 _parts: dict[Any, Any] = {}
 _selecting: dict[tuple[type[Any], bytes], Any] = {}
-"""Terms, constraints and selectors by their JSON: the maps in them cannot be looked up."""
+"""Terms, constraints and selectors by their JSON, because the maps in them are not hashable."""
 _texts: Final = Results[str, str](lambda text: text, 65_536, _LONGEST)
 _first: Final = _texts.__getitem__
-"""Returns the equal text that came first, as long as it is kept."""
+"""Return the first equal text, as long as it is cached."""
 _encode: Final = msgspec.json.Encoder().encode
 SelectingT = TypeVar("SelectingT", PodAffinityTerm, TopologySpreadConstraint, LabelSelector)
 
 
 def forget_shared() -> None:
-    """Forget what came first: all objects of an input are read, and what they share is theirs."""
+    """Clear the caches after all objects of an input are read; the objects keep their shared parts."""
     _parts.clear()
     _selecting.clear()
     _texts.clear()
 
 
 def share(pod: Pod) -> None:
-    """Replace parts of a new pod, which no other code has seen yet, by equal ones; its value stays the same."""
+    """Replace parts of a new pod, which no other code uses yet, by equal ones; its value stays the same."""
     meta, spec = pod.metadata, pod.spec
     _text(meta, "namespace", meta.namespace)
     _share_labels(meta)
     _text(spec, "node_name", spec.node_name)
-    if spec.scheduler_name != DEFAULT_SCHEDULER:  # one that is given is written into snapshots, the default is not
+    if spec.scheduler_name != DEFAULT_SCHEDULER:  # an explicit name is written into snapshots, the default is not
         _text(spec, "scheduler_name", spec.scheduler_name)
     if not spec.node_selector:
         force_setattr(spec, "node_selector", EMPTY_MAP)
@@ -75,7 +75,7 @@ def share(pod: Pod) -> None:
 
 
 def share_node(node: Node) -> None:
-    """`share` for a new node: many have all of their capacity to allocate, and all the same conditions."""
+    """Share the parts of a new node: many have equal capacity and allocatable, and all have the same conditions."""
     status = node.status
     _share_labels(node.metadata)
     _share_amounts(status.capacity)
@@ -102,7 +102,7 @@ def _share_amounts(amounts: ResourceList) -> None:
 
 
 def _share_terms(affinity: Affinity) -> None:
-    """Pods that differ in a weight, or in one term of several, have the others in common."""
+    """Share single terms: pods that differ in a weight or in one of several terms share the other terms."""
     of_nodes = affinity.node_affinity
     required = of_nodes.required_during_scheduling_ignored_during_execution if of_nodes is not None else None
     if required is not None:
@@ -119,32 +119,34 @@ def _share_terms(affinity: Affinity) -> None:
                 force_setattr(weighted, "pod_affinity_term", _selecting_alike(weighted.pod_affinity_term))
 
 
-def _requirement(found: NodeSelectorRequirement) -> NodeSelectorRequirement:
-    if len(found.values) > _MOST_ITEMS:
-        return found
+def _requirement(requirement: NodeSelectorRequirement) -> NodeSelectorRequirement:
+    if len(requirement.values) > _MOST_ITEMS:
+        return requirement
     return NodeSelectorRequirement(
-        key=_first(found.key), operator=_first(found.operator), values=tuple(map(_first, found.values))
+        key=_first(requirement.key),
+        operator=_first(requirement.operator),
+        values=tuple(map(_first, requirement.values)),
     )
 
 
-def _selecting_alike(found: SelectingT) -> SelectingT:
-    """Return the equal one that came first; of a new one the selector and the key are those that came first."""
+def _selecting_alike(part: SelectingT) -> SelectingT:
+    """Return the first equal part; a new part gets a shared selector and a shared key."""
     try:
-        text = _encode(found)
-    except UnicodeEncodeError:  # a lone surrogate, which no text of JSON has
-        return found
-    known: SelectingT | None = _selecting.get((type(found), text))
-    if known is None:
+        text = _encode(part)
+    except UnicodeEncodeError:  # a lone surrogate, which JSON text cannot have
+        return part
+    shared: SelectingT | None = _selecting.get((type(part), text))
+    if shared is None:
         if len(text) > _LONGEST:
-            return found
-        if not isinstance(found, LabelSelector):
-            _text(found, "topology_key", found.topology_key)
-            if found.label_selector is not None:
-                force_setattr(found, "label_selector", _selecting_alike(found.label_selector))
+            return part
+        if not isinstance(part, LabelSelector):
+            _text(part, "topology_key", part.topology_key)
+            if part.label_selector is not None:
+                force_setattr(part, "label_selector", _selecting_alike(part.label_selector))
         if len(_selecting) >= _MOST:
             _selecting.clear()
-        known = _selecting[type(found), text] = found
-    return known
+        shared = _selecting[type(part), text] = part
+    return shared
 
 
 def _share_container(container: Container) -> None:
@@ -169,9 +171,9 @@ def _text(holder: Any, name: str, text: str) -> None:
 
 def _tuple(holder: Any, name: str, items: tuple[Any, ...]) -> None:
     if 0 < len(items) <= _MOST_ITEMS and all(_is_short(item) for item in items):
-        known = _parts.get(items)
-        if known is not None:
-            force_setattr(holder, name, known)
+        shared = _parts.get(items)
+        if shared is not None:
+            force_setattr(holder, name, shared)
         else:
             if len(_parts) >= _MOST:
                 _parts.clear()

@@ -8,9 +8,9 @@ After `INLINE` steps the server repeats the check in a thread. After `MOST` step
 from __future__ import annotations
 
 INLINE = 20_000
-"""Steps that are taken on the event loop: some tens of milliseconds."""
+"""Maximum steps on the event loop: some tens of milliseconds."""
 MOST = 600_000
-"""Steps that are taken at all; three times the values of the largest request."""
+"""Maximum steps in total; three times the number of values in the largest request."""
 _CEL = 10
 _SEARCH = 200
 
@@ -20,11 +20,11 @@ class TooMuchAtOnceError(Exception):
 
 
 class TooMuchError(Exception):
-    """The work is too much altogether."""
+    """The work is too much in total."""
 
 
 class StepBudget:
-    """Steps left; one step is a value that is checked, about a microsecond. `inline`: on the event loop."""
+    """The remaining steps; one step is a checked value, about a microsecond. `inline`: on the event loop."""
 
     __slots__ = ("_inline", "_left")
 
@@ -33,17 +33,17 @@ class StepBudget:
         self._left = INLINE if inline else MOST
 
     def spend(self, steps: int) -> None:
-        """Take steps. Raises TooMuchAtOnceError (inline) or TooMuchError if there are none left."""
+        """Subtract steps. Raises TooMuchAtOnceError (inline) or TooMuchError if there are none left."""
         self._left -= steps
         if self._left < 0:
             raise TooMuchAtOnceError if self._inline else TooMuchError
 
     def spend_cel(self, cost: int) -> None:
-        """Take the steps that expressions of a cost are worth; off the loop they have a budget of their own."""
+        """Subtract the steps for expressions of this cost; off the loop, expressions have their own budget."""
         if self._inline:
             self.spend(cost // _CEL)
 
     def spend_search(self, cost: int) -> None:
-        """Take the steps that searching for patterns (`Pattern.cost`) is worth, likewise."""
+        """Subtract the steps for a pattern search of this cost (`Pattern.cost`), likewise."""
         if self._inline:
             self.spend(cost // _SEARCH)

@@ -1,4 +1,4 @@
-"""Volumes and what stands behind them: the storage kinds a scheduler reads (light forms).
+"""Volumes and related storage kinds that a scheduler reads (light forms).
 
 Invariants: see `kube_rules.objects`, which re-exports the kinds.
 """
@@ -20,11 +20,11 @@ from kube_rules.meta import (
 )
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""Annotation of a claim: the node its volume is to be made for."""
+"""Annotation of a claim: the node for which its volume is provisioned."""
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 CLASS_BETA = "volume.beta.kubernetes.io/storage-class"
-"""Annotation of claims and volumes from before there was a field for the class."""
+"""Annotation of claims and volumes that predates the field for the class."""
 
 
 class VolumeResourceRequirements(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class CSIPersistentVolumeSource(Struct, frozen=True, kw_only=True):
 
 
 class NamedSource(Struct, frozen=True, kw_only=True):
-    """A volume source of a cloud by what names the disk there; each source uses one of the fields."""
+    """A cloud volume source: the fields that identify the disk; each source uses one of them."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
     pd_name: str = ""
@@ -88,7 +88,7 @@ class NamedSource(Struct, frozen=True, kw_only=True):
 
 
 class VolumeNodeAffinity(Struct, frozen=True, kw_only=True):
-    """spec.nodeAffinity of a PersistentVolume: where the volume can be reached."""
+    """spec.nodeAffinity of a PersistentVolume: the nodes that can access the volume."""
 
     required: NodeSelector | None = None
 
@@ -180,7 +180,7 @@ class CSINode(KubernetesObject, frozen=True, kw_only=True):
 
 
 class VolumeAttachmentSource(Struct, frozen=True, kw_only=True):
-    """spec.source of a VolumeAttachment; None where the volume is given inline."""
+    """spec.source of a VolumeAttachment; None for an inline volume."""
 
     persistent_volume_name: str | None = None
 
@@ -194,7 +194,7 @@ class VolumeAttachmentSpec(Struct, frozen=True, kw_only=True):
 
 
 class VolumeAttachment(KubernetesObject, frozen=True, kw_only=True):
-    """storage.k8s.io/v1 VolumeAttachment: a volume is, or is about to be, attached to a node."""
+    """storage.k8s.io/v1 VolumeAttachment: a volume is or will be attached to a node."""
 
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
 
@@ -214,7 +214,7 @@ class CSIStorageCapacity(KubernetesObject, frozen=True, kw_only=True):
 
 
 class CSIDriverSpec(Struct, frozen=True, kw_only=True):
-    """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects report what is left.
+    """spec of a CSIDriver; `storage_capacity`: CSIStorageCapacity objects report the free capacity.
 
     `prevent_pod_scheduling_if_missing`: pods with its volumes only run on nodes with a CSINode that lists the driver.
     """
@@ -224,7 +224,7 @@ class CSIDriverSpec(Struct, frozen=True, kw_only=True):
 
 
 class CSIDriver(KubernetesObject, frozen=True, kw_only=True):
-    """storage.k8s.io/v1 CSIDriver; its name is what provisioners and sources call the driver."""
+    """storage.k8s.io/v1 CSIDriver; provisioners and sources refer to the driver by this name."""
 
     API_VERSION: ClassVar[str] = "storage.k8s.io/v1"
 

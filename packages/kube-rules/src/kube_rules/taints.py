@@ -1,4 +1,4 @@
-"""Whether a toleration covers a taint of a node: one rule for filters, and for the controllers that evict."""
+"""The rule whether a toleration covers a taint of a node, for filters and for controllers that evict."""
 
 from typing import Final
 
@@ -10,8 +10,8 @@ EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 def covers(key: str, operator: str, value: str, effect: str, taint: tuple[str, str, str]) -> bool:
     """Return whether a toleration, given by its fields, covers a taint (key, value, effect).
 
-    An empty effect covers all effects, an empty key with Exists all keys; Lt and Gt compare integers, the taint's with
-    the toleration's (KEP-5471), and cover nothing where either is none. An empty operator is Equal.
+    An empty effect covers all effects, an empty key with Exists all keys. Lt and Gt compare the integers of taint and
+    toleration (KEP-5471), and cover nothing if either is not an integer. An empty operator is Equal.
     """
     if effect not in ("", taint[2]) or key not in ("", taint[0]):
         return False
@@ -21,7 +21,7 @@ def covers(key: str, operator: str, value: str, effect: str, taint: tuple[str, s
         return False
     if operator in ("", "Equal"):
         return value == taint[1]
-    wanted, found = parse_integer(value), parse_integer(taint[1])
-    if wanted is None or found is None:
+    wanted, actual = parse_integer(value), parse_integer(taint[1])
+    if wanted is None or actual is None:
         return False
-    return found < wanted if operator == "Lt" else operator == "Gt" and found > wanted
+    return actual < wanted if operator == "Lt" else operator == "Gt" and actual > wanted

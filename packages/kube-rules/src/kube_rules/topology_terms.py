@@ -1,6 +1,6 @@
-"""What annotations say of where the pods of a group go together, and the index of a pod (topology.md 1, 3).
+"""Topology annotations of the pods of a group, and the index of a pod (topology.md 1, 3).
 
-They stand on the pods of a group, on the group, or on a group above it; the nearest counts, each by itself.
+The annotations are on the pods of a group, on the group, or on an ancestor; for each annotation the nearest counts.
 """
 
 import re
@@ -15,7 +15,7 @@ from kube_rules.labels import qualified_name_errors
 from kube_rules.unknown_fields import nearest
 
 PREFERRED_TOPOLOGY: Final = "scheduling.reprieve.dev/preferred-topology"
-"""Levels of the topology at which the group uses as few domains as possible, the first level first."""
+"""Topology levels at which the group uses as few domains as possible, most important level first."""
 SLICE: Final = "scheduling.reprieve.dev/slice"
 """This many pods with consecutive indexes always run in one domain of the level."""
 
@@ -26,7 +26,7 @@ LEVELS: Final[Mapping[str, str]] = {
     "rack": "topology.kubernetes.io/rack",
     "host": "kubernetes.io/hostname",
 }
-"""The short names of levels, and the node labels they stand for."""
+"""The short names of levels, and their node labels."""
 MOST_LEVELS: Final = 4
 LARGEST_SLICE: Final = 4096
 _LONGEST_TEXT: Final = 1024
@@ -44,7 +44,7 @@ INDEXES: Final[tuple[tuple[str, str], ...]] = (
     ("", "volcano.sh/task-index"),
     ("", "apps.kubernetes.io/pod-index"),
 )
-"""Labels or annotations with the index of a pod: of the part of the workload it belongs to, and within that."""
+"""Labels or annotations with the index of a pod: of its part of the workload, and within that part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +60,25 @@ class RankSlices:
 
 @dataclass(frozen=True, slots=True)
 class TopologyTerms:
-    """What a group asks for; levels are short names or keys of node labels, `slices` None: none."""
+    """The topology terms of a group; levels are short names or keys of node labels, `slices` may be None."""
 
     preferred: tuple[str, ...] = ()
     slices: RankSlices | None = None
 
-    def over(self, other: "TopologyTerms") -> "TopologyTerms":
-        """Return these, and for what they leave open those of the other."""
-        if other is NO_TOPOLOGY_TERMS:
+    def over(self, fallback: "TopologyTerms") -> "TopologyTerms":
+        """Return these terms, with missing terms taken from `fallback`."""
+        if fallback is NO_TOPOLOGY_TERMS:
             return self
         if self is NO_TOPOLOGY_TERMS:
-            return other
-        return TopologyTerms(self.preferred or other.preferred, self.slices or other.slices)
+            return fallback
+        return TopologyTerms(self.preferred or fallback.preferred, self.slices or fallback.slices)
 
 
 NO_TOPOLOGY_TERMS: Final = TopologyTerms()
 
 
 def topology_terms(annotations: Mapping[str, str]) -> TopologyTerms:
-    """Return the terms in the annotations of a pod or a group; a value that cannot be read counts as absent."""
+    """Return the terms in the annotations of a pod or a group; an invalid value counts as absent."""
     if PREFERRED_TOPOLOGY not in annotations and SLICE not in annotations:
         return NO_TOPOLOGY_TERMS
     preferred: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def topology_terms(annotations: Mapping[str, str]) -> TopologyTerms:
 
 
 def read_levels(text: str) -> tuple[str, ...]:
-    """Return the levels of `preferred-topology`. Raises ValueError with what is wrong."""
+    """Return the levels of `preferred-topology`. Raises ValueError with the problem."""
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"must be no more than {_LONGEST_TEXT} bytes")
     levels = tuple(level.strip() for level in text.split(","))
@@ -105,7 +105,7 @@ def read_levels(text: str) -> tuple[str, ...]:
 
 
 def read_slice(text: str) -> RankSlices:
-    """Return the value of `slice`. Raises ValueError with what is wrong."""
+    """Return the value of `slice`. Raises ValueError with the problem."""
     level, equals, size = text.rpartition("=") if len(text) <= _LONGEST_TEXT else ("", "", "")
     if not equals or not _COUNT.fullmatch(size) or not 2 <= int(size) <= LARGEST_SLICE:
         raise ValueError(f"expected a level and a number of pods from 2 to {LARGEST_SLICE}, such as rack=8")
@@ -114,7 +114,7 @@ def read_slice(text: str) -> RankSlices:
 
 
 def _check_level(level: str) -> None:
-    """Raise ValueError for what is neither a short name nor a label key with a prefix."""
+    """Raise ValueError for a level that is neither a short name nor a label key with a prefix."""
     if level in LEVELS:
         return
     if "/" in level:
@@ -122,13 +122,13 @@ def _check_level(level: str) -> None:
             raise ValueError(f'"{level}": {messages[0]}')
         return
     meant = nearest(level, LEVELS)
-    known = ", ".join(LEVELS)
+    names = ", ".join(LEVELS)
     hint = f', did you mean "{meant}"?' if meant else ""
-    raise ValueError(f'no level is called "{level}"{hint} (expected {known}, or a node label with its prefix)')
+    raise ValueError(f'no level is called "{level}"{hint} (expected {names}, or a node label with its prefix)')
 
 
 def pod_index(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the index of the part of the workload that a pod belongs to, and the pod's in it; None: it has none."""
+    """Return the index of the part of the workload of a pod, and the pod's index in it, or None."""
     for outer, inner in INDEXES:
         within = _index(labels, annotations, inner)
         part = _index(labels, annotations, outer) if outer else 0
@@ -143,9 +143,9 @@ def _index(labels: Mapping[str, str], annotations: Mapping[str, str], key: str) 
 
 
 def ranks(indexes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
-    """Return the ranks of the members of a group by name: their indexes, of several parts one after another.
+    """Return the ranks of the members of a group by name: their indexes, part by part.
 
-    Where two members have the same, their place in the order counts instead, of equal ones the order they come in.
+    If members have equal indexes, ranks are positions in the order of indexes and then in the given order.
     """
     parts = {part for part, _ in indexes.values()}
     width = max((within for _, within in indexes.values()), default=0) + 1
@@ -158,7 +158,7 @@ def ranks(indexes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class PlacedMember:
-    """A member on a node, as `topology_use` reads it."""
+    """A member on a node, as an argument of `topology_use`."""
 
     name: str
     index: tuple[int, int] | None
@@ -168,9 +168,9 @@ class PlacedMember:
 
 @dataclass(frozen=True, slots=True)
 class LevelUse:
-    """A level and the domains of it where members run, those with most of them first.
+    """A level and its domains with running members, those with the most members first.
 
-    `label`: the node label; `breaks`: how many neighbouring ranks are in different domains.
+    `label`: the node label; `breaks`: number of neighbouring ranks in different domains.
     """
 
     level: str
@@ -180,9 +180,9 @@ class LevelUse:
 
 
 def topology_use(terms: TopologyTerms, members: Sequence[PlacedMember]) -> tuple[LevelUse, ...]:
-    """Return what members use of the levels that a group asks for: preferred ones, and that of its slices.
+    """Return the members' use of the levels that a group requests: preferred levels, and the level of its slices.
 
-    A level that none of their nodes has a label of is left out.
+    A level without its label on any of their nodes is left out.
     """
     levels = [*terms.preferred, *((terms.slices.level,) if terms.slices is not None else ())]
     of_rank = ranks({member.name: member.index for member in members if member.index is not None})
@@ -196,6 +196,6 @@ def topology_use(terms: TopologyTerms, members: Sequence[PlacedMember]) -> tuple
         where = {member.name: member.node_labels.get(label, f"node {member.node}") for member in members}
         counts = Counter(where.values())
         ordered = [where[name] for name in sorted(of_rank, key=lambda name: of_rank[name])]
-        breaks = sum(one != other for one, other in pairwise(ordered))
+        breaks = sum(left != right for left, right in pairwise(ordered))
         result.setdefault(label, LevelUse(level, label, tuple(sorted(counts, key=lambda d: (-counts[d], d))), breaks))
     return tuple(result.values())

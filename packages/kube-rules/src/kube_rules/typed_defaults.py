@@ -1,9 +1,9 @@
-"""What an API server fills in before it stores an object, where one field depends on others.
+"""Defaults of an API server for typed objects, where one field depends on others.
 
 Defaults that are the same for every object are those of the fields (`objects`, `groups`).
 
-Invariant: an object that needs nothing comes back itself; defaulting twice changes nothing.
-Source: pkg/apis/core/v1 defaults, api.md "Workload and PodGroup".
+Invariant: an object that needs no defaults is returned itself; defaulting twice changes nothing. Source:
+pkg/apis/core/v1 defaults, api.md "Workload and PodGroup".
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from kube_rules.requests import container_requests, is_pod_level_resource
 
 DEFAULT_NAMESPACE: Final = "default"
 _OVERCOMMITTED: Final = ("cpu", "memory")
-"""Resources of which limits may exceed requests."""
+"""Resources with limits that may exceed requests."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
-def apply_defaults(found: ObjectT) -> ObjectT:
-    """Return the object with everything filled in that an API server fills in."""
-    if found.NAMESPACED and not found.metadata.namespace:
-        found = replace(found, metadata=replace(found.metadata, namespace=DEFAULT_NAMESPACE))
-    rule = _RULES.get(type(found))
-    return found if rule is None else rule(found)
+def apply_defaults(obj: ObjectT) -> ObjectT:
+    """Return the object with the API server's defaults."""
+    if obj.NAMESPACED and not obj.metadata.namespace:
+        obj = replace(obj, metadata=replace(obj.metadata, namespace=DEFAULT_NAMESPACE))
+    rule = _RULES.get(type(obj))
+    return obj if rule is None else rule(obj)
 
 
 def _pod(pod: Pod) -> Pod:
@@ -52,7 +52,7 @@ def _pod(pod: Pod) -> Pod:
 
 
 def _containers(containers: tuple[Container, ...], host_network: bool) -> tuple[Container, ...]:
-    """Requests from limits; with the host's network every container port is a host port."""
+    """Set requests to limits by default; with the host's network every container port is a host port."""
     for container in containers:
         if container.resources.limits or (host_network and container.ports):
             break
@@ -80,8 +80,9 @@ def _with_limits(requests: ResourceList, limits: ResourceList) -> ResourceList:
 
 
 def _pod_level(pod: Pod) -> ResourceRequirements | None:
-    """Of a pod with limits as a whole: requests of cpu and memory from its containers, others from the limits
-    (api.md 4.4).
+    """Return the resources of a pod with pod-level limits and their default requests (api.md 4.4).
+
+    Requests of cpu and memory default to the sum of its containers, others to the limits.
     """
     resources = pod.spec.resources
     if resources is None or not resources.limits:

@@ -25,45 +25,44 @@ JSON_TEXT: Final = (msgspec.Raw, memoryview, bytes)
 """The types of a JSON text."""
 
 MOST_FINDINGS: Final = 10_000
-"""Findings of one input that are kept one by one; a generated input has the same misspelling in every object."""
+"""Maximum number of findings in one input; a generated input has the same misspelling in every object."""
 MOST_LOCATED: Final = 100
 _MOST_TEXT: Final = 1024 * 1024
-"""How many findings of one file are looked up in it and how much text is read for that: it is not fast. The others
-name the line of their document."""
+"""Maximum number of findings located in one file, and of text read for that: locating is slow.
+Other findings have the line of their document.
+"""
 _LONGEST_NAME: Final = 128
 
 
 class MisnamedField(NamedTuple):
-    """One field that a schema does not have. `nearest`: the name that was probably meant, empty if none is near."""
+    """One field that a schema does not have. `nearest`: the probable intended name, empty if none is similar."""
 
     path: Path
     nearest: str = ""
 
 
 class Schemas(Protocol):
-    """Schemas of kinds, whether these are read here or not."""
+    """Schemas of supported and other kinds."""
 
     def unknown_fields(self, api_version: str, kind: str, manifest: Manifest) -> Sequence[MisnamedField]:
-        """Return the fields that the kind does not have in this version, in document order; none for an unknown
-        kind.
-        """
+        """Return the fields that the kind does not have in this version, in document order; none for an unknown one."""
 
     def knows(self, api_version: str, kind: str) -> bool:
         """Return whether there is a schema of this kind in this version."""
 
     def kinds(self) -> Iterable[tuple[str, str]]:
-        """(apiVersion, kind) of every schema."""
+        """Return (apiVersion, kind) of every schema."""
 
 
 class UnknownField(NamedTuple):
-    """A field of the input that means nothing. `subject` names the object (`Pod "default/web"`)."""
+    """A field of the input without meaning. `subject` names the object (`Pod "default/web"`)."""
 
     origin: Origin
     subject: str
     path: Path
     nearest: str = ""
     at: Path = ()
-    """Where in its document the object is: `items`, 3 for an item of a List."""
+    """The path of the object in its document: `items`, 3 for an item of a List."""
 
     @property
     def shape(self) -> tuple[str, str]:
@@ -78,7 +77,7 @@ class UnknownField(NamedTuple):
 
 
 def path_text(path: Path) -> str:
-    """`spec.containers[0].resources`, as an API server writes it."""
+    """Return a path in an API server's format: `spec.containers[0].resources`."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -89,39 +88,39 @@ def path_text(path: Path) -> str:
     return text
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is written most like `name`; empty if none is."""
-    known = sorted(known)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the known name most similar to `name`; empty if none is similar."""
+    names = sorted(names)
     if len(name) > _LONGEST_NAME:
         return ""
     lower = name.lower()
-    for other in known:
-        if other.lower() == lower:
-            return other
+    for candidate in names:
+        if candidate.lower() == lower:
+            return candidate
     from difflib import get_close_matches  # imported only for a misspelt name
 
-    by_lower = {other.lower(): other for other in reversed(known)}
-    found = get_close_matches(lower, sorted(by_lower), n=1, cutoff=0.7)
-    if not found and len(lower) > 2:  # too short to be close with two letters the wrong way round
-        found = [other for other in sorted(by_lower) if sorted(other) == sorted(lower)]
-    return by_lower[found[0]] if found else ""
+    by_lower = {candidate.lower(): candidate for candidate in reversed(names)}
+    matches = get_close_matches(lower, sorted(by_lower), n=1, cutoff=0.7)
+    if not matches and len(lower) > 2:  # too short to be close with two letters swapped
+        matches = [candidate for candidate in sorted(by_lower) if sorted(candidate) == sorted(lower)]
+    return by_lower[matches[0]] if matches else ""
 
 
 def misnamed_in(kind: Any, value: Any, path: Path = ()) -> Iterator[MisnamedField]:
     """Yield the fields of plain data that a msgspec type (a struct, or a list or union of them) does not have."""
     if get_origin(kind) in (Union, UnionType):
-        for one in get_args(kind):
-            yield from misnamed_in(one, value, path)
+        for member in get_args(kind):
+            yield from misnamed_in(member, value, path)
     elif get_origin(kind) in (list, tuple) and isinstance(value, list):
         for index, item in enumerate(value):
             yield from misnamed_in(get_args(kind)[0], item, (*path, index))
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, Mapping):
-        known = {each.encode_name: each.type for each in msgspec.structs.fields(kind)}
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         for name, item in value.items():
-            if name in known:
-                yield from misnamed_in(known[name], item, (*path, name))
+            if name in fields:
+                yield from misnamed_in(fields[name], item, (*path, name))
             else:
-                yield MisnamedField((*path, str(name)), nearest(str(name), known))
+                yield MisnamedField((*path, str(name)), nearest(str(name), fields))
 
 
 # --- the line of a field ------------------------------------------------------------------------------------
@@ -129,40 +128,39 @@ def misnamed_in(kind: Any, value: Any, path: Path = ()) -> Iterator[MisnamedFiel
 _MARKER: Final = re.compile(r"^(?:---|\.\.\.)(?=[ \t\r\n]|\Z)", re.MULTILINE)
 
 
-def located(found: Sequence[UnknownField], text: str, *, first_line: int = 1) -> list[UnknownField]:
-    """Return the findings of one text with the lines of their fields; of findings that are alike only the first is
-    looked up.
+def located(findings: Sequence[UnknownField], text: str, *, first_line: int = 1) -> list[UnknownField]:
+    """Return the findings of one text with the lines of their fields; of similar findings only the first is located.
 
-    `first_line` is where the text begins in its file. A field that stands in the text only through an alias or a merge
-    key has the line where the text goes there.
+    `first_line` is the line of the text in its file. A field from an alias or a merge key has the line of the alias or
+    key.
     """
     starts: list[int] = []
     shapes: set[tuple[str, str]] = set()
     left = _MOST_TEXT
-    made = []
-    for each in found:
-        at = each.origin.line
-        if at is not None and len(shapes) < MOST_LOCATED and each.shape not in shapes:
-            shapes.add(each.shape)
+    results = []
+    for finding in findings:
+        at = finding.origin.line
+        if at is not None and len(shapes) < MOST_LOCATED and finding.shape not in shapes:
+            shapes.add(finding.shape)
             starts = starts or [0, *(match.end() for match in re.finditer("\n", text))]
             part = _document(text, starts[min(at - first_line, len(starts) - 1)], left)
             left -= len(part)
-            line = _line(part, (*each.at, *each.path))
+            line = _line(part, (*finding.at, *finding.path))
             if line is not None:
-                each = each._replace(origin=each.origin._replace(line=at + line))
-        made.append(each)
-    return made
+                finding = finding._replace(origin=finding.origin._replace(line=at + line))
+        results.append(finding)
+    return results
 
 
 def _document(text: str, start: int, most: int) -> str:
-    """Return the document that starts there; empty if it is longer than that."""
+    """Return the document at a position; empty if it is longer than `most`."""
     marker = _MARKER.search(text, start + 3 if _MARKER.match(text, start) else start)
     end = marker.start() if marker else len(text)
     return text[start:end] if end - start <= most else ""
 
 
 def _line(text: str, path: Path) -> int | None:
-    """Lines from the start of the text to the last step of the path that stands there; None if nothing does."""
+    """Return the number of lines before the last existing step of the path; None if no step exists."""
     import yaml
 
     if not text:
@@ -202,7 +200,7 @@ def _descend(yaml: Any, events: Iterator[Any], path: Path) -> int | None:
 
 
 def _rest(yaml: Any, events: Iterator[Any], event: Any) -> None:
-    """Pass over the value that this event begins."""
+    """Skip the value that this event begins."""
     depth = 0
     while True:
         if isinstance(event, yaml.CollectionStartEvent):

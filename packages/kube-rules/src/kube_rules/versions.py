@@ -1,12 +1,12 @@
 """Versions of Workload and PodGroup: plain manifests to and from the internal form (v1beta1).
 
-Terms: the internal form is `scheduling.k8s.io/v1beta1`. The same shape is read from `v1`, `v1alpha3` and from the
-CRD group `scheduling.reprieve.dev/v1beta1`; `v1alpha2` names things otherwise;
-`scheduling.x-k8s.io/v1alpha1` is the PodGroup of the coscheduling plugin, `scheduling.volcano.sh/v1beta1` that of
-Volcano. All rules: api.md 2, workloads.md 2 for the last two.
+Terms: the internal form is `scheduling.k8s.io/v1beta1`. `v1`, `v1alpha3` and the CRD group
+`scheduling.reprieve.dev/v1beta1` have the same shape; `v1alpha2` has other names; `scheduling.x-k8s.io/v1alpha1` is the
+PodGroup of the coscheduling plugin, `scheduling.volcano.sh/v1beta1` that of Volcano. All rules: api.md 2, workloads.md
+2 for the last two.
 
-Invariant: functions take and give plain data, never change what they are given, and share what they do not
-change. Down and up again gives the same object, but for what v1alpha2 cannot express (preemptionPolicy, trees).
+Invariant: functions take and return plain data, never change their arguments, and share unchanged parts. Conversion
+down and up again returns an equal object, except for fields that v1alpha2 cannot express (preemptionPolicy, trees).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ KUBERNETES_VERSION: Final = "1.38.0"
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 CRD_GROUP: Final = "scheduling.reprieve.dev"
 DOCUMENT_VERSION: Final = "reprieve.dev/v1alpha1"
-"""Of documents that reprieve reads and writes: scenarios, plans, decision records."""
+"""The version of documents that reprieve reads and writes: scenarios, plans, decision records."""
 
 INTERNAL_VERSION: Final = f"{SCHEDULING_GROUP}/v1beta1"
 NEWEST_VERSION: Final = f"{SCHEDULING_GROUP}/v1"
 _ALPHA2: Final = f"{SCHEDULING_GROUP}/v1alpha2"
 _ALPHA3: Final = f"{SCHEDULING_GROUP}/v1alpha3"
 SERVED_VERSIONS: Final = (NEWEST_VERSION, INTERNAL_VERSION, _ALPHA3, _ALPHA2)
-"""Versions of the native group, best first."""
+"""Versions of the native group, in order of preference."""
 
 _NATIVE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Workload": SERVED_VERSIONS,
@@ -69,13 +69,13 @@ SAME_FIELDS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("FlowSchema", "PriorityLevelConfiguration"),
     ),
 }
-"""Version -> a version with the same fields that has definitions here, and the kinds (api.md 2.7, 2.8)."""
+"""Version -> a version with the same fields and with definitions here, and the kinds (api.md 2.7, 2.8)."""
 
 READABLE_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Workload": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1"),
     "PodGroup": (*SERVED_VERSIONS, f"{CRD_GROUP}/v1beta1", *FOREIGN_VERSIONS),
 }
-"""Kind to the apiVersions that can be read."""
+"""Kind to its readable apiVersions."""
 _READABLE_GROUPS: Final = {
     kind: frozenset(version.partition("/")[0] for version in versions) for kind, versions in READABLE_VERSIONS.items()
 }
@@ -90,7 +90,7 @@ _VERSION: Final = re.compile(r"v([0-9]{1,18})(?:(alpha|beta)([0-9]{1,18}))?", re
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """Order versions as apimachinery does: stable ones, beta, alpha, the highest first; then all others by name."""
+    """Return the sort key of a version in apimachinery's order: stable, beta, alpha, highest first; others by name."""
     match = _VERSION.fullmatch(version)
     if match is None:
         return (3, 0, 0, version)
@@ -98,7 +98,7 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
 
 
 def is_converted_kind(kind: str, api_version: str) -> bool:
-    """Return whether the kind is a Workload or PodGroup of a group read here (readable version or not)."""
+    """Return whether the kind is a Workload or PodGroup of a supported group (in any version)."""
     return api_version.partition("/")[0] in _READABLE_GROUPS.get(kind, ())
 
 
@@ -109,8 +109,7 @@ VERSIONS_WITHOUT_POLICY: Final = (_ALPHA2, *FOREIGN_VERSIONS)
 def to_internal(manifest: Mapping[str, Any]) -> Manifest:
     """Return a Workload or PodGroup of any readable version, or a native composite, in its internal form.
 
-    Raises `FieldError` for a version that is not read (naming the replacement) and for a value that has no
-    internal form.
+    Raises `FieldError` for an unsupported version (naming the replacement) and for a value without an internal form.
     """
     kind, version = str(manifest.get("kind", "")), str(manifest.get("apiVersion", ""))
     if version not in (*READABLE_VERSIONS.get(kind, ()), *_NATIVE_VERSIONS.get(kind, ())):
@@ -125,9 +124,9 @@ def to_internal(manifest: Mapping[str, Any]) -> Manifest:
 
 
 def from_internal(manifest: Mapping[str, Any], api_version: str) -> Manifest:
-    """Return an internal object as another served version; raises `FieldError` if its kind is not served in it.
+    """Return an internal object in another served version; raises `FieldError` if its kind is not served in it.
 
-    Fields that the version lacks (api.md 2.5) are left out.
+    Fields that the version lacks (api.md 2.5) are removed.
     """
     kind = str(manifest.get("kind", ""))
     if api_version not in (*_NATIVE_VERSIONS.get(kind, ()), f"{CRD_GROUP}/v1beta1"):
@@ -138,17 +137,20 @@ def from_internal(manifest: Mapping[str, Any], api_version: str) -> Manifest:
 
 
 def with_unexpressed(update: Manifest, stored: Mapping[str, Any], api_version: str) -> Manifest:
-    """Return an internal object that came as an update in `api_version`, with the fields that this version lacks.
+    """Return an internal object from an update in `api_version`, with the fields that this version lacks.
 
-    They are those of the `stored` object: a client of an older version changes only what it can see (api.md 2.5).
+    These come from the `stored` object: a client of an older version changes only the fields that it sees (api.md 2.5).
     """
     spec, before = update.get("spec"), stored.get("spec")
     if api_version != _ALPHA2 or not isinstance(spec, Mapping) or not isinstance(before, Mapping):
         return update
     if update.get("kind") == "Workload":
-        there = {item["name"]: item for item in before.get(_TEMPLATES) or ()}
-        kept = [{**_only(there.get(item.get("name"), {}), _POLICY), **item} for item in spec.get(_TEMPLATES) or ()]
-        templates = {_TEMPLATES: kept} if kept else {}
+        stored_templates = {item["name"]: item for item in before.get(_TEMPLATES) or ()}
+        completed = [
+            {**_only(stored_templates.get(item.get("name"), {}), _POLICY), **item}
+            for item in spec.get(_TEMPLATES) or ()
+        ]
+        templates = {_TEMPLATES: completed} if completed else {}
         return {**update, "spec": {**spec, **templates, **_only(before, *_TREES)}}
     return {**update, "spec": {**spec, **_only(before, _POLICY, *_TREES)}}
 
@@ -156,7 +158,7 @@ def with_unexpressed(update: Manifest, stored: Mapping[str, Any], api_version: s
 _TEMPLATES: Final = "podGroupTemplates"
 _POLICY: Final = "preemptionPolicy"
 _TREES: Final = ("parentCompositePodGroupName", "compositePodGroupTemplates")
-"""Fields that v1alpha2 lacks: a policy of groups and templates, and all about trees."""
+"""Fields that v1alpha2 lacks: a policy of groups and templates, and all fields of trees."""
 
 
 def _only(holder: Mapping[str, Any], *names: str) -> Manifest:
@@ -171,12 +173,10 @@ def _not_served(kind: str, version: str) -> FieldError:
 
 
 def _changed(value: Any, **changes: Callable[[Any], Any]) -> Any:
-    """Return a copy of a map with some entries replaced; anything else comes back as it is (its type is refused
-    later).
-    """
+    """Return a copy of a map with some entries replaced; other values are returned unchanged and refused later."""
     if not isinstance(value, Mapping):
         return value
-    return {key: changes[key](found) if key in changes else found for key, found in value.items()}
+    return {key: changes[key](item) if key in changes else item for key, item in value.items()}
 
 
 def _each(change: Callable[[Any, str], Any], path: str) -> Callable[[Any], Any]:
@@ -191,7 +191,7 @@ def _each(change: Callable[[Any, str], Any], path: str) -> Callable[[Any], Any]:
 def _without(value: Any, *keys: str) -> Any:
     if not isinstance(value, Mapping):
         return value
-    return {name: found for name, found in value.items() if name not in keys}
+    return {name: item for name, item in value.items() if name not in keys}
 
 
 def _mode_up(path: str) -> Callable[[Any], Any]:
@@ -213,7 +213,7 @@ def _mode_down(mode: Any) -> Any:
 
 def _renamed_conditions(names: Mapping[str, str]) -> Callable[[Any], Any]:
     def one(condition: Any, _path: str) -> Any:
-        return _changed(condition, type=lambda found: names.get(found, found) if isinstance(found, str) else found)
+        return _changed(condition, type=lambda name: names.get(name, name) if isinstance(name, str) else name)
 
     return lambda status: _changed(status, conditions=_each(one, "status.conditions"))
 
@@ -253,7 +253,7 @@ def _group_up(manifest: Manifest) -> Manifest:
         if not isinstance(workload, Mapping):
             raise FieldError("spec.podGroupTemplateRef", 'Invalid value: "": must specify one of: `workload`')
         renamed = {"podGroupTemplateName": "templateName"}
-        return {**rest, "workloadRef": {renamed.get(key, key): found for key, found in workload.items()}}
+        return {**rest, "workloadRef": {renamed.get(key, key): item for key, item in workload.items()}}
 
     return _changed_manifest(manifest, spec=spec_up, status=_renamed_conditions(_CONDITIONS))
 
@@ -268,14 +268,14 @@ def _group_down(manifest: Manifest) -> Manifest:
         if not isinstance(reference, Mapping):
             return rest
         renamed = {"templateName": "podGroupTemplateName"}
-        workload = {renamed.get(key, key): found for key, found in reference.items()}
+        workload = {renamed.get(key, key): item for key, item in reference.items()}
         return {**rest, "podGroupTemplateRef": {"workload": workload}}
 
     return _changed_manifest(manifest, spec=spec_down, status=_renamed_conditions(_CONDITION_NAMES))
 
 
 def _changed_manifest(manifest: Manifest, **changes: Callable[[Any], Any]) -> Manifest:
-    return {key: changes[key](found) if key in changes else found for key, found in manifest.items()}
+    return {key: changes[key](item) if key in changes else item for key, item in manifest.items()}
 
 
 _UP: Final[Mapping[tuple[str, str], Callable[[Manifest], Manifest]]] = {
@@ -299,5 +299,5 @@ EVENT_FIELDS_TO_CORE: Final[Mapping[str, str]] = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-"""Name of an event's field in events.k8s.io -> its name in the core group."""
+"""Event field name in events.k8s.io -> its name in the core group."""
 EVENT_FIELDS_FROM_CORE: Final[Mapping[str, str]] = {core: name for name, core in EVENT_FIELDS_TO_CORE.items()}

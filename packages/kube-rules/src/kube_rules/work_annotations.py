@@ -1,9 +1,9 @@
-"""Annotations by which users describe their work, and so what an eviction costs them (cost.md 2).
+"""Annotations that describe work, and thereby the cost of evicting it (cost.md 2).
 
-They stand on a pod, on its PodGroup, or as defaults on a PriorityClass; the nearest counts, each by itself.  Times are
-RFC 3339, durations as Go writes them (`90s`, `1h30m`).
+They are on a pod, on its PodGroup, or as defaults on a PriorityClass; for each annotation the nearest counts. Times are
+RFC 3339, durations have Go's format (`90s`, `1h30m`).
 
-Rule: a value that cannot be read counts as absent and is reported: no pod is refused because of an annotation.
+Rule: an invalid value counts as absent and is reported: no pod is refused because of an annotation.
 """
 
 import re
@@ -23,7 +23,7 @@ from kube_rules.unknown_fields import nearest
 
 DOMAIN: Final = "scheduling.reprieve.dev/"
 LAST_CHECKPOINT: Final = f"{DOMAIN}last-checkpoint"
-"""When the work was last saved. An eviction loses only what was done since; update it after every checkpoint."""
+"""When the work was last saved. An eviction loses only the work since then; update it after every checkpoint."""
 CHECKPOINT_INTERVAL: Final = f"{DOMAIN}checkpoint-interval"
 """How often the work is saved, counted from the start; for work that does not write `last-checkpoint`."""
 MINIMUM_RUNTIME: Final = f"{DOMAIN}minimum-runtime"
@@ -37,17 +37,17 @@ EXPECTED_RUNTIME: Final = f"{DOMAIN}expected-runtime"
 RESTART_COST: Final = f"{DOMAIN}restart-cost"
 """How long the work needs after a restart until it makes progress again."""
 BELOW_MINIMUM: Final = f"{DOMAIN}below-minimum"
-"""Of a gang that would fall below its minCount: with `Whole` it is evicted as one, with `Protect` not by peers."""
+"""For a gang that would fall below its minCount: `Whole` evicts it as a whole, `Protect` protects it from peers."""
 MOVABLE: Final = f"{DOMAIN}movable"
-"""Whether the work may be moved: evicted for a pending pod where it can run elsewhere at once."""
+"""Whether the work may be moved: evicted for a pending pod if it can run elsewhere at once."""
 PDB_POLICY: Final = f"{DOMAIN}pdb-policy"
 """Whether preemptors of the class may violate a PodDisruptionBudget as a last resort; with `Respect` never."""
 MAY_BREAK_MINIMUM_RUNTIME: Final = f"{DOMAIN}may-break-minimum-runtime"
-"""Whether preemptors of the class may evict work before its minimum runtime is over."""
+"""Whether preemptors of the class may evict work before the end of its minimum runtime."""
 BACKFILLED_UNTIL: Final = f"{DOMAIN}backfilled-until"
-"""By when work on capacity reserved for another workload should have ended; written with the binding."""
+"""When work on capacity reserved for another workload should have ended; written with the binding."""
 RECOVERY_POLICY: Final = f"{DOMAIN}recovery-policy"
-"""Of a group: what happens if it stays below its minimum after it was scheduled; with `Restart` it is evicted."""
+"""For a group that stays below its minimum after it was scheduled: `Restart` evicts it."""
 
 MAX_PREEMPTION_PRIORITY: Final = f"{DOMAIN}max-preemption-priority"
 """The highest priority that groups of the class may have as victims."""
@@ -58,7 +58,7 @@ MAX_RESTART_COST: Final = f"{DOMAIN}max-restart-cost"
 ALLOW_BELOW_MINIMUM: Final = f"{DOMAIN}allow-below-minimum"
 """Whether `below-minimum` of gangs of the class counts."""
 MAX_PROTECTED_PRIORITY: Final = f"{DOMAIN}max-protected-priority"
-"""Up to which priority of a preemptor `below-minimum: Protect` protects gangs of the class."""
+"""The highest priority of a preemptor from which `below-minimum: Protect` protects gangs of the class."""
 GRANT_NAMESPACES: Final = f"{DOMAIN}grant-namespaces"
 """The namespaces in which the grants of the class apply."""
 
@@ -66,14 +66,14 @@ WHOLE, PROTECT = "Whole", "Protect"
 BEST_EFFORT, RESPECT = "BestEffort", "Respect"
 KEEP, RESTART = "Keep", "Restart"
 LONGEST: Final = 10 * 366 * 24 * 3600.0
-"""No duration is longer, in seconds (ten years)."""
+"""The longest duration in seconds (ten years)."""
 
 _Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkTerms:
-    """The terms of one piece of work; None: not given. Times are seconds since the epoch, durations seconds."""
+    """The terms of one piece of work; None means not set. Times are seconds since the epoch, durations seconds."""
 
     last_checkpoint: float | None = None
     checkpoint_interval: float | None = None
@@ -83,31 +83,31 @@ class WorkTerms:
     expected_end: float | None = None
     expected_runtime: float | None = None
     active_deadline: float | None = None
-    """Of a pod, for so long it may run: its `activeDeadlineSeconds`."""
+    """The `activeDeadlineSeconds` of a pod: its maximum runtime."""
     below_minimum: str | None = None
     """`WHOLE` or `PROTECT`."""
     movable: bool | None = None
 
     @property
     def decisive(self) -> tuple[object, ...]:
-        """Return what lets others be evicted than before, or at another time, and not only at another cost."""
+        """Return the terms that affect which pods may be evicted or when, not only the cost."""
         ends = self.expected_end, self.expected_runtime, self.active_deadline
         return (self.minimum_runtime, self.preemption_delay, self.below_minimum, *ends)
 
     @property
     def decides(self) -> bool:
-        """Return whether it restricts which pods may be evicted, and not only at what cost."""
+        """Return whether the terms restrict which pods may be evicted, not only the cost."""
         return bool(self.minimum_runtime) or self.below_minimum is not None
 
-    def over(self, other: "WorkTerms") -> "WorkTerms":
-        """These, and for what they leave open those of the other."""
+    def over(self, fallback: "WorkTerms") -> "WorkTerms":
+        """Return these terms, with missing terms taken from `fallback`."""
         if self is NO_WORK_TERMS:
-            return other
-        if other is NO_WORK_TERMS:
+            return fallback
+        if fallback is NO_WORK_TERMS:
             return self
         return WorkTerms(
             *(
-                getattr(other, field) if getattr(self, field) is None else getattr(self, field)
+                getattr(fallback, field) if getattr(self, field) is None else getattr(self, field)
                 for field in WorkTerms.__slots__
             )
         )
@@ -118,7 +118,7 @@ NO_WORK_TERMS: Final = WorkTerms()
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """How far annotations may raise the standing of a victim (cost.md 7). Durations in seconds."""
+    """Limits of annotations that protect a victim (cost.md 7). Durations are in seconds."""
 
     preemption_priority: int | None = None
     """None: the group's own priority."""
@@ -137,8 +137,8 @@ DEFAULT_GRANT: Final = Grant()
 class ClassTerms:
     """The terms of a PriorityClass.
 
-    `work`: defaults for its pods and groups; `grant`: bounds on what these say, in `grant_namespaces` (None: in all),
-    and `grant_elsewhere` in others; the rest is about its preemptors.
+    `work`: defaults for its pods and groups; `grant`: limits of their own terms in `grant_namespaces` (None: in all),
+    and `grant_elsewhere` in others; the other fields concern its preemptors.
     """
 
     work: WorkTerms = NO_WORK_TERMS
@@ -158,7 +158,7 @@ NO_CLASS_TERMS: Final = ClassTerms()
 
 
 def moment(text: str) -> float:
-    """Return seconds since the epoch of a time as RFC 3339 has it. Raises ValueError with what is wanted."""
+    """Return the seconds since the epoch of an RFC 3339 time. Raises ValueError with the expected format."""
     try:
         return msgspec.convert(text, _Time).timestamp()
     except (msgspec.ValidationError, OverflowError, ValueError):
@@ -187,10 +187,10 @@ def _interval(text: str) -> float:
     return result
 
 
-def _one_of(*known: str) -> Callable[[str], str]:
+def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
-        if text not in known:
-            raise ValueError(f"expected {' or '.join(known)}")
+        if text not in words:
+            raise ValueError(f"expected {' or '.join(words)}")
         return text
 
     return read
@@ -242,58 +242,58 @@ _PLACES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     PREFERRED_TOPOLOGY: ("preferred", read_levels),
     SLICE: ("slices", read_slice),
 }
-"""Read as `topology_terms` has them."""
+"""Read by `topology_terms`."""
 _GROUP: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {RECOVERY_POLICY: ("policy", _one_of(KEEP, RESTART))}
-"""All that count on a group only."""
+"""Annotations that count only on a group."""
 _OF_CLASS: Final = {**_CLASS, **_GRANT}
-"""All that count on a PriorityClass only."""
+"""Annotations that count only on a PriorityClass."""
 _ELSEWHERE: Final = frozenset({PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS, BACKFILLED_UNTIL})
-"""Annotations of the domain that are read in other places."""
+"""Annotations of the domain that other modules read."""
 WORK_ANNOTATIONS: Final = (*_WORK, *_GROUP, *_OF_CLASS)
-"""All that are read here."""
+"""All annotations that this module reads."""
 
 
 def work_terms(annotations: Mapping[str, str]) -> WorkTerms:
-    """Return the terms in the annotations of a pod or PodGroup; what cannot be read counts as absent."""
+    """Return the terms in the annotations of a pod or PodGroup; invalid values count as absent."""
     return _terms(_read(annotations, _WORK, [])) if annotations else NO_WORK_TERMS
 
 
 def work_terms_of(pod: Pod) -> WorkTerms:
-    """Return the terms of a pod: its annotations, and for how long it may run."""
+    """Return the terms of a pod: its annotations and its deadline."""
     terms = work_terms(pod.metadata.annotations)
     deadline = pod.spec.active_deadline_seconds
     return terms if deadline is None else replace(terms, active_deadline=float(deadline))
 
 
 def restarts_when_degraded(annotations: Mapping[str, str]) -> bool | None:
-    """Return whether a group is evicted as a whole if it stays below its minimum; None: it does not say so."""
+    """Return whether a group is evicted as a whole if it stays below its minimum; None if not set."""
     policy = _read(annotations, _GROUP, []).get("policy")
     return None if policy is None else policy == RESTART
 
 
 def class_terms(annotations: Mapping[str, str]) -> ClassTerms:
-    """Return the terms in the annotations of a PriorityClass; what cannot be read counts as absent."""
+    """Return the terms in the annotations of a PriorityClass; invalid values count as absent."""
     work = _terms(_read(annotations, _WORK, []))
     own = _read(annotations, _CLASS, [])
-    given = _read(annotations, _GRANT, [])
-    # A list that cannot be read names no namespace: it must not open the grant to all.
-    namespaces = given.pop("namespaces", frozenset()) if GRANT_NAMESPACES in annotations else None
-    if work is NO_WORK_TERMS and not own and not given:
+    granted = _read(annotations, _GRANT, [])
+    # An invalid list names no namespace: it must not extend the grant to all.
+    namespaces = granted.pop("namespaces", frozenset()) if GRANT_NAMESPACES in annotations else None
+    if work is NO_WORK_TERMS and not own and not granted:
         return NO_CLASS_TERMS
-    if "below_minimum" in given:
-        given["below_minimum"] = given["below_minimum"] == "true"
+    if "below_minimum" in granted:
+        granted["below_minimum"] = granted["below_minimum"] == "true"
     return ClassTerms(
         work=work,
         respects_budgets=own.get("respects_budgets") == RESPECT,
         may_break_minimum_runtime=own.get("may_break_minimum_runtime") == "true",
-        grant=_with_defaults(Grant(**given), work),
+        grant=_with_defaults(Grant(**granted), work),
         grant_elsewhere=_with_defaults(DEFAULT_GRANT, work),
         grant_namespaces=namespaces,
     )
 
 
 def _with_defaults(grant: Grant, work: WorkTerms) -> Grant:
-    """Return the grant, and as much as the class gives to all of its pods that say nothing."""
+    """Return the grant, raised to the defaults that the class gives its pods."""
     return replace(
         grant,
         minimum_runtime=max(grant.minimum_runtime, work.minimum_runtime or 0.0),
@@ -303,10 +303,9 @@ def _with_defaults(grant: Grant, work: WorkTerms) -> Grant:
 
 
 def annotation_problems(item: KubernetesObject) -> list[str]:
-    """Return what is wrong with the annotations of our domain on a pod, a group or a PriorityClass, a sentence for
-    each.
+    """Return the problems of our annotations on a pod, a group or a PriorityClass, a sentence for each.
 
-    Each names the field and, where it is the value that is wrong, the value.
+    Each names the field and, if the value is wrong, the value.
     """
     annotations = item.metadata.annotations
     if not annotations or not isinstance(item, Pod | PodGroup | CompositePodGroup | PriorityClass):
@@ -322,19 +321,19 @@ def annotation_problems(item: KubernetesObject) -> list[str]:
         if name in _OF_CLASS or name in _GROUP or name in _PLACES:
             problems.append(f"{_path(name)}: counts on {where} only")
             continue
-        known = (other.removeprefix(DOMAIN) for other in (*_WORK, *_PLACES, *_GROUP, *_OF_CLASS, *_ELSEWHERE))
-        meant = nearest(name.removeprefix(DOMAIN), known)
+        names = (key.removeprefix(DOMAIN) for key in (*_WORK, *_PLACES, *_GROUP, *_OF_CLASS, *_ELSEWHERE))
+        meant = nearest(name.removeprefix(DOMAIN), names)
         problems.append(f"{_path(name)}: not known" + (f', did you mean "{DOMAIN}{meant}"?' if meant else ""))
     return problems
 
 
 def _read(
-    annotations: Mapping[str, str], known: Mapping[str, tuple[str, Callable[[str], Any]]], problems: list[str]
+    annotations: Mapping[str, str], readers: Mapping[str, tuple[str, Callable[[str], Any]]], problems: list[str]
 ) -> dict[str, Any]:
     result: dict[str, Any] = {}
     if not annotations:
         return result
-    for name, (field, read) in known.items():
+    for name, (field, read) in readers.items():
         text = annotations.get(name)
         if text is None:
             continue
@@ -345,12 +344,12 @@ def _read(
     return result
 
 
-def _terms(found: dict[str, Any]) -> WorkTerms:
-    if not found:
+def _terms(values: dict[str, Any]) -> WorkTerms:
+    if not values:
         return NO_WORK_TERMS
-    if "movable" in found:
-        found["movable"] = found["movable"] == "true"
-    return WorkTerms(**found)
+    if "movable" in values:
+        values["movable"] = values["movable"] == "true"
+    return WorkTerms(**values)
 
 
 def _path(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Kinds with controllers that make pods: their names, and what their manifest alone shows.
+"""Kinds with controllers that create pods: their names, and facts that their manifest alone shows.
 
-Terms: a pod maker is an object with a pod template from which some controller makes pods - a Deployment, a Job, a
-RayCluster. Rule of the table: the group decides together with the kind, never the version.
+Terms: a pod maker is an object with a pod template from which a controller creates pods - a Deployment, a Job, a
+RayCluster. Rule of the table: group and kind decide, never the version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POD_MAKERS: Final[Mapping[str, tuple[str, ...]]] = {
     "serving.kserve.io": ("InferenceService", "LLMInferenceService"),
     "apps.kruise.io": ("CloneSet", "StatefulSet", "DaemonSet", "BroadcastJob", "AdvancedCronJob", "UnitedDeployment"),
 }
-"""API group -> kinds; those that are expanded have a row in `simulation.workloads.table`."""
+"""API group -> kinds; expanded kinds have a row in `simulation.workloads.table`."""
 
 WITHOUT_PODS: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("ComponentStatus", "PodStatusResult", "RangeAllocation"),
@@ -55,43 +55,41 @@ WITHOUT_PODS: Final[Mapping[str, tuple[str, ...]]] = {
     "resource.k8s.io": ("ResourcePoolStatusRequest",),
     "storagemigration.k8s.io": ("StorageVersionMigration",),
 }
-"""Kinds of Kubernetes for which there is no schema here and which hold no pods."""
+"""Kubernetes kinds without a schema here that contain no pods."""
 
 
 def group_of(api_version: str) -> str:
-    """`apps` of `apps/v1`; empty for the core group."""
+    """Return the group of a version: `apps` for `apps/v1`; empty for the core group."""
     return api_version.rpartition("/")[0]
 
 
 def makes_pods(api_version: str, kind: str) -> bool:
-    """Return whether objects of this kind are there to have pods made of them."""
+    """Return whether controllers create pods from objects of this kind."""
     return kind in POD_MAKERS.get(group_of(api_version), ())
 
 
-def nearest_kind(api_version: str, kind: str, known: Iterable[tuple[str, str]]) -> str:
-    """Return what was probably meant by a kind that is not known in this version; empty if nothing is near.
+def nearest_kind(api_version: str, kind: str, schema_kinds: Iterable[tuple[str, str]]) -> str:
+    """Return the probable intended kind for a kind that is unknown in this version; empty if none is similar.
 
-    `known`: (apiVersion, kind) of what there are schemas of; the table of pod makers is known as well.
+    `known`: (apiVersion, kind) of all schemas; the table of pod makers is included.
     """
     versions: dict[str, list[str]] = {}
-    for version, name in known:
+    for version, name in schema_kinds:
         versions.setdefault(name, []).append(version)
     for kinds in POD_MAKERS.values():
         for name in kinds:
             versions.setdefault(name, [])
-    found = kind if versions.get(kind) else nearest(kind, versions)
-    known_in = sorted(versions.get(found, ()))
-    if found == kind:
+    match = kind if versions.get(kind) else nearest(kind, versions)
+    known_in = sorted(versions.get(match, ()))
+    if match == kind:
         return f'version "{known_in[-1]}"'
     if not known_in or api_version in known_in:
-        return f'"{found}"' if found else ""
-    return f'"{found}" in version "{known_in[-1]}"'
+        return f'"{match}"' if match else ""
+    return f'"{match}" in version "{known_in[-1]}"'
 
 
 def templates_in(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield what looks like a pod template in an object, with its path: a map with a list of `containers` in its
-    `spec`.
-    """
+    """Yield the pod templates in an object with their paths: maps with a list of `containers` in their `spec`."""
     todo: list[tuple[Path, Any]] = [((), manifest)]
     while todo:
         path, value = todo.pop()
@@ -100,15 +98,15 @@ def templates_in(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[st
             if path and isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
                 yield path, value
             else:
-                todo += [((*path, name), each) for name, each in reversed(list(value.items())) if isinstance(name, str)]
+                todo += [
+                    ((*path, name), child) for name, child in reversed(list(value.items())) if isinstance(name, str)
+                ]
         elif isinstance(value, list):
-            todo += [((*path, index), each) for index, each in reversed(list(enumerate(value)))]
+            todo += [((*path, index), child) for index, child in reversed(list(enumerate(value)))]
 
 
 def created_by(scenario: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the manifests that a Scenario document creates, with their paths; what has the wrong shape is passed
-    over.
-    """
+    """Yield the manifests that a Scenario document creates, with their paths; values of the wrong shape are skipped."""
     spec = scenario.get("spec")
     steps = spec.get("steps") if isinstance(spec, Mapping) else None
     for number, step in enumerate(steps if isinstance(steps, list) else ()):

@@ -1,18 +1,18 @@
-"""YAML text to plain data, as `kubectl apply -f` would read it: the one reader for every YAML text from outside.
+"""YAML text to plain data, as `kubectl apply -f` reads it: the only reader for external YAML text.
 
-The data is built here from the parser events of libyaml by the rules of sigs.k8s.io/yaml: YAML 1.1 booleans
-(`yes`, `on`, `y`), octal and binary numbers, merge keys applied where they stand, numbers and booleans as keys
-become text, timestamps stay text. What JSON cannot express (`.nan`, a list as a key) is refused, and so are keys
-given twice (or they are listed, for an API server) and tags other than YAML's own.
+The data is built from the parser events of libyaml by the rules of sigs.k8s.io/yaml: YAML 1.1 booleans (`yes`, `on`,
+`y`), octal and binary numbers, merge keys applied in place, numbers and booleans as keys become text, timestamps stay
+text. Values that JSON cannot express (`.nan`, a list as a key) are refused, and so are repeated keys (or they are
+listed, for an API server) and tags other than YAML's own.
 
-Invariant: neither the C library nor this module recurses on the input, and all that is built is paid for by text
-that was read. Bounds, each checked before anything is built:
+Invariant: neither the C library nor this module recurses on the input, and the size of the result is bounded by the
+text read. Bounds, each checked before anything is built:
 
-- depth: `MAX_DEPTH` levels, aliases written out;
+- depth: `MAX_DEPTH` levels, with aliases expanded;
 - values: a `NodeBudget`, which grows with the text, so that dense text ends early and large text may be large; and
-  `MAX_OBJECT_NODES` in one object, each of those that a `List` holds as its `items` by itself;
-- what aliases stand for: `MAX_ALIAS_NODES` values, and again as many as the budget grows by; `MAX_ALIAS_BYTES` of text,
-  or as many as the text has characters up to there if that is more;
+  `MAX_OBJECT_NODES` in one object, where each of the `items` of a `List` is an object;
+- values of aliases: `MAX_ALIAS_NODES`, and more as the budget grows; text of aliases: `MAX_ALIAS_BYTES`, or the number
+  of characters so far if that is more;
 - documents and directives: `MAX_DOCUMENTS`, `MAX_DIRECTIVES` (libyaml compares every `%TAG` with all before it).
 
 Messages quote excerpts of the text. Speed and memory: docs/measurements/yaml-loaders.md.
@@ -33,42 +33,42 @@ from typing import Any, Final, NamedTuple, NoReturn
 from kube_rules.errors import excerpt
 
 MAX_DEPTH: Final = 100
-"""Levels of nesting a document may have; real manifests stay under 30."""
+"""Maximum nesting levels of a document; real manifests have fewer than 30."""
 
 BASE_NODES: Final = 50_000
-"""Values that any text may hold, however dense."""
+"""Number of values that any text may have, however dense."""
 
 CHARACTERS_PER_NODE: Final = 4
-"""Characters a value takes on average beyond the first `BASE_NODES`; pods in the shortest notation take 5 or 6."""
+"""Average characters per value beyond the first `BASE_NODES`; pods in the shortest notation take 5 or 6."""
 
 MANY_NODES: Final = 2_000_000
 CHARACTERS_PER_NODE_OF_MANY: Final = 6
-"""Characters a value takes on average beyond the first `MANY_NODES`; manifests that programs write take 11 and more."""
+"""Average characters per value beyond the first `MANY_NODES`; manifests that programs write take 11 and more."""
 
 OBJECT_NODES: Final = 4
-"""What a document, or an object in a `List`, costs of the budget besides its values."""
+"""Cost of a document, or of an object in a `List`, besides its values."""
 
 MAX_OBJECT_NODES: Final = 200_000
-"""Values that one object may hold: as many as 1.5 MB, the largest that API servers store, can."""
+"""Maximum number of values in one object: as many as fit in 1.5 MB, the maximum size in an API server's storage."""
 
 MAX_ALIAS_NODES: Final = 200_000
-"""Values that the aliases of a short text may stand for, written out."""
+"""Maximum number of values of the expanded aliases of a short text."""
 
 MAX_ALIAS_BYTES: Final = 3 * 1024 * 1024
-"""Bytes of text (UTF-8), keys included, that aliases may stand for: as many as a request body may have."""
+"""Maximum bytes of text (UTF-8), keys included, of expanded aliases: the size limit of a request body."""
 
 MAX_DOCUMENTS: Final = 1_000_000
-"""Documents a text may hold, empty ones included."""
+"""Maximum number of documents in a text, empty ones included."""
 
 MAX_DIRECTIVES: Final = 100
-"""Lines starting with `%` that a text may hold."""
+"""Maximum number of lines that start with `%` in a text."""
 
 _MAX_MEMO: Final = 4096
 _LONGEST_MEMO: Final = 64
 
 
 class YamlError(ValueError):
-    """Text that is no usable YAML; `line` counts from 1 within the text given."""
+    """Invalid YAML text; `line` counts from 1 within the text."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class YamlError(ValueError):
 
 
 class YamlDocument(NamedTuple):
-    """One document: its place in the text (from 1), the line it starts on (from 1), its plain data."""
+    """One document: its number in the text (from 1), its first line (from 1), its plain data."""
 
     number: int
     line: int
@@ -84,16 +84,16 @@ class YamlDocument(NamedTuple):
 
 
 class RepeatedKey(NamedTuple):
-    """A key that a mapping holds already, and its line (from 1)."""
+    """A repeated key of a mapping, and its line (from 1)."""
 
     key: str
     line: int
 
 
 class NodeBudget:
-    """How many values one input may hold, over all its texts: `BASE_NODES`, and more with every character read.
+    """The number of values that one input may have in all its texts: `BASE_NODES`, and more with every character read.
 
-    But no more than `most`, if that is given.
+    The number is at most `most`, if given.
     """
 
     __slots__ = ("aliased", "aliased_bytes", "characters", "most", "nodes")
@@ -106,7 +106,7 @@ class NodeBudget:
         self.characters = 0
 
     def allowed(self, index: int) -> int:
-        """Return the values that may have been read at character `index` of the present text."""
+        """Return the maximum number of values up to character `index` of the current text."""
         read = self.characters + index
         allowed = min(
             BASE_NODES + read // CHARACTERS_PER_NODE,
@@ -115,28 +115,27 @@ class NodeBudget:
         return allowed if self.most is None else min(allowed, self.most)
 
     def allowed_aliased(self, index: int) -> int:
-        """Return the values that the aliases up to that character may stand for."""
+        """Return the maximum number of values of the aliases up to that character."""
         return MAX_ALIAS_NODES + (self.characters + index) // CHARACTERS_PER_NODE
 
     def allowed_aliased_bytes(self, index: int) -> int:
-        """Return the bytes of text that the aliases up to that character may stand for."""
+        """Return the maximum bytes of text of the aliases up to that character."""
         return max(MAX_ALIAS_BYTES, self.characters + index)
 
 
 def read_documents(text: str, budget: NodeBudget | None = None) -> Iterator[YamlDocument]:
-    """Yield the documents of a text, in order; empty ones (only comments, null) are counted but not given.
+    """Yield the documents of a text, in order; empty ones (only comments, null) are counted but not yielded.
 
-    `budget` is shared by the texts of one input. Raises `YamlError` at the first document that is broken, when
-    those before it have been given.
+    `budget` is shared by the texts of one input. Raises `YamlError` at the first invalid document, after yielding the
+    documents before it.
     """
     yield from _read(text, budget or NodeBudget(), None)
 
 
 def read_document(text: str) -> tuple[Any, list[RepeatedKey]]:
-    """Return the data of a text of one document and the keys it gives twice, the last of which holds (as an API server
-    reads).
+    """Return the data of a text with one document and its repeated keys; the last value counts, as in an API server.
 
-    None for a text without data. Raises `YamlError` for broken text, for more than `MAX_OBJECT_NODES` values and for a
+    None for a text without data. Raises `YamlError` for invalid text, for more than `MAX_OBJECT_NODES` values and for a
     second document.
     """
     repeated: list[RepeatedKey] = []
@@ -149,7 +148,7 @@ def read_document(text: str) -> tuple[Any, list[RepeatedKey]]:
 
 
 def _read(text: str, budget: NodeBudget, repeated: list[RepeatedKey] | None) -> Iterator[YamlDocument]:
-    yaml: Any = importlib.import_module("yaml")  # only when it is needed, it takes 15 ms
+    yaml: Any = importlib.import_module("yaml")  # imported on demand: it takes 15 ms
     text = text.removeprefix("\ufeff")
     if "%" in text and sum(1 for _ in _DIRECTIVES.finditer(text)) > MAX_DIRECTIVES:
         raise YamlError(f"more than {MAX_DIRECTIVES} lines start with a %")
@@ -182,7 +181,7 @@ def _read(text: str, budget: NodeBudget, repeated: list[RepeatedKey] | None) -> 
 
 
 _LIBYAML_TOO_DEEP = "exceeded maximum nesting depth"
-"""The error of newer libyaml beyond its own limit, which it may reach first: it reads ahead of the events."""
+"""The error of newer libyaml beyond its own limit, which it may reach first because it reads ahead of the events."""
 _DIRECTIVES = re.compile("(?:\\A|[\\n\\r\x85\u2028\u2029])%")
 
 
@@ -190,7 +189,7 @@ _DIRECTIVES = re.compile("(?:\\A|[\\n\\r\x85\u2028\u2029])%")
 
 
 class _Anchored(NamedTuple):
-    """A finished value, the number of values in it, their bytes of text and the levels below, aliases written out."""
+    """A finished value, the number of its values, their bytes of text and its levels, with aliases expanded."""
 
     data: Any
     size: int
@@ -204,7 +203,7 @@ _MERGE: Final = object()
 
 
 class _Builder:
-    """Builds documents from parser events. One method does it all: a call per value would double the time."""
+    """Builds documents from parser events in a single method: a call per value would double the time."""
 
     def __init__(
         self, yaml: Any, get_event: Callable[[], Any], budget: NodeBudget, repeated: list[RepeatedKey] | None
@@ -223,23 +222,23 @@ class _Builder:
 
     def document(self) -> Any:
         # long: one loop over all events; its state is in local variables because it runs for every value of the input
-        """Return the data of a document after its start event was read; read up to and including its end event."""
+        """Return the data of a document after its start event; read up to and including its end event."""
         get_event, budget, memo = self._get_event, self._budget, self._memo
         scalar_event, mapping_start, sequence_start, alias_event, document_end = self._types
         anchors: dict[str, _Anchored | None] = {}
         merged: dict[int, set[str]] = {}  # by depth: keys that only a merge has set so far
-        # The innermost open mapping or list, and where its next value goes: `_ITEM` in a list; in a mapping
-        # `_NO_KEY` (it is the key), `_MERGE`, or the key.
+        # The innermost open mapping or list, and the key of its next value: `_ITEM` in a list; in a mapping `_NO_KEY`
+        # (the value is the key), `_MERGE`, or the key.
         root: list[Any] = []
         open_data: Any = root
         key: Any = _ITEM
-        # What encloses it: data, key; its anchor, nodes and bytes of text before it.
+        # The enclosing values: data, key; their anchor, nodes and bytes of text before them.
         stack: list[tuple[Any, Any, str | None, int, int]] = []
         heights = [0]
         nodes, allowed = budget.nodes, 0
-        most = nodes + MAX_OBJECT_NODES  # where the present object ends at the latest
-        written_out = 0  # values of aliases beyond the one each counts as
-        bytes_read = 0  # of the text of scalars, aliases written out
+        most = nodes + MAX_OBJECT_NODES  # the maximum for the current object
+        written_out = 0  # values of aliases beyond the one that each counts as
+        bytes_read = 0  # bytes of the text of scalars, with aliases expanded
         value: Any
         while True:
             event = get_event()
@@ -286,19 +285,19 @@ class _Builder:
                     allowed = self._charge(nodes, most, event)
                 continue
             elif kind is alias_event:
-                found = anchors.get(event.anchor, _NO_KEY)
-                if found is _NO_KEY:
+                anchored = anchors.get(event.anchor, _NO_KEY)
+                if anchored is _NO_KEY:
                     _refuse(event, f"found undefined alias {excerpt(event.anchor)!r}")
-                if not isinstance(found, _Anchored):
+                if not isinstance(anchored, _Anchored):
                     _refuse(event, f"alias {excerpt(event.anchor)!r} contains itself")
-                self._charge_alias(found, event)
-                if len(stack) + found.height > MAX_DEPTH:
+                self._charge_alias(anchored, event)
+                if len(stack) + anchored.height > MAX_DEPTH:
                     _refuse(event, f"nested deeper than {MAX_DEPTH} levels")
                 nodes += 1
-                written_out += found.size - 1
-                bytes_read += found.text
-                heights[-1] = max(heights[-1], found.height)
-                value = _copy(found.data)
+                written_out += anchored.size - 1
+                bytes_read += anchored.text
+                heights[-1] = max(heights[-1], anchored.height)
+                value = _copy(anchored.data)
             elif kind is document_end:
                 budget.nodes = nodes
                 return root[0]
@@ -322,7 +321,7 @@ class _Builder:
                     merged.get(len(stack), set()).discard(key)
             elif key is _MERGE:
                 if type(value) is list and kind is not alias_event:
-                    value.reverse()  # the first has the last word
+                    value.reverse()  # the first one takes precedence
                     for item in value:
                         _merge(open_data, item, merged.setdefault(len(stack), set()), event)
                 else:
@@ -335,9 +334,7 @@ class _Builder:
                 allowed = self._charge(nodes, most, event)
 
     def _charge(self, nodes: int, most: int, event: Any) -> int:
-        """Return the values allowed up to the event's place, in the object that ends at `most`; raises if there are
-        more.
-        """
+        """Return the number of values allowed up to the event, in the object that ends at `most`; raises beyond it."""
         if nodes > most or nodes > (self._budget.most or nodes):
             _refuse(event, f"an object of more than {MAX_OBJECT_NODES} values")
         allowed = self._budget.allowed(event.start_mark.index)
@@ -345,10 +342,10 @@ class _Builder:
             _refuse(event, f"more than {allowed} values up to here: too many for so little text")
         return min(allowed, most)
 
-    def _charge_alias(self, found: _Anchored, event: Any) -> None:
+    def _charge_alias(self, anchored: _Anchored, event: Any) -> None:
         budget, index = self._budget, event.start_mark.index
-        budget.aliased += found.size
-        budget.aliased_bytes += found.text
+        budget.aliased += anchored.size
+        budget.aliased_bytes += anchored.text
         allowed = budget.allowed_aliased(index)
         if budget.aliased > allowed:
             _refuse(event, f"aliases stand for more than {allowed} values")
@@ -371,7 +368,7 @@ def _utf8(text: str) -> int:
 
 
 def _copy(data: Any) -> Any:
-    """Return a copy, so that a change in one place is none in another; at most `MAX_DEPTH` deep."""
+    """Return a copy, so that changes in one place do not affect others; at most `MAX_DEPTH` deep."""
     if type(data) is dict:
         return {key: _copy(value) for key, value in data.items()}
     if type(data) is list:
@@ -380,7 +377,7 @@ def _copy(data: Any) -> Any:
 
 
 def _merge(into: dict[str, Any], source: Any, merged: set[str], event: Any) -> None:
-    """Set the keys of a merged mapping; they replace those before and yield to those after (goyaml v2 `merge`)."""
+    """Set the keys of a merged mapping; they replace earlier keys and yield to later ones (goyaml v2 `merge`)."""
     if type(source) is not dict:
         _refuse(event, "map merge requires map or sequence of maps as the value")
     merged.update(key for key in source if key not in into)
@@ -440,7 +437,7 @@ def _tagged(event: Any) -> Any:
 
 
 def _resolve(text: str, event: Any) -> Any:
-    """Return the value of a plain scalar, as JSON has it: whole floats are integers there."""
+    """Return the value of a plain scalar in JSON's form: whole floats become integers."""
     if text in _CONSTANTS:
         value = _CONSTANTS[text]
         if isinstance(value, float):
@@ -455,7 +452,7 @@ def _resolve(text: str, event: Any) -> Any:
 
 
 def _number(text: str) -> int | float | None:
-    """Return the number that a plain scalar is, if it is one (goyaml v2 `resolve`)."""
+    """Return the number of a plain scalar, None for other texts (goyaml v2 `resolve`)."""
     if len(text) > _LONGEST_NUMBER:
         return None
     if text[0] == "." and "_" in text and not _BETWEEN_DIGITS.fullmatch(text):
@@ -474,12 +471,12 @@ def _number(text: str) -> int | float | None:
 
 
 def _finite(plain: str) -> float | None:
-    found = float(plain)
-    return None if math.isinf(found) else found
+    number = float(plain)
+    return None if math.isinf(number) else number
 
 
 def _key(data: Any, event: Any) -> str:
-    """Return the key as JSON has it: numbers and booleans become their text, as sigs.k8s.io/yaml writes them."""
+    """Return the key in JSON's form: numbers and booleans become text, as sigs.k8s.io/yaml writes them."""
     if isinstance(data, bool):
         return "true" if data else "false"
     number = data
@@ -492,12 +489,12 @@ def _key(data: Any, event: Any) -> str:
     _refuse(event, "a key must be text")
 
 
-def _float_text(found: float) -> str:
+def _float_text(number: float) -> str:
     """Return the shortest text of a number that is unique among 32-bit floats (Go's format `g`)."""
     try:
-        (rounded,) = struct.unpack("<f", struct.pack("<f", found))
+        (rounded,) = struct.unpack("<f", struct.pack("<f", number))
     except OverflowError:
-        return ".inf" if found > 0 else "-.inf"
+        return ".inf" if number > 0 else "-.inf"
     for digits in range(9):
         text = f"{rounded:.{digits}e}"
         if struct.pack("<f", float(text)) == struct.pack("<f", rounded):

@@ -1,9 +1,9 @@
 """A Kubernetes API server for tests, laptops and CI: storage, REST and watch, controllers and simulated kubelets.
 
-`ApiServer` runs one in this process. It contains no scheduler and knows none. Inside it objects are plain JSON dicts;
-one process, one asyncio loop, no locks. ``kinds`` is the table of what is served, ``errors`` the form of a refusal,
-``storage`` keeps objects and their history, ``registry`` runs the verbs, ``server`` speaks HTTP, ``security`` makes
-certificates, tokens and kubeconfigs.
+`ApiServer` runs one in this process, without a scheduler. Inside it objects are plain JSON dicts; one process, one
+asyncio loop, no locks. ``kinds`` is the table of served kinds, ``errors`` the form of refusals, ``storage`` keeps
+objects and their history, ``registry`` runs the verbs, ``server`` speaks HTTP, ``security`` creates certificates,
+tokens and kubeconfigs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["ApiServer", "FaultTable", "InjectedFault", "ServerSnapshot"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: a plugin of pytest is imported by every run."""
+    """Import a public name on first use: every test run imports the pytest plugin."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

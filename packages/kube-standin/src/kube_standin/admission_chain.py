@@ -1,9 +1,8 @@
-"""The chain every write passes: steps that may change an object, then steps that may only refuse it.
+"""The admission chain of every write: first steps that may change an object, then steps that may only refuse it.
 
-Steps are synchronous on purpose: between reading the newest state and staging the write nothing else runs,
-so admission sees exactly what the write builds on. A step refuses by raising ``StatusError``. Mutating runs
-after decoding and defaulting and before the server's own bookkeeping; validating runs last, after
-validation.
+Steps are synchronous on purpose: between reading the newest state and staging the write nothing else runs, so that
+admission sees the exact state that the write builds on. A step refuses by raising ``StatusError``. Mutating steps run
+after decoding and defaulting and before the server's own bookkeeping; validating steps run last, after validation.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 @dataclass(frozen=True)
 class User:
-    """A user that sends requests: the name and groups that authorisation decides on; ``extra`` is only shown."""
+    """A user that sends requests: authorization uses name and groups; ``extra`` is only shown."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -36,7 +35,7 @@ SYSTEM = User("system:apiserver", ("system:masters", "system:authenticated"))
 
 
 class Objects(Protocol):
-    """What admission reads besides a request: what is stored, and what time it is."""
+    """The state that admission reads besides a request: stored objects and the time."""
 
     store: Store
     clock: ServerClock
@@ -45,30 +44,30 @@ class Objects(Protocol):
         """Return the row of an object's apiVersion and kind; raises KeyError."""
 
     def find(self, kind: ServedKind, namespace: str, name: str) -> Json | None:
-        """Return the newest state, staged ones included, as an object or None."""
+        """Return the newest state (staged writes included) as an object, or None."""
 
 
 @dataclass
 class MutationRounds:
-    """What mutating webhooks or policies did to one write: which may be called again, and which have to."""
+    """The state of mutating webhooks or policies for one write: which may and which must be called again."""
 
     invoked: set[str] = field(default_factory=set)
     again: set[str] = field(default_factory=set)
     output: Json | None = None
 
     def require_again(self) -> None:
-        """Have those that were called so far called again."""
+        """Require another call of those called so far."""
         self.again |= self.invoked
         self.invoked = set()
 
 
 @dataclass
 class AdmissionRequest:
-    """One write on its way through admission.
+    """One write in admission.
 
-    ``object`` and ``old`` are in the storage form of ``kind`` (which is its storage row); ``object`` is
-    None for DELETE, ``old`` is None for CREATE. Mutating steps may change ``object`` in place; no step may
-    change ``old``. ``warnings`` are sent to the client as Warning headers.
+    ``object`` and ``old`` are in the storage form of ``kind`` (which is its storage row); ``object`` is None for
+    DELETE, ``old`` is None for CREATE. Mutating steps may change ``object`` in place; no step may change ``old``.
+    ``warnings`` are sent to the client as Warning headers.
     """
 
     operation: Operation
@@ -83,33 +82,32 @@ class AdmissionRequest:
     registry: Objects
     warnings: list[str] = field(default_factory=list)
     version: str = ""
-    """The apiVersion of the request, where warnings depend on it."""
+    """The apiVersion of the request, if warnings depend on it."""
     options: Json = field(default_factory=dict)
     """The options of the request (CreateOptions, UpdateOptions, DeleteOptions), as webhooks see them."""
     off_loop_steps: OffLoopSteps = INLINE
-    """How the write waits for answers from elsewhere; INLINE: not at all."""
+    """How the write waits for external answers; INLINE: it does not wait."""
     body_kind: tuple[str, str, str] | None = None
-    """Group, version and kind of the object, where it is none of the resource (a Scale, an Eviction, a Binding)."""
+    """Group, version and kind of the object, if it is not of the resource's kind (a Scale, an Eviction, a Binding)."""
     round: int = 0
-    """How often the mutating half has run before."""
+    """Number of previous runs of the mutating half."""
     reinvoke: bool = False
-    """Whether the mutating half is to run once more, since a webhook changed what the steps before it decided on."""
+    """Whether the mutating half must run once more, because a webhook changed the input of earlier steps."""
     rounds: dict[str, MutationRounds] = field(default_factory=dict)
-    """What webhooks and policies of the mutating half keep from one round to the next."""
+    """State of webhooks and policies of the mutating half between rounds."""
     admitted: bool = False
     """Whether this is part of a write that was admitted in another form: the deletion of an evicted pod."""
     policy_cost: int = 0
-    """What evaluating policies has cost so far (interfaces.md 6.10)."""
+    """Cost of policy evaluation so far (interfaces.md 6.10)."""
     on_staged: list[Callable[[], None]] = field(default_factory=list)
-    """What validating steps want done once this write is staged, in the same turn: steps serve all requests and keep
-    nothing of one."""
+    """Deferred work of validating steps, run in the turn that stages the write: steps have no state per request."""
 
     def mutation_rounds(self, name: str) -> MutationRounds:
-        """Return what webhooks or policies keep of the rounds; those that have to be called again are noted."""
-        kept = self.rounds.setdefault(name, MutationRounds())
-        if self.round and kept.output != self.object:
-            kept.require_again()
-        return kept
+        """Return the state of webhooks or policies between rounds, after recording which must be called again."""
+        rounds = self.rounds.setdefault(name, MutationRounds())
+        if self.round and rounds.output != self.object:
+            rounds.require_again()
+        return rounds
 
     @property
     def new(self) -> Json:
@@ -119,36 +117,36 @@ class AdmissionRequest:
         return self.object
 
     def refused(self, why: str, causes: Iterable[Cause] = ()) -> StatusError:
-        """403 about the object of the request, to be raised."""
+        """Return a 403 refusal of the object of the request."""
         return forbidden(self.kind.plural, self.kind.group, self.name, why, causes)
 
 
 class Step:
-    """One admission plugin; override what it needs. ``kinds`` limits it to plurals with group (None: all)."""
+    """One admission plugin; override the methods it needs. ``kinds`` limits it to plurals with group (None: all)."""
 
     kinds: frozenset[str] | None = None
     runs_last = False
-    """Whether the step comes after all that are not of this sort, in whatever order they were added."""
+    """Whether the step runs after all other steps, independent of the order in which they were added."""
 
     def waits(self, kind: ServedKind) -> bool:
-        """Return whether writes of a kind may have to wait for an answer from elsewhere."""
+        """Return whether writes of a kind may have to wait for an external answer."""
         return False
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Change ``request.object`` in place or refuse by raising StatusError."""
+        """Change ``request.object`` in place, or refuse by raising StatusError."""
 
     def allocate(self, request: AdmissionRequest, new: Json) -> None:
-        """Give ``new``, an object in the version of the request, what the server hands out; after all ``mutate``."""
+        """Allocate values for ``new``, an object in the version of the request; runs after all ``mutate``."""
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse by raising StatusError."""
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Called right after the write was staged, in the same turn; not for dry runs."""
+        """Handle a write right after it was staged, in the same turn; not for dry runs."""
 
 
 class Chain:
-    """Steps in order, found by the resource they concern."""
+    """Ordered steps, looked up by resource."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._steps: list[Step] = []
@@ -166,12 +164,12 @@ class Chain:
     def steps(self, kind: ServedKind) -> tuple[Step, ...]:
         """Return the steps that concern ``kind``, in order."""
         resource = kind.resource
-        found = self._by_resource.get(resource)
-        if found is None:
+        steps = self._by_resource.get(resource)
+        if steps is None:
             ordered = sorted(self._steps, key=lambda step: step.runs_last)
-            found = tuple(step for step in ordered if step.kinds is None or resource in step.kinds)
-            self._by_resource[resource] = found
-        return found
+            steps = tuple(step for step in ordered if step.kinds is None or resource in step.kinds)
+            self._by_resource[resource] = steps
+        return steps
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Run the mutating half."""
@@ -184,16 +182,16 @@ class Chain:
                 step.mutate(request)
 
     def allocate(self, request: AdmissionRequest, new: Json) -> None:
-        """Hand out what the object needs, once it is what its writer and admission want."""
+        """Allocate the values that the object needs, after its writer and admission have decided the rest."""
         for step in self.steps(request.kind):
             step.allocate(request, new)
 
     def waits(self, kind: ServedKind) -> bool:
-        """Return whether writes of a kind may have to wait for an answer from elsewhere."""
+        """Return whether writes of a kind may have to wait for an external answer."""
         return any(step.waits(kind) for step in self._waiting)
 
     def admit_body(self, request: AdmissionRequest) -> None:
-        """Admit what is no object of its resource (`AdmissionRequest.body_kind`): only steps that wait know it."""
+        """Admit a body of another kind than its resource (`AdmissionRequest.body_kind`): only waiting steps run."""
         for step in self._waiting:
             step.mutate(request)
         for step in self._waiting:
@@ -205,7 +203,7 @@ class Chain:
             step.validate(request)
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Notify the steps that the write is staged, and do what they left with it."""
+        """Notify the steps that the write is staged, and run the work that they deferred."""
         for step in self.steps(request.kind):
             step.committed(request)
         for work in request.on_staged:

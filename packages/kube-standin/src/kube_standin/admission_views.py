@@ -1,4 +1,4 @@
-"""A write as admission by webhooks and policies sees it: in the version asked for, with what expressions read."""
+"""A write as webhooks and policies see it: in the requested version, with the variables of expressions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RuledT = TypeVar("RuledT")
 
 @dataclass(frozen=True)
 class AdmittedWrite:
-    """A write: the row of the request, and those it may be converted to."""
+    """A write: the row of the request, and the rows that it may be converted to."""
 
     request: AdmissionRequest
     kind: ServedKind
@@ -33,12 +33,12 @@ class AdmittedWrite:
 
 
 def api_resource(kind: ServedKind, subresource: str = "", body: tuple[str, str, str] | None = None) -> ApiResource:
-    """Return a row as rules see it; `body` is the kind of what is sent, where that is no object of the resource."""
+    """Return a row as rules see it; `body` is the kind of the sent object, if it differs from the resource's."""
     return ApiResource(kind.group, kind.version, kind.plural, subresource, *(body or kind.gvk))
 
 
 def user_of(request: AdmissionRequest) -> Json:
-    """Return the user of a write as reviews have it."""
+    """Return the user of a write in the form of reviews."""
     user = request.user
     return user_info(user.name, user.uid, user.groups, dict(user.extra))
 
@@ -51,7 +51,7 @@ class AdmissionViews:
         self._authorizer = authorizer
 
     def row(self, request: AdmissionRequest) -> ServedKind:
-        """Return the row of the version that the request is for."""
+        """Return the row of the request's version."""
         return self._registry.kinds.of(request.version, request.kind.kind) or request.kind
 
     def versions(self, kind: ServedKind) -> list[ServedKind]:
@@ -81,20 +81,20 @@ class AdmissionViews:
         return None if state is None else state.labels
 
     def objects(self, write: AdmittedWrite, matched: ApiResource) -> tuple[Json | None, Json | None]:
-        """Return the new and the old object in the version that a webhook or a policy asked for."""
+        """Return the new and the old object in the version that a webhook or a policy requests."""
         request = write.request
         if request.body_kind is not None:
             return request.object, request.old
         row = write.rows[matched]
         heads = {"kind": row.kind, "apiVersion": row.api_version}
         new, old = (
-            None if one is None else {**heads, **from_storage(row, one), **heads}
-            for one in (request.object, request.old)
+            None if obj is None else {**heads, **from_storage(row, obj), **heads}
+            for obj in (request.object, request.old)
         )
         return new, old
 
     def stored(self, write: AdmittedWrite, matched: ApiResource, patched: Json, validation: Any = "Ignore") -> Json:
-        """Return the form that is stored of an object that was changed; raises StatusError."""
+        """Return the stored form of a changed object; raises StatusError."""
         decoder, request = self._registry.decoder, write.request
         if request.body_kind is not None:
             group, version, kind = request.body_kind
@@ -105,17 +105,17 @@ class AdmissionViews:
         return to_storage(row, decoder.patched(row, patched, validation, []))
 
     def values(self, write: AdmittedWrite, matched: ApiResource) -> dict[str, Any]:
-        """Return what expressions see as `object`, `oldObject`, `request` and `authorizer`."""
+        """Return the variables `object`, `oldObject`, `request` and `authorizer` of expressions."""
         request = write.request
         new, old = self.objects(write, matched)
         raw = review_request(write.match, matched, user_of(request), request.options, (None, None), request.dry_run)
-        asked, _ = parse_json_strict(raw)
-        return {"object": new, "oldObject": old, "request": asked, "authorizer": self._asker(write)}
+        review, _ = parse_json_strict(raw)
+        return {"object": new, "oldObject": old, "request": review, "authorizer": self._asker(write)}
 
     def _asker(self, write: AdmittedWrite) -> cel.UserAccess:
-        """Return what asks this server's own authorizer, as it is now."""
+        """Return the access to this server's own authorizer in its current state."""
         resource, request = write.match.resource, write.request
-        asked = cel.AccessQuestion(
+        access = cel.AccessQuestion(
             group=resource.group,
             resource=resource.plural,
             subresource=resource.subresource,
@@ -125,14 +125,14 @@ class AdmissionViews:
         decide, user = self._authorizer.at_present(), request.user
 
         def answer(question: cel.AccessQuestion) -> tuple[bool, str]:
-            found: AccessDecision = decide(_asking(user, question), _attributes(question))
-            return found.allowed, found.reason
+            decision: AccessDecision = decide(_asking(user, question), _attributes(question))
+            return decision.allowed, decision.reason
 
-        return cel.UserAccess(answer, asked)
+        return cel.UserAccess(answer, access)
 
 
 class ConcernedByResource(Generic[RuledT]):
-    """Those of some webhooks or policies that have a rule for a resource, kept while the kinds are the same."""
+    """The webhooks or policies with a rule for a resource, cached until the kinds change."""
 
     def __init__(self, registry: ObjectRegistry, views: AdmissionViews) -> None:
         self._kinds = registry.kinds
@@ -141,14 +141,14 @@ class ConcernedByResource(Generic[RuledT]):
         self._kept: dict[tuple[str, str, str], tuple[RuledT, ...]] = {}
 
     def clear(self) -> None:
-        """Forget all: webhooks or policies have changed."""
+        """Clear the cache: webhooks or policies have changed."""
         self._kept.clear()
 
     def of(
-        self, name: str, kind: ServedKind, given: Sequence[RuledT], rules: Callable[[RuledT], Iterable[Json]]
+        self, name: str, kind: ServedKind, candidates: Sequence[RuledT], rules: Callable[[RuledT], Iterable[Json]]
     ) -> tuple[RuledT, ...]:
-        """Return those of `given`, which `name` stands for, that have a rule for a kind in one of its versions."""
-        if not given or kind.group == EXEMPT_GROUP:
+        """Return those of the `candidates` named `name` that have a rule for a kind in one of its versions."""
+        if not candidates or kind.group == EXEMPT_GROUP:
             return ()
         if self._generation != self._kinds.generation:
             self._generation = self._kinds.generation
@@ -157,7 +157,9 @@ class ConcernedByResource(Generic[RuledT]):
         result = self._kept.get(key)
         if result is None:
             resources = [api_resource(row) for row in self._views.versions(kind)]
-            result = self._kept[key] = tuple(one for one in given if concerns(rules(one), resources))
+            result = self._kept[key] = tuple(
+                candidate for candidate in candidates if concerns(rules(candidate), resources)
+            )
         return result
 
 

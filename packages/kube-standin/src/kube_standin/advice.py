@@ -1,4 +1,4 @@
-"""Warnings about objects that are accepted all the same: sent as Warning headers on create and update.
+"""Warnings about accepted objects: sent as Warning headers on create and update.
 
 Rules and texts: kube-apiserver 1.36 (api/pod warnings).
 """
@@ -30,7 +30,7 @@ _TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "daemonsets.apps": ("spec", "template"),
     "jobs.batch": ("spec", "template"),
 }
-"""Where the pod (or template) of a kind stands."""
+"""The path of the pod (or template) in a kind."""
 
 
 def warnings_about(kind: ServedKind, obj: Json, old: Json | None = None) -> list[str]:
@@ -50,7 +50,7 @@ def warnings_about(kind: ServedKind, obj: Json, old: Json | None = None) -> list
 
 
 def _finalizers(obj: Json, old: Json) -> Iterator[str]:
-    """New finalizers of a custom resource that another writer may use, too (registry/customresource)."""
+    """Warn about new finalizers of a custom resource that another writer may also use (registry/customresource)."""
     for name in sorted({*obj["metadata"].get("finalizers", ())}.difference(old["metadata"].get("finalizers", ()))):
         if not has_domain(name):
             path = " including a path (/)" if "." in name else ""
@@ -86,7 +86,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def _selecting_nothing(near: Json, path: str) -> Iterator[str]:
-    """Terms about other pods that no pod fits."""
+    """Warn about terms for other pods that match no pod."""
     for index, term in enumerate(near.get(_REQUIRED) or ()):
         if "labelSelector" not in term:
             yield f"{path}.{_REQUIRED}[{index}].labelSelector: {_SELECTS_NOTHING}"
@@ -96,7 +96,7 @@ def _selecting_nothing(near: Json, path: str) -> Iterator[str]:
 
 
 def _parts_of_bytes(container: Json, path: str) -> Iterator[str]:
-    """Amounts of memory that end in the middle of a byte: `m` where `M` was meant."""
+    """Warn about amounts of memory with a fraction of a byte: `m` instead of `M`."""
     for part in ("requests", "limits"):
         amounts = (container.get("resources") or {}).get(part) or {}
         for name in ("memory", "ephemeral-storage"):

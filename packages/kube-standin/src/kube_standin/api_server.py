@@ -25,7 +25,7 @@ class ApiServer:
     """A Kubernetes API server in a thread of this process; it runs inside ``with`` or ``async with``.
 
     Args:
-        nodes: how many simulated nodes to make. Pods that are bound to them start and run.
+        nodes: number of simulated nodes. Pods that are bound to them start and run.
         manifests: objects that exist from the start: names of files and directories, relative to ``folder``, or dicts.
         controllers: which controllers run: ``"*"``, ``"none"``, or names as kube-controller-manager reads them.
         kubelets: whether pods on nodes without another kubelet are started and stopped.
@@ -145,15 +145,15 @@ class ApiServer:
 
     @property
     def now(self) -> datetime:
-        """Return what the server's clock shows, in UTC."""
+        """Return the time of the server's clock, in UTC."""
         return self._thread().server.clock.now()
 
     def settle(self) -> None:
-        """Return when controllers and kubelets have nothing to do at the present moment."""
+        """Wait until controllers and kubelets have no more work at the current time."""
         self._call(lambda server: server.controls.settle())
 
     def advance(self, by: timedelta | None = None, **parts: float) -> datetime:
-        """Let simulated time pass, and return what the clock shows then.
+        """Advance simulated time and return the new time.
 
         ``parts`` are those of `timedelta` (``hours=1``). Each timer of controllers and kubelets fires in order, at its
         own moment, and all of them have settled on return. Raises RuntimeError with the real clock, ValueError for a
@@ -167,15 +167,15 @@ class ApiServer:
 
     @property
     def faults(self) -> FaultTable:
-        """Return the faults that requests meet: refusals, delays, broken connections (`FaultTable`)."""
+        """Return the injected faults: refusals, delays, broken connections (`FaultTable`)."""
         return self._thread().server.faults
 
     def drop_watches(self, resource: str = "*", *, user: str = "*") -> int:
-        """End open watches, all or those of a resource (``pods``), as at the end of their time; return how many."""
+        """End open watches, all or those of a resource (``pods``), as after their timeout; return their number."""
         return self._end_watches(resource, user, expired=False)
 
     def expire_watches(self, resource: str = "*", *, user: str = "*") -> int:
-        """End open watches with 410 Gone, so that their clients list again; return how many."""
+        """End open watches with 410 Gone, so that their clients list again; return their number."""
         return self._end_watches(resource, user, expired=True)
 
     def _end_watches(self, resource: str, user: str, *, expired: bool) -> int:
@@ -192,20 +192,20 @@ class ApiServer:
     # -- snapshots
 
     def snapshot(self) -> ServerSnapshot:
-        """Return the present state: all objects, and the time."""
+        """Return the current state: all objects, and the time."""
         state: ServerSnapshot = self._call(lambda server: server.controls.snapshot())
         return state
 
     def restore(self, state: ServerSnapshot) -> None:
-        """Go back to a state.
+        """Restore a state.
 
-        Open watches end with 410, controllers and kubelets start afresh, a simulated clock is set back. Resource
-        versions go on: objects that change get new ones.
+        Open watches end with 410, controllers and kubelets restart, a simulated clock is set back. Resource versions
+        continue: changed objects get new ones.
         """
         self._call(lambda server: server.controls.restore(state))
 
     def save(self, path: str | Path) -> None:
-        """Write the present state to a file for ``ApiServer(state=path)``. It contains Secrets. Raises OSError."""
+        """Write the current state to a file for ``ApiServer(state=path)``. It contains Secrets. Raises OSError."""
         self.snapshot().save(path)
 
     def _call(self, work: Any) -> Any:
@@ -216,7 +216,7 @@ PARAMETERS: Final = frozenset(inspect.signature(ApiServer).parameters)
 
 
 class _RunningThread:
-    """A server on an event loop in a thread of its own; ``ready`` has when it serves, with its nodes, or why not."""
+    """A server on an event loop in its own thread; ``ready`` completes when it serves, or with the error."""
 
     server: Serving
 
@@ -228,11 +228,11 @@ class _RunningThread:
         self.ready: Future[None] = Future()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the server and wait for the end."""
+        """Stop the server and wait for its end."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
@@ -297,7 +297,7 @@ def _options(
 
 
 def _objects(manifests: Sequence[str | Path | Mapping[str, Any]], folder: Path) -> Sequence[Any]:
-    """Return objects of files, with names relative to `folder`, and of plain data."""
+    """Return the objects of files, with names relative to `folder`, and of plain data."""
     from kube_rules.documents import read_plain
     from kube_standin.manifest_files import read_files
 

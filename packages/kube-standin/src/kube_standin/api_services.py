@@ -1,8 +1,8 @@
-"""APIServices: one for each group version that is served, and the condition of those that clients create.
+"""APIServices: one for each served group version, and the condition of those that clients create.
 
 Rules: kube-aggregator (autoregister_controller) and kube-apiserver 1.36 (priorities of built-in groups). Requests are
-never sent to the Service of an APIService: it does not change which group versions are served. What the label
-``automanaged`` means is interfaces.md 4.5.
+never sent to the Service of an APIService: it does not change which group versions are served. The label
+``automanaged`` is described in interfaces.md 4.5.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ class ApiServices(Step):
         self._following = False
 
     def load(self) -> None:
-        """Create what is missing and delete what the server created for group versions that are gone (at start)."""
+        """Create missing APIServices and delete the server's own for group versions that no longer exist (at start)."""
         stored = self._registry.store.heads(self._kind().storage_key)
         self._follow({state.name for state in stored if MANAGED in (state.labels or {})}, start=True)
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Follow a write of a definition or of an APIService."""
+        """Update APIServices after a write of a definition or of an APIService."""
         state = self._registry.head(request.kind, "", request.name) if request.kind.resource == API_SERVICES else None
         if state is None:
             self._follow()
@@ -112,18 +112,18 @@ class ApiServices(Step):
         return self._registry.kind("apiregistration.k8s.io/v1", "APIService")
 
     def _served(self) -> dict[str, _ServedVersion]:
-        found: dict[str, _ServedVersion] = {}
+        versions: dict[str, _ServedVersion] = {}
         for kind in self._registry.kinds:
             if kind.custom or kind.group in _GROUPS:
                 name = f"{kind.version}.{kind.group}"
-                if name not in found or found[name].custom:
-                    found[name] = _ServedVersion(kind.group, kind.version, kind.custom)
-        return found
+                if name not in versions or versions[name].custom:
+                    versions[name] = _ServedVersion(kind.group, kind.version, kind.custom)
+        return versions
 
     def _follow(self, stored: Collection[str] = (), *, start: bool = False) -> None:
-        """Create and delete APIServices as group versions come and go; those of built-in groups at start only."""
+        """Create and delete APIServices as group versions change; those of built-in groups at start only."""
         if self._following:
-            return  # a write of this method
+            return  # a write by this method
         self._following = True
         try:
             registry, kind, served = self._registry, self._kind(), self._served()
@@ -143,14 +143,14 @@ class ApiServices(Step):
                             self._put_spec_back(name, group_version)
                         self._set_condition(name)
                 elif group_version.custom or start:
-                    made = registry.decoder.decode(kind, group_version.api_service(), "Ignore", [])
-                    registry.create_now(kind, "", made, _OPTIONS)
+                    api_service = registry.decoder.decode(kind, group_version.api_service(), "Ignore", [])
+                    registry.create_now(kind, "", api_service, _OPTIONS)
             self._known = frozenset(served)
         finally:
             self._following = False
 
     def _put_spec_back(self, name: str, group_version: _ServedVersion) -> None:
-        """Undo what a client changed of a spec that the server manages; nothing is written if nothing differs."""
+        """Undo a client's changes to a spec that the server manages; an unchanged spec is not written."""
 
         def change(obj: Json) -> None:
             obj["spec"] = group_version.api_service()["spec"]
@@ -158,7 +158,7 @@ class ApiServices(Step):
         self._registry.modify_now(self._kind(), "", name, change, _OPTIONS)
 
     def _set_condition(self, name: str) -> None:
-        """Set whether an APIService is available; nothing is written if nothing changes."""
+        """Set whether an APIService is available; an unchanged condition is not written."""
         served, stamp = self._served(), self._registry.clock.stamp()
 
         def change(obj: Json) -> None:
@@ -166,7 +166,7 @@ class ApiServices(Step):
             words = _LOCAL if spec.get("service") is None else _OWN if name in served else _NOT_PROXIED
             group_version = "/".join(part for part in (spec.get("group"), spec.get("version")) if part)
             status, reason, text = words
-            found = condition("Available", status, reason, text.format(group_version))
-            put_condition(obj.setdefault("status", {}), found, stamp)
+            available = condition("Available", status, reason, text.format(group_version))
+            put_condition(obj.setdefault("status", {}), available, stamp)
 
         self._registry.modify_now(self._kind(), "", name, change, _OPTIONS, "status")

@@ -1,7 +1,8 @@
-"""What users may do: a fixed model for the server's own users, RBAC objects for all other users.
+"""Authorization: a fixed model for the server's own users, RBAC objects for all other users.
 
-``system:masters`` may everything; ``reprieve:readers`` may read everything. Beyond that ClusterRoles and Roles count as
-bound, those of every cluster among them (`bootstrap_roles`). Rules and texts: kube-apiserver 1.36.
+``system:masters`` has all rights; ``reprieve:readers`` may read everything. Other users have the rights of the
+ClusterRoles and Roles bound to them, including those of every cluster (`bootstrap_roles`). Rules and texts:
+kube-apiserver 1.36.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _READER_PATHS = frozenset(("/", "/metrics"))
 
 @dataclass(frozen=True)
 class _Grant:
-    """What one subject gets by one binding."""
+    """The rights of one subject from one binding."""
 
     reason: str
     rules: tuple[Json, ...]
@@ -38,7 +39,7 @@ class _Grant:
 
 
 class Authorizer(Step):
-    """Decides from the fixed model and the RBAC objects; as an admission step it notices when those change."""
+    """Decides by the fixed model and the RBAC objects; as an admission step it notices their changes."""
 
     kinds = frozenset(f"{name}.{_RBAC}" for name in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"))
 
@@ -49,14 +50,14 @@ class Authorizer(Step):
         registry.store.undone.append(self._forget)
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Forget what was derived from RBAC objects."""
+        """Drop the data derived from RBAC objects."""
         self._forget()
 
     def _forget(self) -> None:
         self._grants = None
 
     def at_present(self) -> Callable[[User, Attributes], AccessDecision]:
-        """Return `decide` as it is now, for a thread beside the event loop."""
+        """Return `decide` in its current state, for a thread outside the event loop."""
         present = copy.copy(self)
         present._grants = self._read() if self._grants is None else self._grants
         self._grants = present._grants
@@ -64,7 +65,7 @@ class Authorizer(Step):
         return present.decide
 
     def decide(self, user: User, attributes: Attributes) -> AccessDecision:
-        """Return whether a user may, and why."""
+        """Return whether a user has access, and why."""
         if MASTERS in user.groups:
             return AccessDecision(True)
         if attributes.path:
@@ -116,7 +117,7 @@ class Authorizer(Step):
         )
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Json], list[Json]]:
-        """Return the resource rules and path rules ``user`` has in ``namespace`` (SelfSubjectRulesReview)."""
+        """Return the resource rules and path rules of ``user`` in ``namespace`` (SelfSubjectRulesReview)."""
         if MASTERS in user.groups:
             everything = ["*"]
             return (
@@ -175,11 +176,11 @@ class Authorizer(Step):
 
 
 class ClaimStatus(Step):
-    """Parts of a resource claim's status have owners, and the right to write the status is not enough for them.
+    """Requires additional rights for parts of a resource claim's status.
 
-    Allocation and reservations ask for update or patch of ``resourceclaims/binding``; what a driver reports of its
-    devices asks for ``arbitrary-node:update`` or ``:patch`` of ``resourceclaims/driver``, by the driver's name
-    (kube-apiserver 1.36, gate DRAResourceClaimGranularStatusAuthorization; nodes' own drivers are no exception here).
+    Allocation and reservations require update or patch of ``resourceclaims/binding``; the device status of a driver
+    requires ``arbitrary-node:update`` or ``:patch`` of ``resourceclaims/driver``, by the driver's name (kube-apiserver
+    1.36, gate DRAResourceClaimGranularStatusAuthorization; nodes' own drivers are no exception here).
     """
 
     kinds = frozenset(("resourceclaims.resource.k8s.io",))
@@ -188,7 +189,7 @@ class ClaimStatus(Step):
         self._authorizer = authorizer
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Refuse (403) a change that the user may not make."""
+        """Refuse (403) a change that the user has no right to make."""
         if request.operation != "UPDATE" or request.subresource != "status":
             return
         new, old = request.new.get("status") or {}, (request.old or {}).get("status") or {}
@@ -205,15 +206,15 @@ class ClaimStatus(Step):
             Attributes(f"{prefix}{verb}", kind.group, kind.plural, part, namespace, name)
             for verb in ("patch", "update")
         ]
-        if not any(self._authorizer.decide(request.user, one).allowed for one in attributes):
+        if not any(self._authorizer.decide(request.user, question).allowed for question in attributes):
             self._authorizer.check(request.user, attributes[0])
 
 
 def _by_driver(status: Json) -> dict[str, list[Json]]:
-    found: dict[str, list[Json]] = {}
+    by_driver: dict[str, list[Json]] = {}
     for device in status.get("devices") or ():
-        found.setdefault(device.get("driver", ""), []).append(device)
-    return found
+        by_driver.setdefault(device.get("driver", ""), []).append(device)
+    return by_driver
 
 
 def _subject(subject: Json, namespace: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What works beside the server in the same process: controllers and simulated kubelets, started together."""
+"""Background work in the server's process: controllers and simulated kubelets, started together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kube_standin.signers import CertificateAuthority
 class BackgroundWork:
     """The controllers and kubelets of a server. They can be stopped and started again, also on another registry.
 
-    ``controllers`` are switches (``controllers.chosen``), no ``kubelets`` is None. Raises ValueError for an unknown
+    ``controllers`` are switches (``controllers.chosen``); None disables ``kubelets``. Raises ValueError for an unknown
     controller.
     """
 
@@ -41,13 +41,13 @@ class BackgroundWork:
 
     @property
     def controllers(self) -> ControllerSet:
-        """Return the controllers that run. Raises RuntimeError before the start and after the end."""
+        """Return the running controllers. Raises RuntimeError before the start and after the end."""
         if self._running is None:
             raise RuntimeError("the controllers do not run")
         return self._running
 
     async def start(self, registry: ObjectRegistry) -> None:
-        """Begin; the first time with making the nodes. Raises StatusError for a node manifest that is refused."""
+        """Start; the first start also creates the nodes. Raises StatusError for a refused node manifest."""
         self._running = ControllerSet(
             registry,
             self._names,
@@ -59,12 +59,12 @@ class BackgroundWork:
         if self._options is not None:
             self._kubelets = Kubelets(self._running, self._options)
             self._kubelets.begin()
-            if self._options.adopt:  # a node that is deleted later is not made again
+            if self._options.adopt:  # a node that is deleted later is not created again
                 self._options = replace(self._options, nodes=0, manifests=())
         await self._running.start()
 
     async def stop(self) -> None:
-        """End; nothing is lost, since everything is read again at a start."""
+        """Stop; no state is lost, because everything is read again at the next start."""
         if self._kubelets is not None:
             self._kubelets.stop()
         if self._running is not None:
@@ -81,7 +81,7 @@ async def background(
     times: Times | None = None,
     ca_certificate: str = "",
 ) -> AsyncIterator[BackgroundWork]:
-    """Work while the context lasts. Raises as `BackgroundWork` and its start."""
+    """Run background work while the context lasts. Raises like `BackgroundWork` and its start."""
     work = BackgroundWork(controllers=controllers, kubelets=kubelets, times=times, ca_certificate=ca_certificate)
     try:
         await work.start(registry)

@@ -1,8 +1,8 @@
-"""POST .../pods/NAME/binding: the one way a pod gets its node. Rules and texts: kube-apiserver 1.36.
+"""POST .../pods/NAME/binding: the only way to bind a pod to a node. Rules and texts: kube-apiserver 1.36.
 
-A binding never checks whether the node exists. It sets nodeName and PodScheduled, merges annotations and
-labels, clears the nomination, honours uid and resourceVersion as preconditions, and refuses pods that are
-bound, gated or terminating.
+A binding does not check whether the node exists. It sets nodeName and PodScheduled, merges annotations and labels,
+clears the nomination, honours uid and resourceVersion as preconditions, and refuses pods that are bound, gated or
+terminating.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kube_standin.subresource_admission import admit_body
 
 
 def bind_now(registry: ObjectRegistry, namespace: str, name: str, binding: Json, options: WriteOptions) -> Outcome:
-    """Stage a binding; the outcome is the Status to answer once it is durable."""
+    """Stage a binding; the outcome is the Status of the response once the binding is durable."""
     metadata = binding.get("metadata") or {}
     if not name:
         name = metadata.get("name", "")
@@ -37,12 +37,12 @@ def bind_now(registry: ObjectRegistry, namespace: str, name: str, binding: Json,
         raise errors.not_found("pods", "", name)
     pod = state.decode()
     own = pod["metadata"]
-    for what, asked, found in (
+    for part, wanted, current in (
         ("UID", metadata.get("uid"), own["uid"]),
         ("ResourceVersion", metadata.get("resourceVersion"), own["resourceVersion"]),
     ):
-        if asked and asked != found:
-            raise registry.precondition_failed(kind, namespace, name, asked, found, what)
+        if wanted and wanted != current:
+            raise registry.precondition_failed(kind, namespace, name, wanted, current, part)
     spec = pod["spec"]
     if own.get("deletionTimestamp"):
         raise _conflict(name, f"pod {name} is being deleted, cannot be assigned to a host")

@@ -1,4 +1,4 @@
-"""What every server has: its first namespaces and priority classes, and the admission steps that are always on."""
+"""The initial objects of every server (namespaces, priority classes), and the admission steps that are always on."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _SYSTEM_CLASSES = (
 
 
 class NamespaceLifecycle(Step):
-    """Nothing is created in a namespace that is missing or terminating; some namespaces may not be deleted."""
+    """Refuses objects in missing or terminating namespaces, and the deletion of some namespaces."""
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Check the namespace before anything else is done about a create."""
+        """Check the namespace before any other step of a create."""
         if request.operation != "CREATE" or not request.kind.namespaced or not request.kind.stored:
             return
         state = request.registry.store.head("namespaces", "", request.namespace)
@@ -52,18 +52,18 @@ class NamespaceLifecycle(Step):
             raise request.refused(why, [cause])
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Keep the namespaces the cluster cannot do without."""
+        """Protect the namespaces that the cluster needs."""
         if request.operation == "DELETE" and request.kind.resource == "namespaces" and request.name in IMMORTAL:
             raise request.refused("this namespace may not be deleted")
 
 
 class KeptTolerations(Step):
-    """The tolerations every pod got at its creation are put back if an update leaves them out (recorded 238, 261)."""
+    """Restores the default tolerations of a pod if an update removes them (recorded 238, 261)."""
 
     kinds = frozenset(("pods",))
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Append what is missing of the two."""
+        """Append the missing ones of the two tolerations."""
         if request.operation != "UPDATE" or request.subresource or request.old is None:
             return
         spec = request.new.get("spec", {})
@@ -73,14 +73,14 @@ class KeptTolerations(Step):
             for toleration in request.old.get("spec", {}).get("tolerations") or []
             if toleration.get("key") in (NOT_READY, UNREACHABLE)
             and toleration.get("effect") == "NoExecute"
-            and not any(tolerates_loss(one, toleration["key"]) for one in present)
+            and not any(tolerates_loss(kept, toleration["key"]) for kept in present)
         ]
         if lost:
             spec["tolerations"] = [*present, *lost]
 
 
 class SystemClasses(Step):
-    """The system priority classes may not be deleted."""
+    """Protects the system priority classes from deletion."""
 
     kinds = frozenset(("priorityclasses.scheduling.k8s.io",))
 
@@ -91,12 +91,12 @@ class SystemClasses(Step):
 
 
 def base_steps() -> list[Step]:
-    """Return the admission steps every server has, whatever plugins are on."""
+    """Return the admission steps of every server, independent of plugins."""
     return [NamespaceLifecycle(), SystemClasses(), KeptTolerations(), ServiceAddresses(), FlowSchemas()]
 
 
 def ensure_base(registry: ObjectRegistry) -> None:
-    """Stage the objects every cluster has; what exists is left as it is."""
+    """Stage the objects of every cluster; existing ones are not changed."""
     options = WriteOptions()
     namespace = registry.kind("v1", "Namespace")
     for name in NAMESPACES:
@@ -126,7 +126,7 @@ def ensure_default_storage_class(registry: ObjectRegistry) -> None:
 
 
 def _ensure_flow_control(registry: ObjectRegistry) -> None:
-    """Stage the FlowSchemas and priority levels that every server has. They are served, and limit nothing."""
+    """Stage the FlowSchemas and priority levels of every server. They are served, but limit nothing."""
     annotations = {flow_control.AUTO_UPDATE: "true"}
     options = WriteOptions(manager="api-priority-and-fairness-config-producer-v1")
     schemas = registry.kind(flow_control.VERSION, "FlowSchema")
@@ -140,7 +140,7 @@ def _ensure_flow_control(registry: ObjectRegistry) -> None:
 
 
 def _ensure_service_network(registry: ObjectRegistry) -> None:
-    """Stage the ServiceCIDR of the cluster; not where a release has none."""
+    """Stage the ServiceCIDR of the cluster, unless the release has none."""
     row = registry.kinds.of("networking.k8s.io/v1", "ServiceCIDR")
     if row is not None and registry.head(row, "", DEFAULT_NAME) is None:
         network: Json = {"metadata": {"name": DEFAULT_NAME}, "spec": {"cidrs": [DEFAULT_NETWORK]}}
@@ -148,7 +148,7 @@ def _ensure_service_network(registry: ObjectRegistry) -> None:
 
 
 def ensure_own_objects(registry: ObjectRegistry, host: str, port: int, client_ca: str = "") -> None:
-    """Stage the objects that tell of this server: its Service, and which client certificates it accepts (PEM)."""
+    """Stage the objects that describe this server: its Service, and the accepted client certificates (PEM)."""
     _ensure_own_service(registry, host, port)
     _ensure_authentication_config(registry, client_ca)
 
@@ -156,7 +156,7 @@ def ensure_own_objects(registry: ObjectRegistry, host: str, port: int, client_ca
 def _ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
     """Stage the Service ``default/kubernetes`` with its endpoints, the address of this server.
 
-    The endpoints are stored as they are: an address of the loopback interface would be refused (422).
+    The endpoints bypass validation: an address of the loopback interface would be refused (422).
     """
     _ensure_service_network(registry)
     service = registry.kind("v1", "Service")
@@ -192,9 +192,9 @@ def _ensure_own_service(registry: ObjectRegistry, host: str, port: int) -> None:
 
 
 def _ensure_authentication_config(registry: ObjectRegistry, client_ca: str) -> None:
-    """Stage the ConfigMap from which other API servers learn which client certificates are accepted.
+    """Stage the ConfigMap that lists the accepted client certificates for other API servers.
 
-    Entries that a client added stay.
+    Entries of clients are kept.
     """
     row, (namespace, name) = registry.kind("v1", "ConfigMap"), _AUTHENTICATION
     data = {"client-ca-file": client_ca} if client_ca else {}
@@ -227,10 +227,10 @@ def foreign_definition(api_version: str) -> Json | None:
     if api_version not in FOREIGN_VERSIONS:
         return None
     group, _, version = api_version.partition("/")
-    kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": kept, "status": kept}}
+    any_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": any_object, "status": any_object}}
     served: Json = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    if api_version == COSCHEDULING_VERSION:  # that of Volcano has no subresource
+    if api_version == COSCHEDULING_VERSION:  # Volcano's has no subresource
         served["subresources"] = {"status": {}}
     names = {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups", "singular": "podgroup"}
     return {

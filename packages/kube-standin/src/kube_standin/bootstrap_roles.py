@@ -1,7 +1,7 @@
 """The roles of every cluster and their bindings, for users, components and controllers (interfaces.md 5.13).
 
-The roles are facts of kube-apiserver's rbac/bootstrappolicy and stand in `bootstrap_roles.txt`. `admin`, `edit` and
-`view` have no rules of their own but those of the roles with their label, which the controller
+The roles are facts of kube-apiserver's rbac/bootstrappolicy and listed in `bootstrap_roles.txt`. `admin`, `edit` and
+`view` have no rules of their own, only those of the roles with their label, which the controller
 `clusterrole-aggregation` collects; they are filled from the start.
 """
 
@@ -31,7 +31,7 @@ _VERBS: Final[Mapping[str, tuple[str, ...]]] = {
 _CONTROLLER: Final = "system:controller:"
 _SYSTEM: Final = "kube-system"
 _HIGHER: Final = {"admin": (), "edit": ("admin",), "view": ("edit",)}
-"""Of which role `admin`, `edit` and `view` are a part themselves."""
+"""The roles that `admin`, `edit` and `view` are aggregated to."""
 
 _MANAGER, _SCHEDULER = "User system:kube-controller-manager", "User system:kube-scheduler"
 _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -60,7 +60,7 @@ _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "kube-system/system:controller:cloud-provider": ("ServiceAccount cloud-provider",),
     "kube-system/system:controller:token-cleaner": ("ServiceAccount token-cleaner",),
 }
-"""The subjects of each role; a role of a controller is bound to the service account of its name as well."""
+"""The subjects of each role; a controller's role is also bound to the service account with its name."""
 _BINDING_NAMES: Final = {
     "extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"
 }
@@ -68,7 +68,7 @@ _BINDING_NAMES: Final = {
 
 
 def _rules() -> dict[str, list[Json]]:
-    """Return the rules of each role by its name, those of a namespace as NAMESPACE/NAME."""
+    """Return the rules of each role by its name, namespaced ones as NAMESPACE/NAME."""
     text = resources.files(__package__).joinpath("bootstrap_roles.txt").read_text(encoding="utf-8")
     rules: dict[str, list[Json]] = {}
     role: list[Json] = []
@@ -80,14 +80,14 @@ def _rules() -> dict[str, list[Json]]:
     return rules
 
 
-def _rule(verbs: str, groups: str, what: str, names: str = "") -> Json:
-    single = sorted(one for word in verbs.split(",") for one in _VERBS.get(word, (word,)))
+def _rule(verbs: str, groups: str, targets: str, names: str = "") -> Json:
+    single = sorted(verb for word in verbs.split(",") for verb in _VERBS.get(word, (word,)))
     if groups == "-":
-        return {"verbs": single, "nonResourceURLs": what.split(",")}
+        return {"verbs": single, "nonResourceURLs": targets.split(",")}
     rule = {
         "verbs": single,
         "apiGroups": ["" if group == "core" else group for group in groups.split(",")],
-        "resources": what.split(","),
+        "resources": targets.split(","),
     }
     return {**rule, "resourceNames": names.split(",")} if names else rule
 
@@ -132,7 +132,7 @@ def _objects() -> Iterator[tuple[str, Json]]:
         binding = _marked(_BINDING_NAMES.get(name, name), None, namespace)
         binding["roleRef"] = {"apiGroup": _GROUP, "kind": kind, "name": name}
         if bound:
-            binding["subjects"] = [_subject(*one.split()) for one in bound]
+            binding["subjects"] = [_subject(*subject.split()) for subject in bound]
         yield f"{kind}Binding", binding
 
 
@@ -144,7 +144,7 @@ def _subject(kind: str, name: str) -> Json:
 
 @cache
 def _encoded() -> tuple[tuple[str, str, str, bytes], ...]:
-    """Return kind, namespace, name and JSON of all objects; they are made once in a process."""
+    """Return kind, namespace, name and JSON of all objects, created once per process."""
     encode = msgspec.json.encode
     return tuple(
         (kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], encode(obj)) for kind, obj in _objects()
@@ -152,7 +152,7 @@ def _encoded() -> tuple[tuple[str, str, str, bytes], ...]:
 
 
 def ensure_cluster_roles(registry: ObjectRegistry) -> None:
-    """Stage the roles and their bindings; what exists is left as it is."""
+    """Stage the roles and their bindings; existing ones are not changed."""
     kinds = {
         name: registry.kind(VERSION, name) for name in ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding")
     }

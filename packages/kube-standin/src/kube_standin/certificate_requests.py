@@ -1,4 +1,4 @@
-"""CertificateSigningRequests: their users, since when conditions hold, and which users may decide or sign.
+"""CertificateSigningRequests: their users, the times of their conditions, and the rights to decide or sign.
 
 Rules: the strategies of kube-apiserver and its admission plugins CertificateApproval, CertificateSigning and
 CertificateSubjectRestriction, and NodeRestriction's for kubelets (interfaces.md 4.9).
@@ -21,7 +21,7 @@ _VERBS: Final = {"approval": "approve", "status": "sign"}
 
 
 class CertificateRequests(Step):
-    """Notes the user of a new request, and refuses (403) decisions and certificates of users that lack the right."""
+    """Records the user of a new request, and refuses (403) decisions and certificates of users without the right."""
 
     kinds = frozenset((f"certificatesigningrequests.{_GROUP}",))
 
@@ -29,7 +29,7 @@ class CertificateRequests(Step):
         self._authorizer = authorizer
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Set what the server knows about a new request, and the times of changed conditions."""
+        """Set the server's fields of a new request, and the times of changed conditions."""
         if request.operation == "CREATE":
             _note_user(request)
         elif request.operation == "UPDATE" and request.old is not None:
@@ -48,8 +48,8 @@ class CertificateRequests(Step):
         signer = request.old["spec"]["signerName"]
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            asked = Attributes(verb, _GROUP, "signers", name=name)
-            if self._authorizer.decide(request.user, asked).allowed:
+            attributes = Attributes(verb, _GROUP, "signers", name=name)
+            if self._authorizer.decide(request.user, attributes).allowed:
                 return
         raise request.refused(f'user not permitted to {verb} requests with signerName "{signer}"')
 
@@ -84,8 +84,10 @@ def _note_user(request: AdmissionRequest) -> None:
 
 
 def _date_conditions(new: Json, old: Json, stamp: str) -> None:
-    """Set when conditions were written, and since when they hold, where a client does not."""
-    before = {one.get("type"): one for one in (old.get("status") or {}).get("conditions") or ()}
+    """Set the write and transition times of conditions that a client has not set."""
+    before = {
+        old_condition.get("type"): old_condition for old_condition in (old.get("status") or {}).get("conditions") or ()
+    }
     for condition in (new.get("status") or {}).get("conditions") or ():
         same = before.get(condition.get("type"), {})
         condition.setdefault("lastUpdateTime", stamp)

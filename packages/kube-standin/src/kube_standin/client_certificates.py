@@ -1,6 +1,6 @@
 """Users by client certificate, as kube-apiserver reads them (x509 authentication).
 
-TLS has checked the certificate before it comes here: its dates, its purpose, and its issuer.
+TLS has already checked the certificate's dates, its purpose, and its issuer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 def user_of(certificate: bytes) -> User | None:
-    """Return the user that a client certificate (DER) names, None if it names none.
+    """Return the user of a client certificate (DER), None if it names none.
 
-    The common name is the user's, the organizations are its groups.
+    The common name is the user name, the organizations are the groups.
     """
     try:
         subject = x509.load_der_x509_certificate(certificate).subject
@@ -36,4 +36,4 @@ def user_of(certificate: bytes) -> User | None:
 
 
 def _texts(subject: x509.Name, attribute: x509.ObjectIdentifier) -> list[str]:
-    return [str(found.value) for found in subject.get_attributes_for_oid(attribute)]
+    return [str(name.value) for name in subject.get_attributes_for_oid(attribute)]

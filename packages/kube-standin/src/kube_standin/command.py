@@ -1,4 +1,4 @@
-"""`kube-standin serve`, and what other programs that run this server share with it: options, start, reports and end."""
+"""`kube-standin serve`, and its options, start, reports and end for other programs that run this server."""
 
 import os
 import shlex
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 _MEMORY = ":memory:"
 _MOST_NAMED = 3
 _MOST_LINES = 20
-"""Warnings of one kind that are written out."""
+"""Maximum number of warnings of one kind that are printed."""
 T = TypeVar("T")
 
 
 class CommandRefusedError(Exception):
-    """Bad usage or bad input: one line that says what is wrong, and exit code 2."""
+    """Bad usage or bad input: one line with the problem, and exit code 2."""
 
 
 class Console:
-    """Where a command writes. A program with rules of its own for that overrides it."""
+    """The output of a command. Programs with other output rules override it."""
 
     def note(self, *lines: str) -> None:
-        """Write lines for a person to stderr."""
+        """Write lines for users to stderr."""
         print("\n".join(printable_line(line) for line in lines), file=sys.stderr, flush=True)
 
     def show(self, text: str) -> None:
@@ -45,11 +45,11 @@ class Console:
         print(printable(text), end="", flush=True)
 
     def refuse(self, message: str) -> NoReturn:
-        """End the command because of its input."""
+        """End the command because of invalid input."""
         raise CommandRefusedError(message)
 
     def working(self, what: str) -> AbstractContextManager[None]:
-        """Show that work is under way while the block runs."""
+        """Show progress while the block runs."""
         return nullcontext()
 
     def log(self, verbose: bool) -> None:
@@ -228,7 +228,7 @@ def run_serving(main: Coroutine[Any, Any, T], console: Console) -> T:
     from kube_standin.errors import StatusError
     from kube_standin.storage.log import StorageError
 
-    try:  # a loop that is twice as fast, where there is one
+    try:  # a loop that is twice as fast, if installed
         from uvloop import run as run_loop
     except ImportError:
         from asyncio import run as run_loop  # type: ignore[assignment]
@@ -242,15 +242,15 @@ def run_serving(main: Coroutine[Any, Any, T], console: Console) -> T:
 
 
 def _reason_of(error: OSError) -> str:
-    if isinstance(error, FileExistsError):  # only directories are made
+    if isinstance(error, FileExistsError):  # only directories are created
         return f"{error.filename}: is a file, not a directory"
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
 
 
 def _collect_seldom() -> None:
-    """Collect cyclic garbage among old objects hardly ever: with 50,000 pods each takes the server 0.3 s.
+    """Collect old cyclic garbage rarely: with 50,000 pods each collection takes the server 0.3 s.
 
-    What is stored has no cycles; what requests leave behind is found among the young.
+    Stored objects have no cycles; garbage of requests is collected in the young generation.
     """
     import gc
 
@@ -285,7 +285,7 @@ def interrupted() -> "asyncio.Event":
 
 
 def announce(running: "Serving", read_only_kubeconfig: Path | None, console: Console) -> None:
-    """Show how to use kubectl, and write the second kubeconfig if one is wanted."""
+    """Show how to use kubectl, and write the second kubeconfig if requested."""
     from kube_standin.security import write_kubeconfig
 
     if read_only_kubeconfig is not None:
@@ -293,13 +293,13 @@ def announce(running: "Serving", read_only_kubeconfig: Path | None, console: Con
             read_only_kubeconfig, server=running.url, ca=running.ca, token=running.keys.reader_token, name="reader"
         )
     data_dir = running.options.data_dir
-    kept = "nothing is kept" if str(data_dir) == _MEMORY else f"state in {data_dir}"
-    console.note(f"serving on {running.url}, {kept}; Ctrl-C stops it")
+    storage = "nothing is kept" if str(data_dir) == _MEMORY else f"state in {data_dir}"
+    console.note(f"serving on {running.url}, {storage}; Ctrl-C stops it")
     console.show(f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.resolve()))}\n")
 
 
 def read_objects(files: "Sequence[str]", max_bytes: str, console: Console) -> "list[PlainObject]":
-    """Return the objects of the manifests as they stand. Input that cannot be read ends the command."""
+    """Return the objects of the manifests unchanged. Invalid input ends the command."""
     if not files:
         return []
     from kube_rules.errors import InputError
@@ -325,7 +325,7 @@ def read_objects(files: "Sequence[str]", max_bytes: str, console: Console) -> "l
 def read_webhook_reach(
     hosts: "Sequence[str] | None", services: "Sequence[str] | None", console: Console
 ) -> "WebhookReach":
-    """Return which webhooks may be called. Options that cannot be read end the command."""
+    """Return the webhooks that may be called. Invalid options end the command."""
     from kube_standin.webhooks import webhook_reach
 
     try:
@@ -335,7 +335,7 @@ def read_webhook_reach(
 
 
 def read_emulated(version: str | None, console: Console) -> int:
-    """Return the minor version to emulate, by default the newest. One that cannot be emulated ends the command."""
+    """Return the minor version to emulate, by default the newest. An unsupported version ends the command."""
     from kube_standin.releases import NEWEST, read_minor
 
     if version is None:
@@ -347,19 +347,19 @@ def read_emulated(version: str | None, console: Console) -> int:
 
 
 def has_nodes(objects: "Sequence[PlainObject]") -> bool:
-    """Return whether there are nodes among the objects: they need kubelets."""
-    return any(one.manifest["kind"] == "Node" for one in objects)
+    """Return whether the objects include nodes, which need kubelets."""
+    return any(obj.manifest["kind"] == "Node" for obj in objects)
 
 
 def fleet(nodes: int) -> "KubeletOptions":
-    """Return the simulated nodes: as many as asked for; kubelets work on those of manifests too."""
+    """Return the options for this many simulated nodes; kubelets also run on nodes of manifests."""
     from kube_standin.kubelet import KubeletOptions
 
     return KubeletOptions(nodes=nodes)
 
 
 def report_loaded(loaded: "LoadReport", console: Console) -> None:
-    """Report what happened to the manifests."""
+    """Report the result of loading the manifests."""
     note = console.note
     for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):
         for line in lines[:_MOST_LINES]:
@@ -443,4 +443,4 @@ def main() -> None:
 
 
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-"""Of the click that typer uses, which may be one of its own."""
+"""The UsageError base class of the click that typer uses, possibly a bundled one."""

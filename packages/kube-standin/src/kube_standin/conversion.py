@@ -1,9 +1,9 @@
-"""Between the version of a request and the version of the storage.
+"""Conversion between the version of a request and the version of the storage.
 
-Most kinds have one version, for which both functions return their argument; older versions of others have the same
-fields. The two groups of Event share the core form; PodGroup and Workload are stored as v1beta1, CompositePodGroup as
-v1alpha3 (``kube_rules.versions`` knows how their versions differ), HorizontalPodAutoscaler as v2; versions of a custom
-resource have a module of their own (``custom_versions``). Objects here carry ``apiVersion`` and ``kind``.
+Most kinds have one version, for which both functions return their argument; older versions of other kinds have the same
+fields. The two groups of Event share the core form. PodGroup and Workload are stored as v1beta1, CompositePodGroup as
+v1alpha3 (see ``kube_rules.versions``), HorizontalPodAutoscaler as v2. Versions of a custom resource have their own
+module (``custom_versions``). Objects here have ``apiVersion`` and ``kind``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _event_from_core(event: Json) -> Json:
 
 
 def complete_event(event: Json) -> None:
-    """Write out the fields a core Event always shows."""
+    """Set the fields that a core Event always shows."""
     for key, default in _CORE_DEFAULTS.items():
         event.setdefault(key, copy.copy(default))
 
@@ -76,7 +76,7 @@ def _custom(kind: ServedKind, obj: Json, api_version: str) -> Json:
 
 
 def is_raw(kind: ServedKind, state: Stored) -> bool:
-    """Return whether the bytes of a stored object are what is served in the version of ``kind``."""
+    """Return whether the bytes of a stored object can be served unchanged in the version of ``kind``."""
     return not differs(kind) if kind.versions is None else kind.versions.is_raw(kind, state)
 
 
@@ -90,14 +90,14 @@ def read_stored(kind: ServedKind, state: Stored) -> Json:
 
 
 def differs(kind: ServedKind) -> bool:
-    """Return whether objects of ``kind`` are stored in another form than they are served in."""
+    """Return whether the stored form of objects of ``kind`` differs from the served form."""
     return kind.api_version != kind.storage_version
 
 
 def to_storage(kind: ServedKind, obj: Json) -> Json:
-    """Return ``obj`` in the form it is stored in (itself if that is the same).
+    """Return ``obj`` in its storage form (itself if that is the same).
 
-    Raises ``kube_rules.errors.FieldError`` for a value that has no such form.
+    Raises ``kube_rules.errors.FieldError`` for a value without such a form.
     """
     if not differs(kind):
         return obj
@@ -113,9 +113,9 @@ def to_storage(kind: ServedKind, obj: Json) -> Json:
 
 
 def to_stored(kind: ServedKind, obj: Json, state: Stored) -> Json:
-    """Return the storage form of ``obj``, which replaces ``state``, with what the version of ``kind`` cannot express.
+    """Return the storage form of ``obj``, which replaces ``state``, with fields that the version of ``kind`` lacks.
 
-    Raises ``kube_rules.errors.FieldError`` as ``to_storage`` does.
+    Raises ``kube_rules.errors.FieldError`` like ``to_storage``.
     """
     stored_form = to_storage(kind, obj)
     if not differs(kind):
@@ -130,7 +130,7 @@ def to_stored(kind: ServedKind, obj: Json, state: Stored) -> Json:
 def from_storage(kind: ServedKind, obj: Json) -> Json:
     """Return a stored object in the version of ``kind`` (itself if that is the same).
 
-    A custom resource may be in any version: on its way through admission it is in that of the request.
+    A custom resource may be in any version: during admission it is in the version of the request.
     """
     if kind.custom:
         present = obj.get("apiVersion", kind.api_version)

@@ -1,8 +1,8 @@
 """Custom resources at run time: an established definition becomes rows in the table of kinds, served at once.
 
-As an admission step it sees every write of a CustomResourceDefinition; acceptance of names, the Established
-condition and the rows follow in the same turn. Deleting a definition deletes its instances first (finalizer
-``customresourcecleanup``), then the rows go.
+As an admission step it sees every write of a CustomResourceDefinition; acceptance of names, the Established condition
+and the rows are updated in the same turn. Deleting a definition first deletes its instances (finalizer
+``customresourcecleanup``), then the rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TERMINATING = ("True", "InstanceDeletionInProgress", "CustomResource deletion i
 
 
 def rows_of(definition: Json) -> dict[str, ServedKind]:
-    """Return the rows of a definition by apiVersion: one per version, whether it is served or not."""
+    """Return the rows of a definition by apiVersion: one per version, served or not."""
     spec = definition["spec"]
     accepted = (definition.get("status") or {}).get("acceptedNames") or {}
     names = accepted if accepted.get("plural") and accepted.get("kind") else spec["names"]
@@ -77,7 +77,7 @@ def _stored_version(definition: Json) -> str:
 
 
 def _same_forms(before: Mapping[str, ServedKind], now: Mapping[str, ServedKind]) -> bool:
-    """Return whether objects that were stored under one set of rows are what another would store."""
+    """Return whether objects stored under one set of rows have the same stored form under another."""
 
     def forms(rows: Mapping[str, ServedKind]) -> Any:
         return {version: (row.storage_version, (row.definition or {}).get("schema")) for version, row in rows.items()}
@@ -90,7 +90,7 @@ def _is_established(definition: Json) -> bool:
 
 
 class CustomResources(Step):
-    """Keeps the table of kinds in line with the stored definitions of one registry."""
+    """Keeps the table of kinds in sync with the stored definitions of one registry."""
 
     kinds = frozenset((DEFINITIONS,))
 
@@ -104,7 +104,7 @@ class CustomResources(Step):
         registry.store.undone.append(self._follow_undone)
 
     def _follow_undone(self) -> None:
-        """Serve what is left after writes were undone: definitions may be among them."""
+        """Update the served kinds after writes were undone, which may include definitions."""
         definitions = self._stored()
         for name in self._rows.keys() - {definition["metadata"]["name"] for definition in definitions}:
             self._withdraw(name)
@@ -117,7 +117,7 @@ class CustomResources(Step):
         return [self._registry.view(kind, state) for state in self._registry.store.heads(kind.storage_key)]
 
     def load(self) -> None:
-        """Serve what is established in the store (at start)."""
+        """Serve the established definitions in the store (at start)."""
         for definition in self._stored():
             if _is_established(definition):
                 self._serve(definition)
@@ -127,7 +127,7 @@ class CustomResources(Step):
                 self._clean_up(definition)
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Follow a write of a definition."""
+        """Update the served kinds after a write of a definition."""
         definition = self._registry.find(request.kind, "", request.name)
         if definition is None:
             self._pending.pop(request.name, None)
@@ -143,9 +143,10 @@ class CustomResources(Step):
             self._serve(definition)
 
     def _accept(self, kind: ServedKind, definition: Json) -> bool:
-        """Accept the names of a definition unless another one has them; whether that changed its status.
+        """Accept the names of a definition unless another one has them; return whether its status changed.
 
-        Then it was a write of its own, which has been followed. Rules: apiextensions-apiserver (naming_controller).
+        A change is a write of its own that has already been processed. Rules: apiextensions-apiserver
+        (naming_controller).
         """
         registry = self._registry
         stamp = registry.clock.stamp()
@@ -155,14 +156,14 @@ class CustomResources(Step):
             self._pending.pop(name, None)
         else:
             self._pending[name] = group
-        found = [condition("NamesAccepted", "False" if problem else "True", *(problem or _NO_CONFLICTS))]
+        changes = [condition("NamesAccepted", "False" if problem else "True", *(problem or _NO_CONFLICTS))]
         if not _is_established(definition):
-            found.append(condition("Established", *(_NOT_ACCEPTED if problem else _ESTABLISHED)))
+            changes.append(condition("Established", *(_NOT_ACCEPTED if problem else _ESTABLISHED)))
 
         def change(obj: Json) -> None:
             status = obj.setdefault("status", {})
-            for one in found:
-                put_condition(status, one, stamp)
+            for new_condition in changes:
+                put_condition(status, new_condition, stamp)
             status["acceptedNames"] = accepted
             stored = status.setdefault("storedVersions", [])
             stored += {_stored_version(obj)}.difference(stored)
@@ -170,45 +171,49 @@ class CustomResources(Step):
         return registry.modify_now(kind, "", name, change, _STATUS, "status").state is not None
 
     def _names(self, definition: Json) -> tuple[Json, tuple[str, str] | None]:
-        """Return the names that a definition has from now on, and reason and message of the last conflict."""
+        """Return the new accepted names of a definition, and reason and message of the last conflict."""
         spec = definition["spec"]
-        asked, had = spec["names"], (definition.get("status") or {}).get("acceptedNames") or {}
-        others = [
+        wanted_names, old_names = spec["names"], (definition.get("status") or {}).get("acceptedNames") or {}
+        group_kinds = [
             kind
             for kind in self._registry.kinds
-            if kind.group == spec["group"] and kind.storage_key != f"{spec['group']}/{asked['plural']}"
+            if kind.group == spec["group"] and kind.storage_key != f"{spec['group']}/{wanted_names['plural']}"
         ]
-        resources = {name for kind in others for name in (kind.plural, kind.singular, *kind.short_names)}
-        kinds = {name for kind in others for name in (kind.kind, kind.list_kind)}
-        accepted, problem = {**had}, None
-        for word, taken in (
+        resources = {name for kind in group_kinds for name in (kind.plural, kind.singular, *kind.short_names)}
+        kinds = {name for kind in group_kinds for name in (kind.kind, kind.list_kind)}
+        accepted, problem = {**old_names}, None
+        for word, used in (
             ("plural", resources),
             ("singular", resources),
             ("shortNames", resources),
             ("kind", kinds),
             ("listKind", kinds),
         ):
-            value = asked.get(word)
-            wanted = [one for one in value or () if one not in had.get(word, ())] if word == "shortNames" else [value]
-            clashes = [one for one in wanted if one in taken and one != had.get(word)]
+            value = wanted_names.get(word)
+            wanted = (
+                [name for name in value or () if name not in old_names.get(word, ())]
+                if word == "shortNames"
+                else [value]
+            )
+            clashes = [name for name in wanted if name in used and name != old_names.get(word)]
             if clashes:
-                texts = [f'"{one}" is already in use' for one in clashes]
+                texts = [f'"{name}" is already in use' for name in clashes]
                 text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
                 problem = (f"{word[0].upper()}{word[1:]}Conflict", text)
             elif value:
                 accepted[word] = value
             else:
                 accepted.pop(word, None)
-        if asked.get("categories"):
-            accepted["categories"] = asked["categories"]
+        if wanted_names.get("categories"):
+            accepted["categories"] = wanted_names["categories"]
         else:
             accepted.pop("categories", None)
         return {"plural": "", "kind": "", **accepted}, problem
 
     def _try_again(self, group: str) -> None:
-        """Look again at definitions with names that another one of their group had."""
+        """Retry definitions that lost their names to another definition of their group."""
         kind = self._registry.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        for name in [name for name, found in self._pending.items() if found == group]:
+        for name in [name for name, pending_group in self._pending.items() if pending_group == group]:
             definition = self._registry.find(kind, "", name)
             if definition is None or definition["metadata"].get("deletionTimestamp"):
                 self._pending.pop(name, None)
@@ -229,19 +234,19 @@ class CustomResources(Step):
         self._rows[name] = rows
 
     def _kept_rows(self, definition: Json, before: list[ServedKind]) -> list[ServedKind]:
-        """Return the rows of all versions, which know how objects of the definition are stored."""
+        """Return the rows of all versions, which know the storage form of the definition's objects."""
         spec = definition["spec"]
         group = spec["group"]
         stored = (definition.get("status") or {}).get("storedVersions") or [_stored_version(definition)]
         unmarked = f"{group}/{stored[0]}"
-        made = rows_of(definition)
-        kept = before[0].versions if before else None
+        new_rows = rows_of(definition)
+        old_versions = before[0].versions if before else None
         since = int(definition["metadata"]["resourceVersion"])
-        if kept is not None and kept.unmarked == unmarked and _same_forms(kept.rows, made):
-            since = kept.since
+        if old_versions is not None and old_versions.unmarked == unmarked and _same_forms(old_versions.rows, new_rows):
+            since = old_versions.since
         rows: dict[str, ServedKind] = {}
         versions = CustomVersions(unmarked, since, rows, self._registry.schema, self._webhook(definition))
-        rows |= {version: replace(row, versions=versions) for version, row in made.items()}
+        rows |= {version: replace(row, versions=versions) for version, row in new_rows.items()}
         return list(rows.values())
 
     def _webhook(self, definition: Json) -> ConversionWebhook | None:
@@ -262,7 +267,7 @@ class CustomResources(Step):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            return  # no loop: the next start of a server goes on with it
+            return  # no loop: the next start of a server continues
         task = loop.create_task(self._delete_instances(definition))
         self._cleaning.add(name)
         self._tasks.add(task)
@@ -270,7 +275,7 @@ class CustomResources(Step):
         task.add_done_callback(lambda _: self._cleaning.discard(name))
 
     async def _delete_instances(self, definition: Json) -> None:
-        """Delete all instances, then let the definition go."""
+        """Delete all instances, then the definition."""
         registry = self._registry
         name = definition["metadata"]["name"]
         rows = self._kept_rows(definition, self._rows.get(name, []))
@@ -296,7 +301,7 @@ class CustomResources(Step):
                     continue
             await registry.store.ticket.settled()
             if registry.store.count(row.storage_key):
-                await asyncio.sleep(0.2)  # held by finalizers of their own
+                await asyncio.sleep(0.2)  # held by their own finalizers
 
         release = without_finalizer(CRD_CLEANUP)
         try:
@@ -306,7 +311,7 @@ class CustomResources(Step):
                 raise
 
     async def stop(self) -> None:
-        """Stop clean-ups under way; the next start goes on with them."""
+        """Stop running clean-ups; the next start continues them."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,11 +1,11 @@
 """Stored custom resources in the versions of their definition.
 
-Rules: k8s.io/apiextensions-apiserver (customresource_handler). A stored object is read as its definition has it now: by
-the schema of the version it is stored in, unknown fields are pruned and defaults filled in; then it is converted, and
-pruned by the schema of the version it is read in. What is written is converted and pruned likewise.
+Rules: k8s.io/apiextensions-apiserver (customresource_handler). A stored object is read by the current definition: by
+the schema of its storage version, unknown fields are pruned and defaults filled in; then it is converted, and pruned by
+the schema of the requested version. Writes are converted and pruned likewise.
 
-A state does not have to be read again if it was written under the present definition: from revision ``since`` on. Its
-body names its apiVersion only if that is not ``unmarked``, the first version the definition stored objects in.
+A state written under the current definition, from revision ``since`` on, needs no such reading. Its body names its
+apiVersion only if that is not ``unmarked``, the first storage version of the definition.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class CustomVersions:
-    """The versions of one definition; ``rows`` has them by apiVersion, those that are not served, too."""
+    """The versions of one definition; ``rows`` has all of them by apiVersion, including unserved versions."""
 
     unmarked: str
     since: int
     rows: Mapping[str, ServedKind]
     schema: Callable[[ServedKind], Schema]
     webhook: ConversionWebhook | None = None
-    """What converts between versions; None: they differ in name only."""
+    """The converter between versions; None if they differ only in name."""
 
     def is_raw(self, kind: ServedKind, state: Stored) -> bool:
         """Return whether the bytes of a state are the object in the version of ``kind``."""
@@ -45,7 +45,7 @@ class CustomVersions:
         return same and state.revision >= self.since and not state.raw.startswith(b'{"apiVersion":')
 
     def is_outdated(self, kind: ServedKind, state: Stored, stored_form: Json) -> bool:
-        """Return whether a state is not what would be stored today for the same object (``stored_form``)."""
+        """Return whether a state differs from the current storage form of the same object (``stored_form``)."""
         if state.revision >= self.since:
             return False
         return as_object(kind.kind, self.unmarked, state) != {"kind": kind.kind, **stored_form}
@@ -55,20 +55,20 @@ class CustomVersions:
         return self.converted(self._stored(kind, state), kind.api_version)
 
     def _stored(self, kind: ServedKind, state: Stored) -> Json:
-        """Return a stored object in the version it is stored in."""
+        """Return a stored object in its storage version."""
         obj = as_object(kind.kind, self.unmarked, state)
         return self._renewed(kind, obj) if state.revision < self.since else obj
 
     async def converted_states(self, kind: ServedKind, states: Sequence[Stored]) -> list[Stored]:
-        """Return states that have the objects in the version of ``kind``, converted by the webhook.
+        """Return states with the objects in the version of ``kind``, converted by the webhook.
 
         Raises StatusError (500).
         """
         objects = [self._stored(kind, state) for state in states]
-        others = [index for index, obj in enumerate(objects) if obj["apiVersion"] != kind.api_version]
-        if others and self.webhook is not None:
-            made = await self.webhook.convert([objects[index] for index in others], kind.api_version)
-            for index, obj in zip(others, made, strict=True):
+        outdated = [index for index, obj in enumerate(objects) if obj["apiVersion"] != kind.api_version]
+        if outdated and self.webhook is not None:
+            converted = await self.webhook.convert([objects[index] for index in outdated], kind.api_version)
+            for index, obj in zip(outdated, converted, strict=True):
                 objects[index] = self._pruned(obj)
         return [
             Stored(state.resource, state.namespace, state.name, state.revision, _body(obj))
@@ -76,12 +76,12 @@ class CustomVersions:
         ]
 
     def _renewed(self, kind: ServedKind, obj: Json) -> Json:
-        """Return a stored object as the present schema of its version has it."""
+        """Return a stored object under the current schema of its version."""
         structural = self.schema(self.rows.get(obj["apiVersion"], kind)).structural
         if structural is None:
             return obj
         pruned = structural.decode(obj)[0]
-        # More defaults than an object may have are left out here; a write of the object is refused.
+        # Defaults beyond the limit for one object are left out here; a write of the object is refused.
         with suppress(DefaultsTooLargeError):
             structural.default(pruned)
         return pruned
@@ -95,8 +95,8 @@ class CustomVersions:
             return obj
         if self.webhook is None:
             return self._pruned({**obj, "apiVersion": api_version})
-        made = self.webhook.converted_now(obj, api_version)
-        return obj if made is None else self._pruned(made)
+        converted = self.webhook.converted_now(obj, api_version)
+        return obj if converted is None else self._pruned(converted)
 
     def _pruned(self, obj: Json) -> Json:
         structural = self.schema(self.rows[obj["apiVersion"]]).structural
@@ -108,7 +108,7 @@ def _body(obj: Json) -> bytes:
 
 
 async def served(kind: ServedKind, states: Sequence[Stored]) -> tuple[ServedKind, Sequence[Stored]]:
-    """Return a kind and states of which the bytes are objects of it, if a webhook converts; else what is given.
+    """Return a kind and states with its objects as bytes if a webhook converts; otherwise the arguments.
 
     Raises StatusError (500).
     """
@@ -119,7 +119,7 @@ async def served(kind: ServedKind, states: Sequence[Stored]) -> tuple[ServedKind
 
 
 def as_served(kind: ServedKind) -> ServedKind:
-    """Return the kind of the states that `served` makes."""
+    """Return the kind of the states from `served`."""
     if kind.versions is None or kind.versions.webhook is None:
         return kind
     return replace(kind, versions=None, storage_version=kind.api_version)

@@ -1,7 +1,7 @@
-"""From a parsed body to an object of the kind the path names: types, unknown fields, defaults.
+"""From a parsed body to an object of the kind in the URL path: types, unknown fields, defaults.
 
-What does not fit is refused with the decoder's texts of kube-apiserver 1.36: 400 on create and update, 422
-on a patch under Strict validation or with a wrong type.
+Invalid bodies are refused with the decoder's texts of kube-apiserver 1.36: 400 on create and update, 422 on a patch
+under Strict validation or with a wrong type.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from kube_standin.schema.structural import DefaultsTooLargeError
 Validation = Literal["Ignore", "Warn", "Strict"]
 _NONE_REPEATED = RepeatedFields()
 _WANTED = {("scheduling.k8s.io", "PriorityClass"): ("value",)}
-"""Fields that the API demands and takes as zero all the same where they are missing: clients in typed languages always
-send them, so only a manifest lacks them. Strict validation (kubectl's) refuses that, else there is a warning."""
+"""Required fields that count as zero if missing: clients in typed languages always send them, only manifests lack them.
+Strict validation (kubectl's) refuses their absence, otherwise there is a warning.
+"""
 
 _NAMING = ("name", "namespace", "uid", "resourceVersion")
-"""What is read of the metadata of an apply before it is merged."""
+"""The metadata fields of an apply that are read before the merge."""
 _NO_STRINGS = "kind and apiVersion must be strings"
 _MOST_NAMED = 100
-"""Unknown or repeated fields that are named (as sigs.k8s.io/json)."""
+"""Maximum number of unknown or repeated fields in a message (as sigs.k8s.io/json)."""
 _SHOWN = 4096
-"""How much of an object a 422 for a patch quotes."""
+"""Maximum length of the object in a 422 for a patch, in characters."""
 
 
 def missing_fields(kind: ServedKind, obj: Json) -> list[str]:
-    """Return the fields that a manifest of this kind needs and lacks, as paths."""
+    """Return the missing required fields of a manifest of this kind, as paths."""
     return [name for name in _WANTED.get((kind.group, kind.kind), ()) if obj.get(name) is None]
 
 
 class Decoder:
-    """Decoding against the schemas of one table of kinds."""
+    """Decodes bodies by the schemas of one table of kinds."""
 
     def __init__(self, kinds: KindTable) -> None:
         self._kinds = kinds
@@ -54,15 +55,17 @@ class Decoder:
         """Return the schema of ``kind``; custom ones are compiled once per definition."""
         if not kind.custom:
             return schema_for(kind.api_version, kind.kind)
-        found = self._custom.get(kind.gvk)
-        if found is not None and found[0].definition is kind.definition:
-            return found[1]
+        cached = self._custom.get(kind.gvk)
+        if cached is not None and cached[0].definition is kind.definition:
+            return cached[1]
         definition = kind.definition or {}
         openapi = (definition.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
         schema = Schema.from_structural(openapi, api_version=kind.api_version, kind=kind.kind)
-        # Schemas of definitions that are gone go when one comes.
-        known = self._kinds.of
-        self._custom = {gvk: kept for gvk, kept in self._custom.items() if known(kept[0].api_version, kept[0].kind)}
+        # Schemas of deleted definitions are removed when a new one is added.
+        row_of = self._kinds.of
+        self._custom = {
+            gvk: entry for gvk, entry in self._custom.items() if row_of(entry[0].api_version, entry[0].kind)
+        }
         self._custom[kind.gvk] = (kind, schema)
         return schema
 
@@ -74,7 +77,7 @@ class Decoder:
         warnings: list[str],
         repeated: RepeatedFields = _NONE_REPEATED,
     ) -> Json:
-        """Return ``obj`` as a defaulted object of ``kind``; raises 400. ``repeated``: fields given twice."""
+        """Return ``obj`` as a defaulted object of ``kind``; raises 400. ``repeated``: repeated fields."""
         self._check_identity(kind, obj)
         return self._fitted(kind, obj, validation, warnings, repeated, partial(self._unfit, kind))
 
@@ -88,7 +91,7 @@ class Decoder:
     ) -> Json:
         """Return the result of a patch as a defaulted object; raises 422 as upstream does for patches.
 
-        ``repeated``: fields that the patch gives twice, which are named before unknown ones.
+        ``repeated``: repeated fields of the patch, which precede unknown ones in messages.
         """
         repeated = RepeatedFields(repeated.texts)
         return self._fitted(kind, obj, validation, warnings, repeated, partial(self._unfit_patch, obj))
@@ -114,7 +117,7 @@ class Decoder:
         if pruned is obj:
             pruned = dict(obj)
         if kind.resource == "pods" and (obj.get("spec") or {}).get("overhead") == {}:
-            # Admission of new pods distinguishes overhead without a resource from none; what is stored does not.
+            # Admission of new pods distinguishes overhead without a resource from none; the stored form does not.
             pruned["spec"] = {**pruned.get("spec", {}), "overhead": {}}
         self._check_wanted(kind, pruned, validation, warnings)
         self._default(kind, schema, pruned)
@@ -122,14 +125,12 @@ class Decoder:
 
     @staticmethod
     def _strict_problems(kind: ServedKind, unknown: Sequence[UnknownBodyField], repeated: RepeatedFields) -> list[str]:
-        """Return what strict validation finds: of typed objects in the order of the body, of others repeated fields
-        first.
-        """
+        """Return the errors of strict validation: of typed objects in document order, else repeated fields first."""
         if kind.custom:
             return [*repeated.texts, *(field.message for field in unknown)]
         hints = {f'unknown field "{field.path}"': field.message for field in unknown}
-        found = repeated.in_document_order([field.path for field in unknown])
-        return [hints.get(text, text) for text in found]
+        texts = repeated.in_document_order([field.path for field in unknown])
+        return [hints.get(text, text) for text in texts]
 
     @staticmethod
     def _check_wanted(kind: ServedKind, obj: Json, validation: Validation, warnings: list[str]) -> None:
@@ -142,9 +143,9 @@ class Decoder:
 
     @staticmethod
     def side_body(api_version: str, kind: str, obj: Json) -> Json:
-        """Return a body that is no object of its own (Binding, Scale, DeleteOptions...); raises 400 for wrong types.
+        """Return a decoded body that is not an object of its own (Binding, Scale, DeleteOptions...); raises 400.
 
-        ``apiVersion`` in the body does not matter: upstream decodes older versions of these all the same.
+        ``apiVersion`` in the body does not matter: upstream also decodes older versions.
         """
         pruned, _, problems = schema_for(api_version, kind).check(
             {**obj, "apiVersion": api_version, "kind": kind}, collect_unknown=False
@@ -171,9 +172,9 @@ class Decoder:
             schema.complete(obj)
 
     def check_applied(self, kind: ServedKind, obj: Json) -> None:
-        """Refuse an apply body without kind and apiVersion, or with metadata that cannot be read; raises 400.
+        """Refuse an apply body without kind and apiVersion, or with invalid metadata; raises 400.
 
-        Afterwards there is metadata, and what names the object and its version there are strings.
+        Afterwards the body has metadata, and the fields that identify the object and its version are strings.
         """
         api_version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
         if not isinstance(api_version, str) or not isinstance(name, str):
@@ -213,15 +214,15 @@ class Decoder:
                 '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
             )
         else:
-            own, asked = kind.group.split(".")[0] or "core", api_version.rpartition("/")[2]
-            why = f"converting ({asked}.{name}) to ({own}.{kind.kind}): unknown conversion"
+            own, requested = kind.group.split(".")[0] or "core", api_version.rpartition("/")[2]
+            why = f"converting ({requested}.{name}) to ({own}.{kind.kind}): unknown conversion"
         raise errors.bad_request(
             f'{name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind.kind}: {why}'
         )
 
     @staticmethod
     def _unfit(kind: ServedKind, why: str) -> StatusError:
-        """400: the body cannot be decoded into the kind."""
+        """Return a 400: the body cannot be decoded into the kind."""
         return errors.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
 
     @staticmethod

@@ -1,9 +1,8 @@
-"""DELETE: preconditions, grace, finalizers, propagation; and when an object is finally gone.
+"""DELETE: preconditions, grace, finalizers, propagation, and the final removal of an object.
 
-Rules: kube-apiserver's generic registry (BeforeDelete, updateForGracefulDeletionAndFinalizers) and pod
-strategy. Terms: an object is *terminating* once it has a deletionTimestamp; it goes when its grace is over
-(0, or the kind has none) and no finalizer is left. Namespaces also wait for ``spec.finalizers``, CRDs for
-their instances.
+Rules: kube-apiserver's generic registry (BeforeDelete, updateForGracefulDeletionAndFinalizers) and pod strategy. Terms:
+an object is *terminating* once it has a deletionTimestamp; it is removed when its grace period is over (0, or the kind
+has none) and no finalizer is left. Namespaces also wait for ``spec.finalizers``, CRDs for their instances.
 """
 
 from __future__ import annotations
@@ -48,23 +47,23 @@ class DeleteOptions:
     user: User = SYSTEM
     off_loop_steps: OffLoopSteps = INLINE
     admitted: bool = False
-    """Whether it is part of an eviction, which was admitted as such."""
+    """Whether it is part of an eviction, which has already been admitted."""
     warnings: list[str] = field(default_factory=list)
 
     def to_json(self) -> Json:
-        """Return what is set, as webhooks see it."""
+        """Return the set options, as webhooks see them."""
         preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
-        asked = {key: value for key, value in preconditions.items() if value is not None}
+        required = {key: value for key, value in preconditions.items() if value is not None}
         return {
             **({"gracePeriodSeconds": self.grace} if self.grace is not None else {}),
-            **({"preconditions": asked} if asked else {}),
+            **({"preconditions": required} if required else {}),
             **({"propagationPolicy": self.propagation} if self.propagation is not None else {}),
             **({"dryRun": ["All"]} if self.dry_run else {}),
         }
 
 
 class DeletionObjects(Protocol):
-    """What deleting needs of the registry."""
+    """The parts of the registry that deletion needs."""
 
     store: Store
     clock: ServerClock
@@ -87,11 +86,11 @@ class DeletionObjects(Protocol):
         old: Json | None,
         options: WriteOptions,
     ) -> AdmissionRequest:
-        """Return what admission sees of a write: the objects in their storage form."""
+        """Return the admission request of a write: the objects in their storage form."""
 
 
 class Deletion:
-    """Deleting over one registry."""
+    """Deletion in one registry."""
 
     def __init__(self, registry: DeletionObjects) -> None:
         self._registry = registry
@@ -134,43 +133,43 @@ class Deletion:
         new = registry.view(kind, state)
         if not self._mark(kind, new, options):
             return Outcome(old, ticket=registry.store.ticket)
-        # Without grace and finalizers an object goes as it is, without ever being seen terminating.
-        gone = self.completes(kind, new) or not new["metadata"].get("deletionTimestamp")
+        # Without grace period and finalizers an object is removed directly, without a terminating state.
+        removed = self.completes(kind, new) or not new["metadata"].get("deletionTimestamp")
         if not options.dry_run:
-            self._write(kind, state, old, new, gone)
+            self._write(kind, state, old, new, removed)
             registry.chain.committed(request)
-        return Outcome(new, deleted=gone, ticket=registry.store.ticket)
+        return Outcome(new, deleted=removed, ticket=registry.store.ticket)
 
-    def _write(self, kind: ServedKind, state: Stored, old: Json, new: Json, gone: bool) -> None:
-        """Stage the terminating state and, where nothing is left to wait for, the end."""
+    def _write(self, kind: ServedKind, state: Stored, old: Json, new: Json, removed: bool) -> None:
+        """Stage the terminating state and, if nothing is left to wait for, the removal."""
         store = self._registry.store
-        # Kinds without grace go in one step: watchers see the last living state. Pods show their last
+        # Kinds without grace are removed in one step: watchers see the last living state. Pods show their last
         # terminating state first (MODIFIED, then DELETED with one more revision).
-        two_steps = not gone or (kind.graceful and new != old)
+        two_steps = not removed or (kind.graceful and new != old)
         stored_form = to_stored(kind, new, state)
         if two_steps:
             if new == old:
                 return
             state = store.put(state.resource, state.namespace, state.name, {**stored_form}, state).state
             new["metadata"]["resourceVersion"] = str(state.revision)
-        if gone:
+        if removed:
             last = store.delete(state).state
             new["metadata"]["resourceVersion"] = str(last.revision)
 
     def check_preconditions(self, kind: ServedKind, name: str, metadata: Json, options: DeleteOptions) -> None:
-        """Raise 409 unless uid and resourceVersion are those the caller expects."""
+        """Raise 409 unless uid and resourceVersion are those that the caller expects."""
         pairs = (
             ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
             ("ResourceVersion", options.resource_version, metadata["resourceVersion"], "modified"),
         )
-        for what, asked, found, happened in pairs:
-            if asked is not None and asked != found:
+        for part, expected, current, reason in pairs:
+            if expected is not None and expected != current:
                 raise errors.conflict(
                     kind.kind,
                     kind.group,
                     name,
-                    f"the {what} in the precondition ({asked}) does not match the {what} in record ({found}). "
-                    f"The object might have been {happened}",
+                    f"the {part} in the precondition ({expected}) does not match the {part} in record ({current}). "
+                    f"The object might have been {reason}",
                 )
 
     def _mark(self, kind: ServedKind, new: Json, options: DeleteOptions) -> bool:
@@ -192,10 +191,10 @@ class Deletion:
         return bool(metadata != before) or not metadata.get("finalizers")
 
     def _grace(self, new: Json, options: DeleteOptions) -> bool:
-        """Set a pod's deletionTimestamp from its grace; False if it already terminates at least as soon.
+        """Set a pod's deletionTimestamp from its grace period; False if it already terminates at least as soon.
 
         After its grace period it waits for its finalizers, and is deleted if it has none: the process may have ended
-        between the write of its last state and that of its end.
+        between the writes of its last state and of its removal.
         """
         metadata, spec, status = new["metadata"], new.get("spec") or {}, new.get("status") or {}
         running = metadata.get("deletionTimestamp")
@@ -225,7 +224,7 @@ class Deletion:
 
     @staticmethod
     def _propagate(metadata: Json, propagation: Propagation | None) -> None:
-        """Put the finalizers that make the garbage collector orphan or delete dependents first."""
+        """Set the finalizers that make the garbage collector orphan or delete dependents first."""
         if propagation is None:
             return
         wanted = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
@@ -246,7 +245,7 @@ class Deletion:
         return True
 
     def _mark_definition(self, new: Json) -> bool:
-        """A CRD waits, held by a finalizer, until its instances are gone."""
+        """Hold a CRD by a finalizer until its instances are deleted."""
         metadata = new["metadata"]
         if metadata.get("deletionTimestamp"):
             return not metadata.get("finalizers")
@@ -264,22 +263,21 @@ class Deletion:
 
 
 def _default_propagation(kind: ServedKind, metadata: Json) -> Propagation | None:
-    """Return what happens to dependents unless a request states it: what a finalizer states, else the kind (api.md
-    6.1).
+    """Return the propagation unless a request sets it: that of a finalizer, otherwise the kind's (api.md 6.1).
 
-    A batch/v1 Job and a v1 ReplicationController orphan theirs, as a kube-apiserver does for clients from before there
-    was garbage collection (kubectl and the controllers ask for Background themselves).
+    A batch/v1 Job and a v1 ReplicationController orphan their dependents, as a kube-apiserver does for clients that
+    predate garbage collection (kubectl and the controllers request Background themselves).
     """
     return "Orphan" if kind.orphans and not settles_dependents(metadata) else None
 
 
 def settles_dependents(metadata: Json) -> bool:
-    """Return whether a finalizer states what happens to the dependents of an object with this metadata."""
+    """Return whether a finalizer decides the propagation for an object with this metadata."""
     return any(name in (ORPHAN, FOREGROUND) for name in metadata.get("finalizers") or ())
 
 
 def warnings_of(kind: ServedKind, options: DeleteOptions) -> tuple[str, ...]:
-    """Return what a client that deletes objects of a kind is warned of."""
+    """Return the warnings for a client that deletes objects of a kind."""
     return (_PODS_STAY,) if kind.resource == "jobs.batch" and options.propagation is None else ()
 
 
@@ -290,7 +288,7 @@ _PODS_STAY = (
 
 
 def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOptions:
-    """Read DeleteOptions from a body and the query (the query fills in what the body leaves out); raises 422."""
+    """Return the DeleteOptions of a body and the query (which supplies missing options); raises 422."""
     grace = body.get("gracePeriodSeconds")
     if grace is None and query.get("gracePeriodSeconds"):
         grace = parse_int(query["gracePeriodSeconds"])
@@ -300,8 +298,8 @@ def options_from(body: Json, query: Mapping[str, str], user: User) -> DeleteOpti
         orphan = query["orphanDependents"] == "true"
     field = "propagationPolicy"
     if orphan is not None and propagation is not None:
-        both = "orphanDependents and deletionPropagation cannot be both set"
-        raise _refused(fe.invalid(field, propagation, both))
+        conflict = "orphanDependents and deletionPropagation cannot be both set"
+        raise _refused(fe.invalid(field, propagation, conflict))
     if propagation not in (None, "Orphan", "Background", "Foreground"):
         raise _refused(fe.not_supported(field, propagation, ("Foreground", "Background", "Orphan", "nil")))
     if orphan is not None:

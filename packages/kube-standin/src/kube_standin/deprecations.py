@@ -1,4 +1,4 @@
-"""Warnings about versions of an API that a newer version replaces, sent with every answer of the old one (api.md 2.6).
+"""Warnings about API versions that a newer version replaces, sent with every response in the old one (api.md 2.6).
 
 Texts: k8s.io/apiserver, `endpoints/deprecation`; apiextensions-apiserver for custom resources.
 """
@@ -18,12 +18,12 @@ _LIFECYCLE: Final[Mapping[tuple[str, str], str]] = {
 }
 """Deprecated version of a group -> when Kubernetes deprecates and removes it; alpha versions have no dates.
 
-The answers in v1alpha2 are those of 1.36, which has nothing newer.
+The responses in v1alpha2 are those of 1.36, which has no newer version.
 """
 
 
 def deprecation_of(kind: ServedKind, kinds: KindTable) -> str | None:
-    """Return the warning about the version of ``kind``; None if it is the newest one that is served."""
+    """Return the warning about the version of ``kind``; None if it is the newest served version."""
     if kind.custom:
         return _of_custom(kind, kinds)
     if kind.kind == "ComponentStatus":
@@ -38,7 +38,7 @@ def deprecation_of(kind: ServedKind, kinds: KindTable) -> str | None:
 
 
 def _of_custom(kind: ServedKind, kinds: KindTable) -> str | None:
-    """A version that its definition calls deprecated; the newest stable one that is not replaces it."""
+    """Return the warning of a deprecated version of a definition; the newest stable version replaces it."""
     entry = kind.definition or {}
     if not entry.get("deprecated"):
         return None

@@ -1,7 +1,7 @@
-"""Programs in place of etcd and kube-apiserver for envtest, the test environment of controller-runtime (Go).
+"""Replacements of etcd and kube-apiserver for envtest, the test environment of controller-runtime (Go).
 
-envtest starts both from a folder (KUBEBUILDER_ASSETS), passes addresses and certificates as flags, and asks each for
-its health. Its users have client certificates. As in envtest, no controllers and no kubelets run.
+envtest starts both from a folder (KUBEBUILDER_ASSETS), passes addresses and certificates as flags, and checks the
+health of each. Its users have client certificates. As in envtest, no controllers and no kubelets run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CODE_EXECUTABLE = 0o755
 
 
 def write_assets(folder: Path) -> None:
-    """Write the programs ``etcd`` and ``kube-apiserver`` to a folder, made if needed. Raises OSError."""
+    """Write the programs ``etcd`` and ``kube-apiserver`` to a folder, created if needed. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS:
         command = shlex.join((sys.executable, "-m", "kube_standin.envtest", name))
@@ -38,7 +38,7 @@ def write_assets(folder: Path) -> None:
 
 
 def etcd(arguments: Sequence[str]) -> None:
-    """Answer GET /health on the client URL until SIGTERM. Nothing is stored: the API server stores by itself."""
+    """Answer GET /health on the client URL until SIGTERM. It stores nothing: the API server has its own storage."""
     parser = _Flags("etcd", "Answer health checks in place of etcd.")
     parser.add_argument("--listen-client-urls", default="http://127.0.0.1:2379", metavar="URL")
     address = urlsplit(parser.read(arguments).listen_client_urls)
@@ -49,7 +49,7 @@ def etcd(arguments: Sequence[str]) -> None:
 
 class _Health(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """Answer that all is well."""
+        """Answer that the server is healthy."""
         self.send_response(200)
         self.end_headers()
         self.wfile.write(b'{"health":"true"}')
@@ -110,11 +110,11 @@ class _Flags(argparse.ArgumentParser):
         super().__init__(name, description=description, allow_abbrev=False)
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the flags; a broken one ends the process with code 2."""
-        known, others = self.parse_known_args(arguments)
-        if others:
-            Console().note(f"{self.prog}: ignored: {' '.join(others)}")
-        return known
+        """Return the flags; an invalid one ends the process with code 2."""
+        flags, ignored = self.parse_known_args(arguments)
+        if ignored:
+            Console().note(f"{self.prog}: ignored: {' '.join(ignored)}")
+        return flags
 
 
 PROGRAMS: Mapping[str, Callable[[Sequence[str]], None]] = {"etcd": etcd, "kube-apiserver": kube_apiserver}

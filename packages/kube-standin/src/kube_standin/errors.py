@@ -1,13 +1,12 @@
 """Refusals of the API server: one exception that becomes a Kubernetes ``Status`` object.
 
-A :class:`StatusError` carries exactly what a client reads: HTTP code, reason, message, details with causes.
-Texts and codes follow the answers of a kube-apiserver 1.36. The constructors below name the usual cases;
-the ``resource`` they take is the plural with its group (``podgroups.scheduling.k8s.io``) for errors out of
-storage and admission, and the kind with its group (``PodGroup.scheduling.k8s.io``) for validation, as
-upstream does.
+A :class:`StatusError` has the content of the client's response: HTTP code, reason, message, details with causes. Texts
+and codes follow the responses of a kube-apiserver 1.36. The constructors below create the usual cases; their
+``resource`` is the plural with its group (``podgroups.scheduling.k8s.io``) for errors of storage and admission, and the
+kind with its group (``PodGroup.scheduling.k8s.io``) for validation, as upstream does.
 
-Unlike upstream's, a ``Status`` stays small whatever names and values the request held: long texts become excerpts,
-and of many causes the first are given.
+Unlike upstream's, a ``Status`` stays small for any names and values in the request: long texts become excerpts, and
+only the first of many causes are listed.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Cause:
     field: str | None = None
 
     def to_json(self) -> Json:
-        """Return the cause as it stands in a ``Status`` object."""
+        """Return the cause as part of a ``Status`` object."""
         out: Json = {"reason": self.reason} if self.reason else {}
         out["message"] = excerpt(self.message, LONGEST_CAUSE)
         if self.field is not None:
@@ -45,10 +44,10 @@ class Cause:
 
 @dataclass(eq=False)
 class StatusError(Exception):
-    """A refusal with everything a Kubernetes client is sent; ``to_json`` gives the ``Status`` object.
+    """A refusal with the content of the response; ``to_json`` returns the ``Status`` object.
 
-    ``reason`` may be None (upstream has 500s without one). ``details`` are merged with ``causes``; pass
-    ``{}`` to send empty details and None to leave them out. ``headers`` and ``warnings`` go onto the HTTP answer.
+    ``reason`` may be None (upstream has 500s without one). ``details`` are merged with ``causes``; pass ``{}`` to send
+    empty details and None to leave them out. ``headers`` and ``warnings`` are added to the HTTP response.
     """
 
     code: int
@@ -81,7 +80,7 @@ class StatusError(Exception):
                 for key, value in (self.details or {}).items()
             }
             if self.causes:
-                # Key order as upstream writes it: causes come before retryAfterSeconds.
+                # Key order as upstream: causes come before retryAfterSeconds.
                 retry = details.pop("retryAfterSeconds", None)
                 details["causes"] = [cause.to_json() for cause in self.causes[:MOST_CAUSES]]
                 if retry is not None:
@@ -92,12 +91,12 @@ class StatusError(Exception):
 
 
 def qualified(resource: str, group: str) -> str:
-    """``podgroups`` + ``scheduling.k8s.io`` -> ``podgroups.scheduling.k8s.io``; the core group adds nothing."""
+    """Return a resource with its group: ``podgroups.scheduling.k8s.io``; the core group adds nothing."""
     return f"{resource}.{group}" if group else resource
 
 
 def object_details(name: str, group: str, kind: str) -> Json:
-    """Details that name an object: empty parts are left out, in upstream's order."""
+    """Return details that identify an object: empty parts are left out, in upstream's order."""
     out: Json = {}
     if name:
         out["name"] = name
@@ -109,19 +108,19 @@ def object_details(name: str, group: str, kind: str) -> Json:
 
 
 def not_found(plural: str, group: str, name: str) -> StatusError:
-    """404 for an object that is not there."""
+    """Return a 404 for a missing object."""
     return StatusError(
         404, "NotFound", f'{qualified(plural, group)} "{name}" not found', object_details(name, group, plural)
     )
 
 
 def unknown_resource() -> StatusError:
-    """404 for a version, resource or subresource that is not served."""
+    """Return a 404 for a version, resource or subresource that is not served."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(plural: str, group: str, name: str) -> StatusError:
-    """409 for a create of something that exists."""
+    """Return a 409 for a create of an existing object."""
     return StatusError(
         409,
         "AlreadyExists",
@@ -131,7 +130,7 @@ def already_exists(plural: str, group: str, name: str) -> StatusError:
 
 
 def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
-    """409 Conflict with upstream's frame around ``why``."""
+    """Return a 409 Conflict with upstream's frame around ``why``."""
     message = f'Operation cannot be fulfilled on {qualified(resource, group)} "{name}": {why}'
     return StatusError(409, "Conflict", message, object_details(name, group, resource))
 
@@ -140,18 +139,18 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def internal_error(text: str) -> StatusError:
-    """500 InternalError with upstream's frame around the text."""
+    """Return a 500 InternalError with upstream's frame around the text."""
     return StatusError(500, "InternalError", f"Internal error occurred: {text}", {}, (Cause("", text),))
 
 
 def forbidden(plural: str, group: str, name: str, why: str, causes: Iterable[Cause] = ()) -> StatusError:
-    """403 Forbidden of admission or authorisation with upstream's frame around ``why``."""
+    """Return a 403 Forbidden of admission or authorization with upstream's frame around ``why``."""
     message = forbidden_message(qualified(plural, group), name, why)
     return StatusError(403, "Forbidden", message, object_details(name, group, plural), tuple(causes))
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """422 Invalid: the message joins the causes (in brackets when several), details carry each."""
+    """Return a 422 Invalid: the message joins the causes (in brackets if several), details list each."""
     texts = [
         excerpt(f"{cause.field}: {cause.message}" if cause.field else cause.message, LONGEST_CAUSE)
         for cause in causes[:MOST_CAUSES]
@@ -163,42 +162,42 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
 
 
 def unfit(kind: str, group: str, name: str, *findings: FieldError) -> StatusError:
-    """422 Invalid, for findings of validation."""
-    return invalid(kind, group, name, [Cause(one.reason, one.message, one.path) for one in findings])
+    """Return a 422 Invalid for validation errors."""
+    return invalid(kind, group, name, [Cause(finding.reason, finding.message, finding.path) for finding in findings])
 
 
 def quoted(texts: Iterable[str]) -> str:
-    """Texts as Go prints a list of them."""
-    return "[" + " ".join(json.dumps(one, ensure_ascii=False) for one in texts) + "]"
+    """Return texts in Go's format of a list."""
+    return "[" + " ".join(json.dumps(text, ensure_ascii=False) for text in texts) + "]"
 
 
 def bad_request(message: str) -> StatusError:
-    """400 BadRequest."""
+    """Return a 400 BadRequest."""
     return StatusError(400, "BadRequest", message)
 
 
 def method_not_allowed() -> StatusError:
-    """405 as the API server words it."""
+    """Return a 405 in the API server's words."""
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def internal(message: str) -> StatusError:
-    """500 without a reason: what upstream answers where an error has no Status of its own."""
+    """Return a 500 without a reason: upstream's response to errors without a Status."""
     return StatusError(500, None, message)
 
 
 def expired(message: str, continue_token: str | None = None) -> StatusError:
-    """410 Expired; ``continue_token`` lets a list go on inconsistently."""
+    """Return a 410 Expired; ``continue_token`` lets a list continue inconsistently."""
     metadata = {"continue": continue_token} if continue_token else {}
     return StatusError(410, "Expired", message, metadata=metadata)
 
 
 CREATED: Final[Json] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-"""What a create of a binding or an eviction answers."""
+"""The response to the creation of a binding or an eviction."""
 
 
 def success(name: str, group: str, plural: str, uid: str) -> Json:
-    """Return the ``Status`` that a DELETE answers when the object itself is not returned."""
+    """Return the ``Status`` for a DELETE that does not return the object itself."""
     details = object_details(name, group, plural)
     if uid:
         details["uid"] = uid

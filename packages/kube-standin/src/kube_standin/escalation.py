@@ -1,14 +1,14 @@
-"""Users grant by RBAC only what they hold: the check on writes of roles and bindings.
+"""The check on writes of roles and bindings: users can grant by RBAC only rights that they hold.
 
 Rules: kube-apiserver 1.36 (registry/rbac, ``policybased`` storages). A user that writes a role must hold all its rules
-in the namespace of the write, or have the verb ``escalate`` on roles or clusterroles; one that writes a binding must
-hold all rules of the role it refers to, or have ``bind`` on that role. An aggregation rule can gather anything, so it
-needs everything, ``escalate`` included. ``system:masters`` may all of this, and so may any user change what only
-concerns garbage collection.
+in the namespace of the write, or have the verb ``escalate`` on roles or clusterroles. A user that writes a binding must
+hold all rules of the role, or have ``bind`` on that role. An aggregation rule can include any rule, so it requires all
+rights, including ``escalate``. ``system:masters`` may do all of this, and every user may make changes that only concern
+garbage collection.
 
 Terms: an *atomic* rule has one API group, resource and verb, and at most one resource name (or one path and verb);
-one owner rule covers it or none does, so comparing atomic rules is exact. A role that would break down into more than
-``MOST_ATOMS`` of them is not broken down: a single owner rule has to cover each of its rules as a whole.
+either one owner rule covers it or none does, so comparing atomic rules is exact. A role with more than ``MOST_ATOMS``
+atomic rules is not expanded: a single owner rule must cover each of its rules as a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLURAL_OF = {"Role": "roles", "ClusterRole": "clusterroles"}
 
 
 class Rule(NamedTuple):
-    """A policy rule, each part in the order in which it is written."""
+    """A policy rule; each part keeps its original order."""
 
     groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
@@ -43,18 +43,18 @@ class Rule(NamedTuple):
 
     @classmethod
     def read(cls, rule: Json) -> Rule:
-        """Read a rule of a role."""
+        """Return a rule of a role."""
         keys = ("apiGroups", "resources", "nonResourceURLs", "resourceNames", "verbs")
         return cls(*(tuple(rule.get(key) or ()) for key in keys))
 
     @property
     def atoms(self) -> int:
-        """Return how many atomic rules it breaks down into."""
+        """Return the number of its atomic rules."""
         resources = len(self.groups) * len(self.resources) * max(len(self.names), 1)
         return (resources + len(self.paths)) * len(self.verbs)
 
     def broken_down(self) -> Iterator[Rule]:
-        """Yield the atomic rules it consists of."""
+        """Yield its atomic rules."""
         names: Sequence[tuple[str, ...]] = [(name,) for name in self.names] or [()]
         for group, resource, verb, name in product(self.groups, self.resources, self.verbs, names):
             yield Rule((group,), (resource,), (), name, (verb,))
@@ -62,7 +62,7 @@ class Rule(NamedTuple):
             yield Rule(paths=(path,), verbs=(verb,))
 
     def __str__(self) -> str:
-        """Return the rule as refusals write it; of a long word an excerpt, as thousands of atomic rules may have it."""
+        """Return the rule in the format of refusals, with excerpts of long words."""
         parts = zip(("APIGroups", "Resources", "NonResourceURLs", "ResourceNames", "Verbs"), self, strict=True)
         return "{" + ", ".join(f"{name}:{_shown(values)}" for name, values in parts if values) + "}"
 
@@ -86,7 +86,7 @@ def _path_covered(owned: Iterable[str], path: str) -> bool:
 
 
 class _Owned:
-    """A rule that a user holds, ready to be compared with many."""
+    """A rule that a user holds, prepared for many comparisons."""
 
     __slots__ = ("_groups", "_names", "_paths", "_resources", "_verbs")
 
@@ -96,7 +96,7 @@ class _Owned:
         self._paths = rule.paths
 
     def covers(self, rule: Rule) -> bool:
-        """Return whether everything ``rule`` allows is allowed by this one."""
+        """Return whether this rule allows everything that ``rule`` allows."""
         return (
             ("*" in self._verbs or self._verbs.issuperset(rule.verbs))
             and ("*" in self._groups or self._groups.issuperset(rule.groups))
@@ -107,7 +107,7 @@ class _Owned:
 
 
 def missing_rights(owned: Iterable[Json], wanted: Iterable[Json]) -> list[Rule]:
-    """Return what of the rules ``wanted`` the rules ``owned`` do not cover; verbs of one resource are put together."""
+    """Return the rules in ``wanted`` that ``owned`` does not cover; verbs of one resource are merged."""
     owners = [_Owned(Rule.read(rule)) for rule in owned]
     left = MOST_ATOMS
     missing: list[Rule] = []
@@ -122,15 +122,15 @@ def missing_rights(owned: Iterable[Json], wanted: Iterable[Json]) -> list[Rule]:
 
 def _compacted(rules: Iterable[Rule]) -> list[Rule]:
     simple: dict[tuple[str, str], Rule] = {}
-    others: list[Rule] = []
+    complex_rules: list[Rule] = []
     for rule in rules:
         if len(rule.groups) != 1 or len(rule.resources) != 1 or rule.names or rule.paths:
-            others.append(rule)
+            complex_rules.append(rule)
             continue
         key = (rule.groups[0], rule.resources[0])
         before = simple.get(key)
         simple[key] = rule if before is None else before._replace(verbs=before.verbs + rule.verbs)
-    return [*others, *simple.values()]
+    return [*complex_rules, *simple.values()]
 
 
 class EscalationCheck(Step):
@@ -144,7 +144,7 @@ class EscalationCheck(Step):
         self._authorizer = authorizer
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Check a new or changed role or binding; before validation, as upstream."""
+        """Check a new or changed role or binding before validation, as upstream."""
         if request.operation == "DELETE" or MASTERS in request.user.groups:
             return
         if request.old is not None and _only_for_garbage_collection(request.new, request.old):
@@ -160,7 +160,7 @@ class EscalationCheck(Step):
             return
         self._confirm(request, request.new.get("rules") or ())
         if request.new.get("aggregationRule") or (request.old or {}).get("aggregationRule"):
-            # A user that holds everything may escalate, and was let through before.
+            # A user with all rights may escalate, and has already passed.
             raise self._refused(request, "must have cluster-admin privileges to use an aggregationRule")
 
     def _check_binding(self, request: AdmissionRequest) -> None:
@@ -177,8 +177,8 @@ class EscalationCheck(Step):
         self._confirm(request, role.get("rules") or ())
 
     def _may(self, request: AdmissionRequest, verb: str, plural: str, name: str) -> bool:
-        asked = Attributes(verb, _RBAC, plural, "", request.namespace, name)
-        return self._authorizer.decide(request.user, asked).allowed
+        attributes = Attributes(verb, _RBAC, plural, "", request.namespace, name)
+        return self._authorizer.decide(request.user, attributes).allowed
 
     def _confirm(self, request: AdmissionRequest, wanted: Iterable[Json]) -> None:
         resources, paths = self._authorizer.rules_for(request.user, request.namespace)
@@ -202,7 +202,7 @@ class EscalationCheck(Step):
 
 
 def _only_for_garbage_collection(new: Json, old: Json) -> bool:
-    """Return whether a write changes no more than owner references and finalizers."""
+    """Return whether a write changes only owner references and finalizers."""
 
     def rest(obj: Json) -> Json:
         loose = ("ownerReferences", "finalizers", "managedFields")

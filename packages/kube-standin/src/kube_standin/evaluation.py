@@ -1,4 +1,4 @@
-"""Expressions of admission evaluated for one write: all within one budget, beside the event loop if they are long."""
+"""Evaluation of admission expressions for one write: within one budget, and outside the event loop if long."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from kube_standin.worker_thread import INLINE
 
 ResultT = TypeVar("ResultT")
 REQUEST_LIMIT = 20_000_000
-"""Cost of all policies of one request, which no cluster has; each has its own limits within."""
+"""Cost limit of all policies of one request, higher than any cluster needs; each policy has its own limits."""
 INLINE_COST = 50_000
-"""Cost of a write that is evaluated on the event loop, some milliseconds; what comes after is evaluated beside it."""
+"""Cost limit of a write on the event loop, some milliseconds; beyond it, evaluation continues in a thread."""
 UNWAITING_LIMIT = 1_000_000
-"""Cost of all policies of a write that cannot wait, such as a status of a controller: a tenth of a second."""
+"""Cost limit of all policies of a write that cannot wait, such as a controller's status: a tenth of a second."""
 
 
-def evaluated(request: AdmissionRequest, step: str, given: Any, work: Callable[[CostBudget], ResultT]) -> ResultT:
-    """Do an evaluation, beside the event loop if it turns out long; `given` is all that it depends on.
+def evaluated(request: AdmissionRequest, step: str, inputs: Any, work: Callable[[CostBudget], ResultT]) -> ResultT:
+    """Run an evaluation, outside the event loop if it is long; `inputs` are all values that it depends on.
 
-    All evaluations of a write have one budget. One that is done beside the loop begins the write again, so that it
-    counts as `INLINE_COST` at least.
+    All evaluations of a write share one budget. An evaluation outside the loop restarts the write, so that it counts as
+    at least `INLINE_COST`.
     """
     inline = request.off_loop_steps is INLINE
     short = CostBudget(max((UNWAITING_LIMIT if inline else INLINE_COST) - request.policy_cost, 0))
@@ -34,7 +34,7 @@ def evaluated(request: AdmissionRequest, step: str, given: Any, work: Callable[[
             budget = CostBudget(limit)
             return work(budget), budget.spent
 
-        result, cost = request.off_loop_steps.findings(step, [limit, given], measured)
+        result, cost = request.off_loop_steps.findings(step, [limit, inputs], measured)
         cost = max(cost, INLINE_COST)
     request.policy_cost += cost
     return result

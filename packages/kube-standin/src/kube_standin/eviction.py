@@ -1,7 +1,7 @@
 """POST .../pods/NAME/eviction: delete a pod unless its disruption budget forbids it.
 
-Rules and texts: kube-apiserver 1.36 (registry/core/pod/storage/eviction). Pods that do not run (Pending,
-finished, terminating) bypass budgets; a success takes one disruption from the budget and notes the pod in
+Rules and texts: kube-apiserver 1.36 (registry/core/pod/storage/eviction). Pods that do not run (Pending, finished,
+terminating) bypass budgets; a successful eviction uses one disruption of the budget and records the pod in
 disruptedPods.
 """
 
@@ -27,7 +27,7 @@ _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Json, options: WriteOptions) -> Outcome:
-    """Stage an eviction; the outcome is the Status to answer; raises 429 if the budget does not allow it."""
+    """Stage an eviction; the outcome is the Status of the response; raises 429 if the budget forbids it."""
     if (eviction.get("metadata") or {}).get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     kind = registry.kind("v1", "Pod")
@@ -47,7 +47,7 @@ def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Jso
             )
         if budgets and not _tolerated_unhealthy(pod, budgets[0]):
             _take_disruption(registry, budgets[0], name, options, dry_run=deletion.dry_run)
-    # The preconditions of the delete have to hold before the pod is marked.
+    # Check the preconditions of the delete before the pod is marked.
     registry.deletion.check_preconditions(kind, name, pod["metadata"], deletion)
     if not deletion.dry_run:
         set_disrupted(pod, registry.clock.stamp(), "EvictionByEvictionAPI", "Eviction API: evicting")
@@ -65,15 +65,15 @@ def _bypasses_budgets(pod: Json) -> bool:
 
 def _budgets_of(registry: ObjectRegistry, namespace: str, labels: Mapping[str, str]) -> list[Json]:
     kind = registry.kind("policy/v1", "PodDisruptionBudget")
-    found: list[Json] = []
+    budgets: list[Json] = []
     for state in registry.store.heads(kind.storage_key, namespace):
         budget = state.decode()
         selector = (budget.get("spec") or {}).get("selector")
         if selector is None:
             continue
         if compile_selector(selector).matches(labels):
-            found.append(registry.view(kind, state))
-    return found
+            budgets.append(registry.view(kind, state))
+    return budgets
 
 
 def _tolerated_unhealthy(pod: Json, budget: Json) -> bool:
@@ -93,9 +93,9 @@ def _too_many(message: str, retry: int | None = None) -> StatusError:
 
 
 def _take_disruption(registry: ObjectRegistry, budget: Json, pod: str, options: WriteOptions, *, dry_run: bool) -> None:
-    """Check the budget and write down that ``pod`` uses one of its disruptions.
+    """Check the budget and record that ``pod`` uses one of its disruptions.
 
-    Numbers that the status does not have are zero; none is negative.
+    Missing numbers in the status are zero; none is negative.
     """
     metadata, status = budget["metadata"], budget.get("status") or {}
     name = metadata["name"]

@@ -1,7 +1,7 @@
 """Faults for tests of operators: refusals, delays and broken connections for requests that match a pattern.
 
-A `FaultTable` belongs to one server. Its faults are looked up for each request after authorization, so a request that
-is not allowed stays forbidden. The table may be changed from another thread than the server's.
+A `FaultTable` belongs to one server. Faults are looked up for each request after authorization, so that a request
+without the right stays forbidden. Other threads than the server's may change the table.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _REFUSALS: Final[Mapping[int, tuple[str, str]]] = {
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "the server was unable to return a response in the time allotted"),
 }
-"""Code -> reason and message of an injected answer."""
+"""Code -> reason and message of an injected response."""
 
 
 @dataclass(frozen=True)
 class RequestPattern:
-    """Which requests are meant. ``*`` stands for any value.
+    """The requests that a fault applies to. ``*`` stands for any value.
 
     ``resource`` is a plural, with or without its group (``deployments``, ``deployments.apps``), or a plural with a
-    subresource (``pods/status``). ``subresource`` is "" for requests about the object itself. Raises ValueError for an
+    subresource (``pods/status``). ``subresource`` is "" for requests for the object itself. Raises ValueError for an
     unknown verb.
     """
 
@@ -64,7 +64,7 @@ class RequestPattern:
             object.__setattr__(self, "subresource", subresource)
 
     def matches(self, request: MatchedRequest) -> bool:
-        """Return whether a request is meant."""
+        """Return whether the pattern matches a request."""
         return (
             self.verb in (ANY, request.verb)
             and self.resource in (ANY, request.resource, errors.qualified(request.resource, request.group))
@@ -77,7 +77,7 @@ class RequestPattern:
 
 @dataclass(frozen=True)
 class MatchedRequest:
-    """What a pattern is compared with."""
+    """The properties of a request for pattern matching."""
 
     verb: str
     group: str
@@ -90,7 +90,7 @@ class MatchedRequest:
 
 @dataclass(frozen=True)
 class FaultEffect:
-    """What happens to one request: first the delay in seconds, then the rest."""
+    """The effect on one request: first the delay in seconds, then the rest."""
 
     delay: float = 0.0
     refusal: StatusError | None = None
@@ -106,7 +106,7 @@ NO_FAULT: Final = FaultEffect()
 class InjectedFault:
     """A fault in a table. As a context manager it is removed at the end of the block.
 
-    ``times`` is for how many requests it still applies, None for no limit; ``count`` for how many it has applied.
+    ``times`` is the number of requests that it still applies to, None for no limit; ``count`` the number so far.
     """
 
     table: FaultTable = field(repr=False)
@@ -117,7 +117,7 @@ class InjectedFault:
     code: int = 0
     message: str = ""
     seconds: float = 0.0
-    """The delay, or Retry-After of an answer."""
+    """The delay, or Retry-After of a response."""
     count: int = 0
 
     def __enter__(self) -> InjectedFault:
@@ -129,11 +129,11 @@ class InjectedFault:
         self.remove()
 
     def remove(self) -> None:
-        """Take the fault out of its table; harmless if it is out already."""
+        """Remove the fault from its table; no effect if it is already removed."""
         self.table.remove(self.number)
 
     def to_json(self) -> Json:
-        """Return the fault as the HTTP interface shows it."""
+        """Return the fault in the form of the HTTP interface."""
         shown: Json = {"id": self.number, "action": self.action, **asdict(self.pattern), "count": self.count}
         if self.times is not None:
             shown["times"] = self.times
@@ -144,7 +144,7 @@ class InjectedFault:
         return shown
 
     def refusal(self, request: MatchedRequest) -> StatusError:
-        """Return what an ``answer`` fault answers."""
+        """Return the response of an ``answer`` fault."""
         reason, message = _REFUSALS.get(self.code, (None, "injected fault"))
         if self.code == 409 and not self.message:
             return errors.conflict(request.resource, request.group, request.name, message)
@@ -180,10 +180,10 @@ class FaultTable:
         message: str = "",
         **pattern: str,
     ) -> InjectedFault:
-        """Refuse matching requests with an HTTP status of 400 to 599, before anything is done.
+        """Refuse matching requests with an HTTP status of 400 to 599, before any processing.
 
         ``retry_after`` is the header Retry-After in seconds, 1 for 429 by default. ``pattern`` are the fields of
-        `RequestPattern`. Raises ValueError and TypeError for arguments that make no sense.
+        `RequestPattern`. Raises ValueError and TypeError for invalid arguments.
         """
         if not 400 <= code <= 599:
             raise ValueError(f"code: expected a status from 400 to 599, found {code}")
@@ -191,23 +191,23 @@ class FaultTable:
         return self._add("answer", times, pattern, code=code, message=message, seconds=wait)
 
     def delay(self, seconds: float, *, times: int | None = None, **pattern: str) -> InjectedFault:
-        """Answer matching requests so many seconds of real time later."""
+        """Delay responses to matching requests by this many seconds of real time."""
         return self._add("delay", times, pattern, seconds=_seconds("seconds", seconds))
 
     def reset(self, *, times: int | None = None, **pattern: str) -> InjectedFault:
-        """Reset the connection of matching requests (RST) without an answer; nothing is done."""
+        """Reset the connection of matching requests (RST) without a response, before any processing."""
         return self._add("reset", times, pattern)
 
     def gone(self, *, times: int | None = None, **pattern: str) -> InjectedFault:
-        """End matching watches as they begin with an ERROR event: 410, the resource version is too old."""
+        """End matching watches at their start with an ERROR event: 410, the resource version is too old."""
         return self._add("gone", times, {"verb": "watch", **pattern})
 
     def withhold_bookmarks(self, *, times: int | None = None, **pattern: str) -> InjectedFault:
-        """Send no bookmarks on matching watches that begin from now on, not even the one after the initial events."""
+        """Send no bookmarks on new matching watches, not even the one after the initial events."""
         return self._add("withhold-bookmarks", times, {"verb": "watch", **pattern})
 
     def remove(self, number: int) -> bool:
-        """Remove a fault by its number; whether there was one."""
+        """Remove a fault by its number; return whether it existed."""
         with self._lock:
             before = self._faults
             self._faults = tuple(fault for fault in before if fault.number != number)
@@ -219,7 +219,7 @@ class FaultTable:
             self._faults = ()
 
     def effect_on(self, request: MatchedRequest) -> FaultEffect:
-        """Return what happens to a request, and count it. Of several refusals the first one counts."""
+        """Return the effect on a request, and count it. Only the first of several refusals applies."""
         if not self._faults:
             return NO_FAULT
         delay, refusal, flags = 0.0, None, set[str]()
@@ -234,7 +234,7 @@ class FaultTable:
                     refusal = fault.refusal(request)
                 else:
                     flags.add(fault.action)
-            self._faults = tuple(one for one in self._faults if one.times is None or one.count < one.times)
+            self._faults = tuple(entry for entry in self._faults if entry.times is None or entry.count < entry.times)
         return FaultEffect(
             delay, refusal, "reset" in flags, "gone" in flags, bookmarks="withhold-bookmarks" not in flags
         )

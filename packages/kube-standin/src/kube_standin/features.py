@@ -1,15 +1,14 @@
-"""What the server can do without, switched as by the feature gates of kube-apiserver.
+"""Optional features of the server, switched by the feature gates of kube-apiserver.
 
-Without `GenericWorkload` there are no Workloads and PodGroups: their kinds are not served (what is stored stays and
-comes back with the gate), and `spec.schedulingGroup` of a new pod is dropped (KEP-5710, upgrade and rollback). Without
-`CompositePodGroup` the same holds for that kind, and what would make a tree is refused in new objects: a group's
+Without `GenericWorkload` the kinds Workload and PodGroup are not served (stored objects stay and reappear with the
+gate), and `spec.schedulingGroup` of a new pod is dropped (KEP-5710, upgrade and rollback). Without `CompositePodGroup`
+the same holds for that kind, and fields that define a tree are refused in new objects: a group's
 `parentCompositePodGroupName`, a Workload's `compositePodGroupTemplates` (KEP-6012). Without `PodGroupPreemptionPolicy`
 the field `preemptionPolicy` of new groups and templates is dropped, without `DRAWorkloadResourceClaims` their field
 `resourceClaims` (KEP-5729). Without `DRADeviceTaintRules` the kind DeviceTaintRule is not served (KEP-5055). Without
 `WorkloadWithJob` `spec.scheduling` of new Jobs, and in templates of new CronJobs, is dropped (KEP-5547).
 
-`minor` asks for what the API server of one release of Kubernetes serves (`releases`); its gates are on as far as the
-release has them.
+`minor` selects the API of one Kubernetes release (`releases`); gates are on only for features of that release.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ _COMPOSITE = "CompositePodGroup"
 
 @dataclass(frozen=True)
 class Features:
-    """The gates, named as kube-apiserver names them; all are on."""
+    """The gates, by kube-apiserver's names; all are on by default."""
 
     generic_workload: bool = True
     composite_pod_group: bool = True
-    """Counts only with `generic_workload`."""
+    """Only effective with `generic_workload`."""
     pod_group_preemption_policy: bool = True
     dra_workload_resource_claims: bool = True
     dra_device_taint_rules: bool = True
     workload_with_job: bool = True
-    """Counts only with `generic_workload`."""
+    """Only effective with `generic_workload`."""
     minor: int | None = releases.NEWEST
-    """The release that is served (36 for 1.36); None serves all versions of all releases."""
+    """The served release (36 for 1.36); None serves all versions of all releases."""
 
     @property
     def in_force(self) -> Features:
-        """Return the gates as far as the release has what they turn on."""
+        """Return the gates, limited to features of the release."""
         groups, policy = releases.GROUPS.at(self.minor), releases.GROUP_POLICY.at(self.minor)
         return replace(
             self,
@@ -68,11 +67,11 @@ class Features:
 
 
 EVERY_RELEASE = Features(minor=None)
-"""Everything that some release serves, each kind in all of its versions."""
+"""Everything that any release serves, each kind in all of its versions."""
 
 
 class DropDisabled(Step):
-    """Takes fields of features that are off out of new objects; objects that have them keep them."""
+    """Removes fields of disabled features from new objects; objects that already have them keep them."""
 
     kinds = frozenset(
         (
@@ -88,17 +87,17 @@ class DropDisabled(Step):
 
     def __init__(self, features: Features) -> None:
         self.gates = features
-        """What is asked for."""
+        """The requested gates."""
         self.features = features.in_force
-        """What is on."""
+        """The effective gates."""
 
     def emulate(self, minor: int | None) -> None:
-        """Go on in another release, with the gates that were asked for."""
+        """Switch to another release, with the requested gates."""
         self.gates = replace(self.gates, minor=minor)
         self.features = self.gates.in_force
 
     def mutate(self, request: AdmissionRequest) -> None:
-        """Drop the fields; the last of the mutating steps, since others fill some of them in."""
+        """Drop the fields; this is the last mutating step, because others fill in some of them."""
         if request.subresource == "status" and request.kind.resource.startswith("podgroups."):
             self._claims_made(request)
         if request.kind.resource == "statefulsets.apps":
@@ -120,28 +119,28 @@ class DropDisabled(Step):
             "preemptionPolicy": not self.features.pod_group_preemption_policy,
             "resourceClaims": not self.features.dra_workload_resource_claims,
         }
-        for holder in (spec, *(one.holder for one in templates(spec))):
+        for holder in (spec, *(entry.holder for entry in templates(spec))):
             for name in filter(off.__getitem__, off):
                 holder.pop(name, None)
 
     def validate(self, request: AdmissionRequest) -> None:
-        """Refuse (422) new trees where there are none; what is stored may stay (composite.md 1)."""
+        """Refuse (422) new trees if they are disabled; stored ones may stay (composite.md 1)."""
         if self.features.composite_pod_group or request.operation != "CREATE" or request.subresource:
             return
         spec = request.new.get("spec") or {}
         for name in ("parentCompositePodGroupName", COMPOSITES):
             if spec.get(name):
-                found = fe.forbidden(f"spec.{name}", "the feature gate CompositePodGroup is off")
-                raise errors.unfit(request.kind.kind, request.kind.group, request.name, found)
+                refusal = fe.forbidden(f"spec.{name}", "the feature gate CompositePodGroup is off")
+                raise errors.unfit(request.kind.kind, request.kind.group, request.name, refusal)
 
     def _unavailable(self, request: AdmissionRequest) -> None:
-        """How many pods of a set may be unavailable cannot be set without the feature, unless it is set already."""
+        """Drop the maximum of unavailable pods of a set without the feature, unless it is already set."""
         name = "maxUnavailable"
         if not releases.SET_UNAVAILABLE.at(self.features.minor) and name not in _rolling(request.old or {}):
             _rolling(request.new).pop(name, None)
 
     def _claims_made(self, request: AdmissionRequest) -> None:
-        """Which claims were made for a group cannot be set without the feature, unless it is set already."""
+        """Drop the claims of a group's status without the feature, unless they are already set."""
         if self.features.dra_workload_resource_claims:
             return
         before = ((request.old or {}).get("status") or {}).get("resourceClaimStatuses")

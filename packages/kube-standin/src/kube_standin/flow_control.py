@@ -1,6 +1,6 @@
-"""Which FlowSchema and priority level a request has, and the conditions of FlowSchemas (interfaces.md 4.16).
+"""The FlowSchema and priority level of a request, and the conditions of FlowSchemas (interfaces.md 4.16).
 
-Requests are classified, and no request is limited or queued.
+Requests are classified, but not limited or queued.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _GROUP: Final = "flowcontrol.apiserver.k8s.io"
 _SCHEMAS: Final = f"{_GROUP}/flowschemas"
 _LEVELS: Final = f"{_GROUP}/prioritylevelconfigurations"
 _LASTING: Final = frozenset(("attach", "exec", "log", "portforward", "proxy"))
-"""Subresources of requests that are not classified, since they may last."""
+"""Subresources of long-running requests, which are not classified."""
 _MOST_REMEMBERED: Final = 4096
 _LONGEST_REMEMBERED: Final = 1024
-"""Characters of a user and a request that are remembered: clients choose paths and names."""
+"""Maximum length of a cached user and request in characters: clients choose paths and names."""
 _SEATS: Final = 600
-"""Requests that a kube-apiserver answers at a time by default (`--max-requests-inflight` and the mutating ones)."""
+"""Default number of concurrent requests of a kube-apiserver (`--max-requests-inflight` and the mutating ones)."""
 _KINDS: Final = frozenset((f"flowschemas.{_GROUP}", f"prioritylevelconfigurations.{_GROUP}"))
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -45,12 +45,12 @@ class FlowSchemas(Step):
     kinds = _KINDS
 
     def allocate(self, request: AdmissionRequest, new: Json) -> None:
-        """Set the condition of a FlowSchema that is written."""
+        """Set the condition of a written FlowSchema."""
         if request.kind.plural == "flowschemas":
             _set_dangling(request.registry, new)
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Set the condition of FlowSchemas that have got their level, or lost it."""
+        """Update the condition of FlowSchemas when their level is created or deleted."""
         if request.kind.plural == "flowschemas" or request.operation == "UPDATE":
             return
         store = request.registry.store
@@ -62,7 +62,7 @@ class FlowSchemas(Step):
 
 
 class FlowClassifier(Step):
-    """Classifies the requests of one server. It is a step so that it notices writes of what it reads."""
+    """Classifies the requests of one server. As an admission step it notices changes of its objects."""
 
     kinds = _KINDS
 
@@ -80,23 +80,23 @@ class FlowClassifier(Step):
         """Return the response headers with the UIDs of the FlowSchema and the priority level of a request."""
         if attributes.subresource in _LASTING:
             return ()
-        one = attributes
-        key = (user.name, user.groups, one.verb, one.group, one.resource, one.subresource, one.namespace, one.path)
-        found = self._remembered.get(key)
-        if found is None:
-            found = next((flow.headers for flow in self._sorted() if _matches(flow.rules, user, attributes)), ())
+        a = attributes
+        key = (user.name, user.groups, a.verb, a.group, a.resource, a.subresource, a.namespace, a.path)
+        headers = self._remembered.get(key)
+        if headers is None:
+            headers = next((flow.headers for flow in self._sorted() if _matches(flow.rules, user, attributes)), ())
             if len(self._remembered) >= _MOST_REMEMBERED:
                 self._remembered.clear()
-            if sum(map(len, (*user.groups, user.name, one.verb, *key[3:]))) <= _LONGEST_REMEMBERED:
-                self._remembered[key] = found
-        return found
+            if sum(map(len, (*user.groups, user.name, a.verb, *key[3:]))) <= _LONGEST_REMEMBERED:
+                self._remembered[key] = headers
+        return headers
 
     def _forget(self) -> None:
         self._flows = None
         self._remembered.clear()
 
     def _sorted(self) -> list[_Flow]:
-        """Return the FlowSchemas with their level in the order in which they are tried."""
+        """Return the FlowSchemas with their levels in order of evaluation."""
         if self._flows is None:
             store, flows = self._store, list[_Flow]()
             levels = {state.name: state.decode()["metadata"]["uid"] for state in store.heads(_LEVELS)}
@@ -111,7 +111,7 @@ class FlowClassifier(Step):
                 )
                 spec = schema["spec"]
                 flows.append(_Flow(spec["matchingPrecedence"], state.name, tuple(spec.get("rules") or ()), uids))
-            self._flows = sorted(flows, key=lambda one: (one.precedence, one.name))
+            self._flows = sorted(flows, key=lambda flow: (flow.precedence, flow.name))
         return self._flows
 
 
@@ -127,14 +127,14 @@ def nominal_seats(store: Store) -> dict[tuple[str, ...], int]:
 
 
 def _set_dangling(registry: Objects, schema: Json) -> None:
-    """Set in place whether the priority level of a FlowSchema is missing."""
+    """Set the condition of a FlowSchema in place: whether its priority level is missing."""
     level = _level_of(schema)
     exists = registry.store.head(_LEVELS, "", level) is not None
     text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" '
-    found = ("False", "Found", "and it exists") if exists else ("True", "NotFound", "but there is no such object")
-    status, reason, rest = found
-    made = condition("Dangling", status, reason, text + rest)
-    put_condition(schema.setdefault("status", {}), made, registry.clock.stamp())
+    verdict = ("False", "Found", "and it exists") if exists else ("True", "NotFound", "but there is no such object")
+    status, reason, rest = verdict
+    dangling = condition("Dangling", status, reason, text + rest)
+    put_condition(schema.setdefault("status", {}), dangling, registry.clock.stamp())
 
 
 def _level_of(schema: Json) -> str:

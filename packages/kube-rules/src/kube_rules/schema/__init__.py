@@ -1,1 +1,1 @@
-"""The types of Kubernetes' own kinds, from the definitions that are packed beside this module."""
+"""The types of Kubernetes' own kinds, from the definitions packed with this module."""

@@ -1,9 +1,9 @@
-"""Which values of a custom resource an update leaves as they were (validation ratcheting).
+"""Unchanged values of a custom resource in an update (validation ratcheting).
 
-An update tolerates what the schema forbids where the value is unchanged: new rules do not block objects that are older
-than they are. Fields of objects and maps are compared with the field of the same name, items of a list of type map with
-the item of the same keys. Items of other lists cannot be correlated; such a list is compared as a whole. A field that
-the schema does not declare counts as changed.
+An update tolerates values that violate the schema if they are unchanged: new rules do not block older objects. Fields
+of objects and maps are compared with the field of the same name, items of a list of type map with the item with the
+same keys. Items of other lists cannot be correlated; such a list is compared as a whole. A field that the schema does
+not declare counts as changed.
 
 Source: k8s.io/apiserver, cel/common (CorrelatedObject); k8s.io/apiextensions-apiserver, validation (ratcheting).
 """
@@ -18,11 +18,11 @@ from kube_rules.json import Json
 from kube_rules.step_budget import StepBudget
 
 TYPE_META = ("apiVersion", "kind")
-"""Fields of a resource that are never tolerated: both objects are read in one version."""
+"""Fields of a resource that are never tolerated: both objects are read in the same version."""
 
 
 class CorrelatedValue:
-    """A value, what it was before the update, and the schema of both. `budget` pays for comparing them."""
+    """A value, its old value, and the schema of both. `budget` pays for comparisons."""
 
     __slots__ = ("_budget", "_by_keys", "_old", "_schema", "_unchanged", "_value")
 
@@ -35,7 +35,7 @@ class CorrelatedValue:
         self._by_keys: dict[Hashable, Any] | None = None
 
     def key(self, name: str) -> CorrelatedValue | None:
-        """Return the field of an object or a map, or None where there is no earlier one."""
+        """Return the field of an object or a map, or None without an old one."""
         value, old = self._value, self._old
         if not isinstance(value, dict) or not isinstance(old, dict) or name not in value or name not in old:
             return None
@@ -45,7 +45,7 @@ class CorrelatedValue:
         return CorrelatedValue(schema, value[name], old[name], self._budget)
 
     def index(self, index: int) -> CorrelatedValue | None:
-        """Return the item of a list of type map, or None where there is no earlier one with its keys."""
+        """Return the item of a list of type map, or None without an old one with the same keys."""
         items = self._schema.get("items")
         if not self._is_map_list() or not isinstance(items, dict):
             return None
@@ -56,7 +56,7 @@ class CorrelatedValue:
         return None if before is None else CorrelatedValue(items, self._value[index], before, self._budget)
 
     def unchanged(self) -> bool:
-        """Return whether the update does not change the value. Raises as `StepBudget.spend`."""
+        """Return whether the update leaves the value unchanged. Raises like `StepBudget.spend`."""
         if self._unchanged is None:
             self._unchanged = self._equal()
         return self._unchanged
@@ -78,7 +78,7 @@ class CorrelatedValue:
         return self._schema.get("x-kubernetes-list-type") == "map"
 
     def _earlier(self) -> dict[Hashable, Any]:
-        """Return the items of the earlier list by their keys; the first of equal ones counts."""
+        """Return the items of the old list by their keys; the first of equal items counts."""
         if self._by_keys is None:
             self._by_keys = {}
             self._budget.spend(len(self._old))
@@ -89,7 +89,7 @@ class CorrelatedValue:
         return self._by_keys
 
     def _identity(self, item: Any) -> Hashable | None:
-        """Return the keys of an item; None where one is missing or is not a scalar."""
+        """Return the keys of an item; None if one is missing or is not a scalar."""
         keys = self._schema.get("x-kubernetes-list-map-keys", ())
         if not keys or not isinstance(item, dict):
             return None

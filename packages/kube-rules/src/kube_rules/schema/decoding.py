@@ -1,12 +1,12 @@
-"""Decoding: one walk that checks types, prunes unknown fields and brings values into their stored form.
+"""Decoding: one walk that checks types, prunes unknown fields and converts values to their stored form.
 
-Two walks with one meaning. The *quick* walk is compiled: every node becomes a closure that returns the
-value (the same object if nothing changes) or raises `IrregularError`. The *thorough* walk runs only after
-that; it carries paths, collects unknown fields and type problems, and goes on.
+Two walks with one meaning. The *quick* walk is compiled: every node becomes a closure that returns the value (the same
+object if nothing changes) or raises `IrregularError`. The *thorough* walk runs only after that; it tracks paths,
+collects unknown fields and type problems, and continues after them.
 
-Stored form, as the API server's decoder and its storage leave it: no nulls, no empty lists or maps in
-optional fields, no "" or false where these mean "not set", canonical times and quantities. Invariant: what
-the quick walk accepts, the thorough walk returns equal and without findings.
+Stored form, as the API server's decoder and its storage produce it: no nulls, no empty lists or maps in optional
+fields, no "" or false where these mean "not set", canonical times and quantities. Invariant: a value that the quick
+walk accepts, the thorough walk returns equal and without problems.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EMPTY: tuple[Any, ...] = ({}, [])
 class UnknownBodyField(NamedTuple):
     """A field that the schema does not have; `path` like `spec.containers[0].alsoNot`.
 
-    `replacement` is the path of the field that replaced it, where an older version had it; empty for others.
+    `replacement` is the path of the field that replaced it, if an older version had it; otherwise empty.
     """
 
     path: str
@@ -52,9 +52,9 @@ class TypeProblem(NamedTuple):
 
 
 class IrregularError(Exception):
-    """The quick walk met something that needs the thorough one.
+    """The quick walk met a value that needs the thorough one.
 
-    Made again each time: an instance keeps the frames, and so the objects, of all it was raised through.
+    Created for each raise: an instance keeps the frames, and so the objects, of all its callers.
     """
 
 
@@ -72,8 +72,8 @@ def decoded(
 ) -> tuple[dict[str, Any], list[UnknownBodyField], list[TypeProblem]]:
     """Return an object of a built-in kind in its stored form, its unknown fields, and its values of a wrong type.
 
-    The object comes back itself if nothing changes, else copied where it changes; the input is never changed. With
-    type problems the object is not to be used; the first problem is the one the API server reports.
+    An unchanged object is returned itself, otherwise a copy of the changed parts; the input is never changed. With type
+    problems the object is invalid; the API server reports the first problem.
     """
     try:
         return quick_walk(root)(obj), [], []
@@ -83,19 +83,19 @@ def decoded(
 
 
 def compiled(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
-    """Return the quick walk of a node. `cache` holds what is made so far, also to tie recursive types."""
-    known = cache.get(node)
-    if known is not None:
-        return known
+    """Return the quick walk of a node. `cache` holds the walks so far and resolves recursive types."""
+    cached = cache.get(node)
+    if cached is not None:
+        return cached
     if node.type is SchemaType.STRUCT:
         return _struct(node, cache)
     if node.type is SchemaType.MAP:
         return _map(node, cache)
     if node.type is SchemaType.LIST:
         return _list(node, cache)
-    made = _SCALARS[node.type](node)
-    cache[node] = made
-    return made
+    walk = _SCALARS[node.type](node)
+    cache[node] = walk
+    return walk
 
 
 def _struct(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
@@ -210,7 +210,7 @@ def _list(node: SchemaNode, cache: dict[SchemaNode, Clean]) -> Clean:
 
 
 def _of_types(*types: type) -> Callable[[SchemaNode], Clean]:
-    """Return a value of one of some types, kept as it is."""
+    """Return the walk of a node that accepts values of these types unchanged."""
 
     def clean(value: Any) -> Any:
         if type(value) in types:
@@ -232,7 +232,7 @@ def _integer(node: SchemaNode) -> Clean:
 
 
 def _text(parse: Callable[[str], str]) -> Callable[[SchemaNode], Clean]:
-    def made(_: SchemaNode) -> Clean:
+    def make(_: SchemaNode) -> Clean:
         def clean(value: Any) -> Any:
             if type(value) is not str:
                 raise IrregularError
@@ -244,7 +244,7 @@ def _text(parse: Callable[[str], str]) -> Callable[[SchemaNode], Clean]:
 
         return clean
 
-    return made
+    return make
 
 
 def _quantity(_: SchemaNode) -> Clean:
@@ -254,10 +254,10 @@ def _quantity(_: SchemaNode) -> Clean:
         if type(value) is not str and type(value) is not int and type(value) is not float:
             raise IrregularError
         try:
-            found = canonical(value)
+            text = canonical(value)
         except ValueError:
             raise IrregularError from None
-        return value if found == value else found  # the cached text may be an equal one of another request
+        return value if text == value else text  # the cached text may be an equal string of another request
 
     return clean
 
@@ -289,7 +289,7 @@ _SCALARS: dict[SchemaType, Callable[[SchemaNode], Clean]] = {
 
 
 class Thorough:
-    """The walk with paths: `unknown` and `problems` hold what it found, in document order."""
+    """The walk with paths: `unknown` and `problems` hold its results, in document order."""
 
     def __init__(self, cache: dict[SchemaNode, Clean]) -> None:
         self.unknown: list[UnknownBodyField] = []
@@ -297,9 +297,7 @@ class Thorough:
         self._cache = cache
 
     def walk(self, node: SchemaNode, value: Any, path: str, plain: str, owner: str) -> Any:
-        """Return the cleaned value. `path` has indices, `plain` has not (Go's error texts), `owner` is the Go
-        struct.
-        """
+        """Return the cleaned value. `path` has indices, `plain` has none (for Go's texts), `owner` is the Go struct."""
         if node.type is SchemaType.STRUCT:
             if type(value) is not dict:
                 return self._mismatch(node, value, path, plain, owner)
@@ -403,7 +401,7 @@ _PARSERS: dict[SchemaType, Callable[[str], str]] = {
 
 
 def _zero(node: SchemaNode) -> Any:
-    """Return what null inside a list or map decodes to."""
+    """Return the decoded value of null inside a list or map."""
     if node.type in (SchemaType.STRUCT, SchemaType.MAP, SchemaType.ANY_OBJECT):
         return {}
     if node.type is SchemaType.LIST:

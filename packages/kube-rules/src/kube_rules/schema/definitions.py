@@ -1,9 +1,9 @@
-"""The packed definitions of API objects: loaded at first use, kept for the life of the process.
+"""The packed definitions of API objects: loaded on first use, kept for the life of the process.
 
-`structure()` maps a full definition name ("io.k8s.api.core.v1.Pod") to its OpenAPI form without texts,
-references being full names. It is read-only by agreement: do not change what it returns. Origin and licence:
-`packed/NOTICE`. Versions of 1.38 are not published yet: they have the form of the version before (api.md 2.7). Older
-versions with the fields of a packed one have its form too (api.md 2.8).
+`structure()` maps a full definition name ("io.k8s.api.core.v1.Pod") to its OpenAPI form without texts; references are
+full names. The result is read-only by convention. Origin and licence: `packed/NOTICE`. Versions of 1.38 are not
+published yet: they have the form of the previous version (api.md 2.7). Older versions with the fields of a packed one
+also have its form (api.md 2.8).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ SAME_SCHEMA: Final[Mapping[str, str]] = {
     f"{CRD_GROUP}/v1beta1": INTERNAL_VERSION,
     "storage.k8s.io/v1beta1": "storage.k8s.io/v1",
 }
-"""Versions that are read here and have no schema of their own -> the version that has their fields."""
+"""Supported versions without their own schema -> the version with the same fields."""
 
 
 @cache
 def structure() -> dict[str, Any]:
-    """Full definition name -> OpenAPI form without texts."""
+    """Return full definition name -> OpenAPI form without texts."""
     content = dict(_packed())
     for name, older in same_form().items():
         content[name] = _renamed(content[older], name, f"{older.rpartition('.')[0]}.")
@@ -50,10 +50,10 @@ def structure() -> dict[str, Any]:
 
 @cache
 def same_form() -> Mapping[str, str]:
-    """Full name of a definition that is not packed -> the one that has its form; no chains of such."""
+    """Return full name of an unpacked definition -> the packed one with the same form."""
     packed, result = _packed(), dict[str, str]()
-    for version, (other, kinds) in SAME_FIELDS.items():
-        package, older = _package(version), _package(other)
+    for version, (newer, kinds) in SAME_FIELDS.items():
+        package, older = _package(version), _package(newer)
         todo = [f"{older}{kind}{suffix}" for kind in kinds for suffix in ("", "List")]
         while todo:
             name = todo.pop()
@@ -80,12 +80,12 @@ def _references(value: Any) -> Iterator[str]:
     inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if isinstance(value, dict) and isinstance(value.get("$ref"), str):
         yield value["$ref"]
-    for one in inner:
-        yield from _references(one)
+    for child in inner:
+        yield from _references(child)
 
 
 def _renamed(value: Any, definition: str, older: str) -> Any:
-    """Return one of package `older` with its references in the package of `definition`, and its version in kinds."""
+    """Return a definition of package `older` with the references and the version of the package of `definition`."""
     if isinstance(value, list):
         return [_renamed(inner, definition, older) for inner in value]
     if not isinstance(value, dict):
@@ -103,9 +103,9 @@ def _renamed(value: Any, definition: str, older: str) -> Any:
 
 @cache
 def definition_names() -> dict[tuple[str, str], str]:
-    """(apiVersion, kind) -> full definition name.
+    """Return (apiVersion, kind) -> full definition name.
 
-    Kinds that belong to every group (DeleteOptions, WatchEvent) are listed under "v1" too.
+    Kinds of every group (DeleteOptions, WatchEvent) are also listed under "v1".
     """
     result: dict[tuple[str, str], str] = {}
     for name, body in structure().items():

@@ -1,8 +1,8 @@
-"""The tree of types behind a schema: what decoding, patching and field ownership walk along.
+"""The tree of types of a schema, which decoding, patching and field ownership traverse.
 
-Terms: a *struct* has named fields; a *map* has free keys and one type of values; a *list* is atomic, a set
-or a map keyed by some fields of its items; *atomic* things are owned and replaced as a whole. Trees are
-shared and recursive (a struct's `fields` are filled after the struct exists), so nodes compare by identity.
+Terms: a *struct* has named fields; a *map* has free keys and one type of values; a *list* is atomic, a set or a map
+keyed by some fields of its items; *atomic* values are owned and replaced as a whole. Trees are shared and recursive (a
+struct's `fields` are filled after the struct exists), so nodes compare by identity.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ REPLACED: Mapping[str, Mapping[str, str]] = {
     "v1beta1.WorkloadReference": {"podGroupTemplateName": "templateName"},
     "v1.WorkloadReference": {"podGroupTemplateName": "templateName"},
 }
-"""Fields of other versions of a type, by its name in error texts -> the path of the field that stands for each here."""
+"""Fields of other versions of a type, by its name in error texts -> the path of the field that replaces each."""
 
 
 class SchemaType(Enum):
-    """What JSON a node accepts."""
+    """The JSON that a node accepts."""
 
     STRUCT = "struct"
     MAP = "map"
@@ -46,17 +46,16 @@ class SchemaType(Enum):
     INT_OR_STRING = "int-or-string"
     TIME = "time"
     MICRO_TIME = "micro-time"
-    ANY = "any"  # any JSON at all
-    ANY_OBJECT = "any-object"  # any JSON object, kept as it is
+    ANY = "any"  # any JSON
+    ANY_OBJECT = "any-object"  # any JSON object, unchanged
 
 
 @dataclass(eq=False, slots=True)
 class SchemaNode:
-    """One place in a schema.
+    """One node of a schema.
 
-    `go` is the name of the type in error texts; `required` the fields that are always encoded;
-    `zero_dropped` the string and boolean fields of which a zero is not stored; `key_defaults` values of
-    list keys left out.
+    `go` is the name of the type in error texts; `required` are the fields that are always encoded; `zero_dropped` are
+    the string and boolean fields with zeros that are not stored; `key_defaults` are the values of missing list keys.
     """
 
     type: SchemaType
@@ -87,8 +86,8 @@ _SPECIAL: dict[str, tuple[SchemaType, str]] = {
     d.SCHEMA_OR_STRINGS: (SchemaType.ANY, "v1.JSONSchemaPropsOrStringArray"),
 }
 
-# Types of which optional strings and booleans are plain values: "" and false mean "not set" and are not
-# stored. The second set names the exceptions, fields where "" or false is not the same as "not set".
+# Types with optional strings and booleans as plain values: "" and false mean "not set" and are not stored. The second
+# set lists the exceptions, fields where "" or false differs from "not set".
 _PLAIN_ZEROS: dict[str, frozenset[str]] = {
     d.OBJECT_META: frozenset(),
     "io.k8s.api.core.v1.PodSpec": frozenset(
@@ -119,7 +118,7 @@ _PLAIN_ZEROS: dict[str, frozenset[str]] = {
     "io.k8s.api.events.v1.Event": frozenset(),
     "io.k8s.api.scheduling.v1.PriorityClass": frozenset({"preemptionPolicy"}),
 }
-# Optional booleans that are no pointers in Go, of whatever type: false means "not set" and is not stored.
+# Optional booleans that are not pointers in Go, in any type: false means "not set" and is not stored.
 _PLAIN_FALSE = frozenset(
     [
         "chapAuthDiscovery",
@@ -151,8 +150,8 @@ _FALSE_KEPT = {
     "io.k8s.api.core.v1.AzureDiskVolumeSource": frozenset({"readOnly"}),
     "io.k8s.api.core.v1.CSIVolumeSource": frozenset({"readOnly"}),
 }
-"""Where a field of such a name is a pointer."""
-# Values that stand for a list key an item leaves out (the field's default).
+"""Types in which a field with such a name is a pointer."""
+# Values of list keys that an item leaves out (the field's default).
 _KEY_DEFAULTS: dict[str, dict[str, Any]] = {
     "io.k8s.api.core.v1.ContainerPort": {"protocol": "TCP"},
     "io.k8s.api.core.v1.ServicePort": {"protocol": "TCP"},
@@ -161,7 +160,7 @@ _KEY_DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def go_name(definition: str) -> str:
-    """Name of a type in error texts: "v1.PodSpec" for "io.k8s.api.core.v1.PodSpec"."""
+    """Return the name of a type in error texts: "v1.PodSpec" for "io.k8s.api.core.v1.PodSpec"."""
     return ".".join(definition.rsplit(".", 2)[-2:])
 
 
@@ -200,16 +199,16 @@ def _plain_zeros(definition: str, body: dict[str, Any], required: frozenset[str]
     false_unset = (fields.keys() & _PLAIN_FALSE) - required - _FALSE_KEPT.get(definition, frozenset())
     if definition not in _PLAIN_ZEROS:
         return frozenset(false_unset)
-    kept = required | _PLAIN_ZEROS[definition]
+    excluded = required | _PLAIN_ZEROS[definition]
     return frozenset(false_unset) | {
         name
         for name, spec in fields.items()
-        if spec.get("type") in ("string", "boolean") and "format" not in spec and name not in kept
+        if spec.get("type") in ("string", "boolean") and "format" not in spec and name not in excluded
     }
 
 
 def placed(spec: dict[str, Any]) -> SchemaNode:
-    """Return the node of a field, list item or map value given in OpenAPI form."""
+    """Return the node of a field, list item or map value in OpenAPI form."""
     strategy = frozenset(filter(None, spec.get("x-kubernetes-patch-strategy", "").split(",")))
     merge_key: str = spec.get("x-kubernetes-patch-merge-key", "")
     if "$ref" in spec:

@@ -1,9 +1,9 @@
-"""Unknown fields of manifests that come from a file: the packed schemas as `kube_rules.unknown_fields.Schemas`.
+"""Unknown fields of manifests from files: the packed schemas as `kube_rules.unknown_fields.Schemas`.
 
-What strict validation of the API server finds (`schema.decoding`) is found here without decoding: values of the wrong
-type are not its concern. Two walks with one meaning. The *quick* one is a type built of the schema, in which
-every leaf is left alone: the decoder of msgspec refuses what has other fields, and does so for 100,000 pods a second.
-The *thorough* one runs only after that, and names them.
+This module finds the unknown fields of strict validation (`schema.decoding`) without decoding; it ignores values of the
+wrong type. Two walks with one meaning. The *quick* one is a type built from the schema, with unchecked leaves: the
+decoder of msgspec refuses objects with other fields, at 100,000 pods per second. The *thorough* one runs only after
+that, and names the fields.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _DEEPER: Final = 2
 
 
 class PackedSchemas:
-    """See `kube_rules.unknown_fields.Schemas`. Schemas are compiled when the first object of a kind comes."""
+    """Implements `kube_rules.unknown_fields.Schemas`. Schemas are compiled at the first object of a kind."""
 
     def __init__(self) -> None:
         self._roots: dict[_Place, SchemaNode] = {}
         self._quick: dict[tuple[_Place, bool], Callable[[Any], object]] = {}
-        """By kind and whether it checks text: raises where it is not sure that there are no unknown fields."""
+        """By kind and whether it checks text: raises unless the object certainly has no unknown fields."""
 
     def knows(self, api_version: str, kind: str) -> bool:
         """See `Schemas`."""
@@ -61,7 +61,7 @@ class PackedSchemas:
         return ()
 
     def _found(self, place: _Place, manifest: Manifest) -> Sequence[MisnamedField]:
-        """Return what the thorough walk finds."""
+        """Return the result of the thorough walk."""
         root = self._root(place)
         if root is None:
             return ()
@@ -69,7 +69,7 @@ class PackedSchemas:
             try:
                 manifest = msgspec.json.decode(cast(Any, manifest))
             except (msgspec.DecodeError, RecursionError):
-                return ()  # decoding reports it
+                return ()  # decoding reports the error
         result: list[MisnamedField] = []
         _walk(root, manifest, (), result)
         return result
@@ -77,12 +77,12 @@ class PackedSchemas:
     def _root(self, place: _Place) -> SchemaNode | None:
         result = self._roots.get(place)
         if result is None and (result := _made(place)) is not None:
-            self._roots[place] = result  # names of kinds come from the input: unknown ones are not kept
+            self._roots[place] = result  # names of kinds come from the input: unknown ones are not cached
         return result
 
 
 def _place(api_version: str, kind: str) -> _Place:
-    """Return the version and kind that have the schema of this version and kind."""
+    """Return the version and kind with the schema of this version and kind."""
     return ("", kind) if kind == "Scenario" else (SAME_SCHEMA.get(api_version, api_version), kind)
 
 
@@ -125,48 +125,48 @@ _FURTHER: Final[Mapping[_Place, Mapping[str, tuple[str, ...]]]] = {
         "status": ("phase", "conditions", "running", "succeeded", "failed"),
     },
 }
-"""Kinds without a packed schema: what they have beside metadata, with its fields if those are known.
+"""Kinds without a packed schema: their fields other than metadata, with subfields if known.
 
-PodGroups of other schedulers are as their custom resource definitions have them; a Scenario is checked elsewhere.
+PodGroups of other schedulers follow their custom resource definitions; a Scenario is checked elsewhere.
 """
 
 
 # -- quick -------------------------------------------------------------------------------------------------------------
 
 _RECURSIVE: Final = object()
-"""Instead of a type: the schema contains itself (JSONSchemaProps)."""
+"""Placeholder for a type that contains itself (JSONSchemaProps)."""
 
 
 def _quick_walk(root: SchemaNode, of_text: bool) -> Callable[[Any], object]:
-    """Return a function that raises a DecodeError unless it is sure that an object has no unknown fields."""
-    made = _type_of(root, {}, msgspec.Raw if of_text else object)
-    if made is _RECURSIVE:
+    """Return a function that raises a DecodeError unless an object certainly has no unknown fields."""
+    type_ = _type_of(root, {}, msgspec.Raw if of_text else object)
+    if type_ is _RECURSIVE:
         return _unsure
-    return msgspec.json.Decoder(made).decode if of_text else partial(msgspec.convert, type=made)
+    return msgspec.json.Decoder(type_).decode if of_text else partial(msgspec.convert, type=type_)
 
 
 def _unsure(_: object) -> NoReturn:
     raise msgspec.DecodeError
 
 
-def _type_of(node: SchemaNode, made: dict[int, Any], leaf: Any) -> Any:
-    """Return a type that takes every value with fields that the node has, and some more; or `_RECURSIVE`."""
+def _type_of(node: SchemaNode, cache: dict[int, Any], leaf: Any) -> Any:
+    """Return a type that accepts every value with fields of the node, and some more; or `_RECURSIVE`."""
     if node.type is SchemaType.STRUCT:
-        known = made.get(id(node))
-        if known is not None:
-            return known
-        made[id(node)] = _RECURSIVE  # until it is made
+        type_ = cache.get(id(node))
+        if type_ is not None:
+            return type_
+        cache[id(node)] = _RECURSIVE  # until the type exists
         fields: list[tuple[str, Any, Any]] = []
         for index, inner in enumerate(node.fields.values()):
-            field = _type_of(inner, made, leaf)
+            field = _type_of(inner, cache, leaf)
             if field is _RECURSIVE:
                 return _RECURSIVE
             fields.append((f"f{index}", field if field is leaf else field | None, None))
         names = {f"f{index}": name for index, name in enumerate(node.fields)}
-        made[id(node)] = msgspec.defstruct("Fields", fields, rename=names, forbid_unknown_fields=True, gc=False)
-        return made[id(node)]
+        cache[id(node)] = msgspec.defstruct("Fields", fields, rename=names, forbid_unknown_fields=True, gc=False)
+        return cache[id(node)]
     if node.element is not None and node.type in (SchemaType.MAP, SchemaType.LIST):
-        below: Any = _type_of(node.element, made, leaf)
+        below: Any = _type_of(node.element, cache, leaf)
         if below is leaf or below is _RECURSIVE:
             return below
         item = below | None
@@ -179,27 +179,27 @@ def _type_of(node: SchemaNode, made: dict[int, Any], leaf: Any) -> Any:
 # -- thorough ----------------------------------------------------------------------------------------------------------
 
 
-def _walk(node: SchemaNode, value: Any, path: Path, found: list[MisnamedField]) -> None:
-    if len(path) > _MOST_DEPTH or len(found) >= _MOST_FOUND:
+def _walk(node: SchemaNode, value: Any, path: Path, misnamed: list[MisnamedField]) -> None:
+    if len(path) > _MOST_DEPTH or len(misnamed) >= _MOST_FOUND:
         return
     if node.type is SchemaType.STRUCT and isinstance(value, Mapping):
         for key, inner in value.items():
             below = node.fields.get(key)
             if below is not None:
-                _walk(below, inner, (*path, key), found)
+                _walk(below, inner, (*path, key), misnamed)
             else:
-                found.append(MisnamedField((*path, str(key)), _meant(node, str(key))))
+                misnamed.append(MisnamedField((*path, str(key)), _meant(node, str(key))))
     elif node.element is not None:
         if node.type is SchemaType.MAP and isinstance(value, Mapping):
             for key, inner in value.items():
-                _walk(node.element, inner, (*path, str(key)), found)
+                _walk(node.element, inner, (*path, str(key)), misnamed)
         elif node.type is SchemaType.LIST and isinstance(value, list):
             for index, inner in enumerate(value):
-                _walk(node.element, inner, (*path, index), found)
+                _walk(node.element, inner, (*path, index), misnamed)
 
 
 def _meant(node: SchemaNode, name: str) -> str:
-    """Return what was probably meant: a name that is like it here, else the same name a little deeper."""
+    """Return the probable intended name: a similar name here, or the same name a few levels deeper."""
     return nodes.REPLACED.get(node.go, {}).get(name) or nearest(name, node.fields) or _deeper(node, name)
 
 

@@ -1,7 +1,7 @@
-"""Times and other scalars: what text is accepted and how it is stored.
+"""Times and other scalars: accepted texts and their stored form.
 
-`Time` is stored in UTC with whole seconds, `MicroTime` in UTC with six digits, which it also demands of
-what comes in (transcript 511). Error texts follow Go's time package, for that is what clients know.
+`Time` is stored in UTC with whole seconds, `MicroTime` in UTC with six digits, which are also required in requests
+(transcript 511). Error texts follow Go's time package, which clients know.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ZONE = re.compile(r"[+-]([0-9]{2}):[0-9]{2}$", re.ASCII)
 
 
 class ScalarError(ValueError):
-    """A scalar that cannot be read; `str()` is the API server's message."""
+    """An invalid scalar; `str()` is the API server's message."""
 
 
 def time(text: str) -> str:
@@ -54,7 +54,7 @@ def micro_time(text: str) -> str:
 
 
 def _exists(text: str) -> bool:
-    """Return whether a time of the right form names a day that exists."""
+    """Return whether a well-formed time has an existing day."""
     try:
         datetime.fromisoformat(text[:19])
     except ValueError:
@@ -74,7 +74,7 @@ def _parsed(text: str, layout: str) -> datetime:
 
 
 def _out_of_range(text: str) -> str:
-    """Return the first part of a time that no time has, in the order in which Go looks at them."""
+    """Return the first part of a time that is out of range, in Go's order of checks."""
     month, hour, minute, second = (int(text[start : start + 2]) for start in (5, 11, 14, 17))
     parts = {"month": 1 <= month <= 12, "hour": hour < 24, "minute": minute < 60, "second": second < 60}
     for name, is_valid in parts.items():
@@ -94,10 +94,10 @@ def base64_bytes(text: str) -> str:
     Raises:
         ScalarError: not base64; names the byte at which Go's decoder stops.
     """
-    kept = _LINE_BREAKS.sub("", text)
+    digits = _LINE_BREAKS.sub("", text)
     try:
-        if len(kept) % 4 == 0:  # Python takes too many signs of padding
-            return base64.b64encode(base64.b64decode(kept, validate=True)).decode()
+        if len(digits) % 4 == 0:  # Python accepts too much padding
+            return base64.b64encode(base64.b64decode(digits, validate=True)).decode()
     except ValueError:
         pass
     raise ScalarError(f"illegal base64 data at input byte {_corrupt_byte(text)}")
@@ -124,5 +124,5 @@ def _corrupt_byte(text: str) -> int:
 
 
 def _behind_line_breaks(text: str, start: int) -> int:
-    found = _LINE_BREAKS.match(text, start)
-    return found.end() if found else start
+    breaks = _LINE_BREAKS.match(text, start)
+    return breaks.end() if breaks else start

@@ -1,9 +1,8 @@
-"""Validation: what the API server refuses with 422, kind by kind, with its reasons, fields and messages.
+"""Validation: the API server's 422 refusals by kind, with its reasons, fields and messages.
 
 `validate_create` and `validate_update` look up the rules of a kind in one table; every rule is a generator of
-`FieldError`. Objects are decoded and defaulted; what the decoder refuses (types, quantities) is not
-repeated here. Rules that depend on other objects (priority, quota use, references) are admission and not
-here.
+`FieldError`. Objects are decoded and defaulted; errors of the decoder (types, quantities) are not repeated here. Rules
+that depend on other objects (priority, quota use, references) belong to admission, not here.
 """
 
 from __future__ import annotations
@@ -53,8 +52,9 @@ __all__ = ["FieldError", "validate_create", "validate_update"]
 
 
 class Rules(NamedTuple):
-    """Rules of one kind: of a new object, of a change, of a change through /status; and the form of its
-    name. `ANEW` among those of a change: what holds for a new object holds for the changed one.
+    """The rules of one kind: for a new object, a change, a change through /status, and the form of its name.
+
+    `ANEW` among the rules of a change: the rules of a new object also apply to the changed one.
     """
 
     create: Check | None = None
@@ -62,7 +62,7 @@ class Rules(NamedTuple):
     status: tuple[Change | EllipsisType, ...] = ()
     name: Callable[[str], tuple[str, ...]] = names.subdomain
     further: Mapping[str, Change] = MappingProxyType({})
-    """Those of a change through another subresource, by its name."""
+    """Rules of changes through other subresources, by name."""
 
 
 ANEW = ...
@@ -199,9 +199,9 @@ RULES: dict[tuple[str, str], Rules] = {
 
 
 def validate_create(kind: KindName, obj: Json) -> list[FieldError]:
-    """Return all errors of a new object, those of its metadata first; its name is set already.
+    """Return all errors of a new object, first those of its metadata; its name is already set.
 
-    Custom resources: their metadata only; their schema is checked by `Schema.structural.validate`.
+    Custom resources: of their metadata only; `Schema.structural.validate` checks their schema.
     """
     return [*errors_of_metadata(kind, obj), *errors_of_new(kind, obj)]
 
@@ -215,21 +215,21 @@ def errors_of_metadata(kind: KindName, obj: Json) -> Found:
 
 
 def _takes_any_finalizer(kind: KindName) -> bool:
-    """Custom resources and their definitions are held to the common rules of metadata only."""
+    """Custom resources and their definitions follow only the common rules of metadata."""
     name = (kind.group, kind.kind)
     return name == _DEFINITION or name not in RULES
 
 
 def errors_of_new(kind: KindName, obj: Json) -> Found:
-    """Return the errors of a new object, metadata apart."""
+    """Return the errors of a new object without those of its metadata."""
     rules = RULES.get((kind.group, kind.kind), _DEFAULT)
     return rules.create(obj, "") if rules.create is not None else ()
 
 
 def validate_update(kind: KindName, new: Json, old: Json, subresource: str | None) -> list[FieldError]:
-    """Return everything wrong with a change through the main resource (None or "") or a subresource such as "status".
+    """Return all errors of a change through the main resource (None or "") or a subresource such as "status".
 
-    Both objects are in the same version. Writes to /status are held only to the rules of the status.
+    Both objects are in the same version. Writes to /status follow only the rules of the status.
     """
     rules = RULES.get((kind.group, kind.kind), _DEFAULT)
     result: list[FieldError] = []
@@ -246,7 +246,7 @@ def validate_update(kind: KindName, new: Json, old: Json, subresource: str | Non
 
 
 def _changes(rules: Rules, subresource: str) -> tuple[Change | EllipsisType, ...]:
-    """The rules of a change through the main resource or a subresource."""
+    """Return the rules of a change through the main resource or a subresource."""
     if not subresource:
         return rules.update
     if subresource == "status":

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from kube_rules import cel
 
 TEXT_LIMIT = 160 * 1024
-"""Characters of all expressions of a policy, `EXPRESSION_WEIGHT` more for each: reading them takes time at every
-request."""
+"""Maximum length of all expressions of a policy, in characters plus `EXPRESSION_WEIGHT` for each."""
 EXPRESSION_WEIGHT = 32
 _MOST_ANNOTATIONS = 20
 _LONGEST_ANNOTATION = 5 * 1024
@@ -88,17 +87,17 @@ def _constraints(spec: Json, path: str) -> r.Found:
 
 
 def _no_deletes(spec: Json, path: str) -> r.Found:
-    """What is deleted is not changed any more."""
-    known = tuple(name for name in webhooks.OPERATIONS if name != "DELETE")
+    """Refuse DELETE: mutation of a deleted object has no effect."""
+    operations = tuple(name for name in webhooks.OPERATIONS if name != "DELETE")
     for index, rule in enumerate((spec.get("matchConstraints") or {}).get("resourceRules") or ()):
         for at, operation in enumerate(rule.get("operations") or ()):
             if operation == "DELETE":
                 place = f"{path}.matchConstraints.resourceRules[{index}].operations[{at}]"
-                yield fe.not_supported(place, operation, known)
+                yield fe.not_supported(place, operation, operations)
 
 
 class _Expressions:
-    """The expressions of one policy, in turn: a variable is known to those after it."""
+    """The expressions of one policy, in order: a variable is visible to later expressions."""
 
     def __init__(self, spec: Json) -> None:
         self._params = spec.get("paramKind") is not None
@@ -107,7 +106,7 @@ class _Expressions:
 
     @staticmethod
     def reserved(name: str) -> bool:
-        """Return whether no variable may have this name."""
+        """Return whether the name is reserved and cannot be a variable."""
         from kube_rules.cel.syntax import RESERVED
 
         return name in RESERVED or name in ("true", "false", "null", "in")
@@ -122,7 +121,7 @@ class _Expressions:
         patches: bool = False,
         variable: str = "",
     ) -> r.Found:
-        """Return what is wrong with an expression; where it is a variable, it is known from here on."""
+        """Return the errors of an expression; a variable is declared for later expressions."""
         from kube_rules import cel
         from kube_rules.admission import expressions  # a plan starts without CEL
 
@@ -137,13 +136,13 @@ class _Expressions:
         variables = expressions.forms(params=self._params, authorizer=authorizer)
         if self._variables:
             variables["variables"] = cel.Declared("object", fields=self._variables)
-        found, result = cel.UNKNOWN, list[FieldError]()
+        form, result = cel.UNKNOWN, list[FieldError]()
         try:
-            found = expressions.checked(text, variables, wanted, patches=patches)
+            form = expressions.checked(text, variables, wanted, patches=patches)
         except expressions.ExpressionError as error:
             result.append(fe.invalid(path, text, str(error)))
         if variable:
-            self._variables[variable] = found
+            self._variables[variable] = form
         return result
 
 
@@ -163,15 +162,15 @@ def _variables(spec: Json, path: str, expressions: _Expressions) -> r.Found:
 
 def _validation(validation: Json, path: str, expressions: _Expressions) -> r.Found:
     text, message = validation.get("expression", ""), validation.get("message") or ""
-    made = validation.get("messageExpression") or ""
+    expression = validation.get("messageExpression") or ""
     if not text.strip():
         yield fe.required(f"{path}.expression", "expression is not specified")
     else:
         yield from expressions.check(text, f"{path}.expression", ("bool",))
-    if made and not made.strip():
-        yield fe.invalid(f"{path}.messageExpression", made, "must be non-empty if specified")
-    elif made:
-        yield from expressions.check(made, f"{path}.messageExpression", ("string",), authorizer=False)
+    if expression and not expression.strip():
+        yield fe.invalid(f"{path}.messageExpression", expression, "must be non-empty if specified")
+    elif expression:
+        yield from expressions.check(expression, f"{path}.messageExpression", ("string",), authorizer=False)
     if message and not message.strip():
         yield fe.invalid(f"{path}.message", message, "message must be non-empty if specified")
     elif "\n" in message.strip() or "\r" in message.strip():
@@ -203,7 +202,7 @@ def _annotations(policy: Json, spec: Json, path: str, expressions: _Expressions)
 
 
 def _head(spec: Json) -> r.Check:
-    """Return what both kinds of policies have."""
+    """Return the rules that both kinds of policies share."""
     return r.all_of(
         r.enum("failurePolicy", ("Fail", "Ignore"), missing=None),
         r.given("paramKind", _param_kind),
@@ -213,7 +212,7 @@ def _head(spec: Json) -> r.Check:
 
 
 def validating_policy(policy: Json, path: str) -> r.Found:
-    """A ValidatingAdmissionPolicy."""
+    """Check a ValidatingAdmissionPolicy."""
     spec, place = policy.get("spec") or {}, r.at(path, "spec")
     expressions = _Expressions(spec)
     yield from _head(spec)(spec, place)
@@ -255,7 +254,7 @@ def _mutation(mutation: Json, path: str, expressions: _Expressions) -> r.Found:
 
 
 def mutating_policy(policy: Json, path: str) -> r.Found:
-    """A MutatingAdmissionPolicy."""
+    """Check a MutatingAdmissionPolicy."""
     spec, place = policy.get("spec") or {}, r.at(path, "spec")
     expressions = _Expressions(spec)
     yield from _head(spec)(spec, place)
@@ -321,9 +320,9 @@ _BINDING = (
     r.given("matchResources", _match),
 )
 mutating_binding: r.Check = r.below("spec", *_BINDING)
-"""A MutatingAdmissionPolicyBinding."""
+"""Check a MutatingAdmissionPolicyBinding."""
 validating_binding: r.Check = r.below("spec", *_BINDING, _actions)
-"""A ValidatingAdmissionPolicyBinding."""
+"""Check a ValidatingAdmissionPolicyBinding."""
 
 
 def _warnings(checking: Json, path: str) -> r.Found:
@@ -334,4 +333,4 @@ def _warnings(checking: Json, path: str) -> r.Found:
 
 
 status: r.Check = r.below("status", r.given("typeChecking", _warnings), conditions.conditions)
-"""The status of a ValidatingAdmissionPolicy."""
+"""Check the status of a ValidatingAdmissionPolicy."""

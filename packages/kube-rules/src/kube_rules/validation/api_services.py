@@ -49,6 +49,6 @@ def _service(spec: Json, path: str) -> r.Found:
 
 
 api_service: r.Check = r.all_of(_name, r.below("spec", _group_version, _service))
-"""Name, group version, priorities and service."""
+"""Check name, group version, priorities and service."""
 status: r.Check = r.below("status", r.listed("conditions", r.enum("status", ("True", "False", "Unknown"))))
-"""Conditions are true, false or unknown."""
+"""Check that conditions are true, false or unknown."""

@@ -1,4 +1,4 @@
-"""Rules of HorizontalPodAutoscalers (kube-apiserver 1.37, pkg/apis/autoscaling/validation), in the form of v2."""
+"""Rules of HorizontalPodAutoscalers (kube-apiserver 1.37, pkg/apis/autoscaling/validation), in their v2 form."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _NO_TARGET: Final = {
 }
 
 
-def _source(source: str, given: Json, path: str) -> r.Found:
-    target = given.get("target") or {}
+def _source(source: str, fields: Json, path: str) -> r.Found:
+    target = fields.get("target") or {}
     if source in _OF_RESOURCES:
-        if not given.get("name"):
+        if not fields.get("name"):
             yield fe.required(f"{path}.name", "must specify a resource name")
         if source == "containerResource":
-            container = given.get("container", "")
+            container = fields.get("container", "")
             if not container:
                 yield fe.required(f"{path}.container", "must specify a container")
             else:
@@ -73,8 +73,8 @@ def _source(source: str, given: Json, path: str) -> r.Found:
             yield fe.forbidden(f"{path}.target.averageValue", text)
         return
     if source == "object":
-        yield from _reference(given.get("describedObject") or {}, f"{path}.describedObject")
-    metric = given.get("metric") or {}
+        yield from _reference(fields.get("describedObject") or {}, f"{path}.describedObject")
+    metric = fields.get("metric") or {}
     if not metric.get("name"):
         yield fe.required(f"{path}.metric.name", "must specify a metric name")
     else:
@@ -155,10 +155,10 @@ _check: r.Check = r.below(
 
 
 def autoscaler(obj: Json, path: str) -> r.Found:
-    """Return what is wrong with what is scaled, between which bounds, by which metrics and how fast."""
+    """Return the errors of an autoscaler: its target, bounds, metrics and behavior."""
     return _check(to_v2(obj) if obj.get("apiVersion") == V1 else obj, path)
 
 
 def status(new: Json, old: Json) -> r.Found:
-    """Return what is wrong with a status: no numbers below zero."""
+    """Return the errors of a status: numbers below zero."""
     return r.at_least(0, "currentReplicas", "desiredReplicas")(new.get("status") or {}, "status")

@@ -1,6 +1,6 @@
 """Rules of CertificateSigningRequests (kube-apiserver 1.37, certificates validation).
 
-Of the request itself the PEM form and the outer DER value are checked, not the signature.
+The PEM form and the outer DER value of the request are checked, but not the signature.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kube_rules.validation import names
 from kube_rules.validation import rows as r
 
 DECISIONS: Final = ("Approved", "Denied")
-"""Conditions that /approval sets."""
+"""Conditions that are set through /approval."""
 _LASTING: Final = (*DECISIONS, "Failed")
 _USAGES: Final = (
     "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
@@ -32,7 +32,7 @@ _SEQUENCE: Final = 0x30
 
 
 def _is_pem(text: str, kind: bytes) -> bool:
-    """Return whether base64 text holds a PEM block of a kind with a DER sequence; only its first block counts."""
+    """Return whether base64 text is a PEM block of a kind with a DER sequence; only its first block counts."""
     try:
         _, _, rest = base64.b64decode(text, validate=True).partition(b"-----BEGIN %b-----" % kind)
         block, end, _ = rest.partition(b"-----END %b-----" % kind)
@@ -43,12 +43,12 @@ def _is_pem(text: str, kind: bytes) -> bool:
 
 
 def signer_name(text: str) -> names.Messages:
-    """Return what is wrong with the name of a signer: a domain with a dot, a slash and a name."""
+    """Return the errors of a signer's name: a domain with a dot, a slash and a name."""
     domain, slash, path = text.partition("/")
     if not slash or "/" in path or not path:
         return (_SIGNER,)
-    found = (*names.subdomain(domain), *names.subdomain(path))
-    return found or (() if "." in domain else ("should be a domain with at least two segments separated by dots",))
+    messages = (*names.subdomain(domain), *names.subdomain(path))
+    return messages or (() if "." in domain else ("should be a domain with at least two segments separated by dots",))
 
 
 def _spec(spec: Json, path: str) -> r.Found:
@@ -93,11 +93,11 @@ def _conditions(status: Json, path: str) -> r.Found:
 
 
 signing_request: r.Check = r.all_of(r.below("spec", _spec), r.below("status", _conditions))
-"""What is requested, of which signer, for which use; and what happened to it."""
+"""Check the request, its signer, its usages and its conditions."""
 
 
 def _kinds(obj: Json) -> set[str]:
-    return {one.get("type", "") for one in (obj.get("status") or {}).get("conditions") or ()}
+    return {condition.get("type", "") for condition in (obj.get("status") or {}).get("conditions") or ()}
 
 
 def _lasting(new: Json, old: Json) -> r.Found:
@@ -106,20 +106,20 @@ def _lasting(new: Json, old: Json) -> r.Found:
 
 
 def approval(new: Json, old: Json) -> list[FieldError]:
-    """Return what is wrong with a change through /approval."""
+    """Return the errors of a change through /approval."""
     return [*signing_request(new, ""), *_lasting(new, old)]
 
 
 def status(new: Json, old: Json) -> list[FieldError]:
-    """Return what is wrong with a change through /status: it decides nothing, and a certificate stays."""
-    found = [*signing_request(new, ""), *_lasting(new, old)]
+    """Return the errors of a change through /status: it cannot decide, and a certificate cannot change."""
+    errors = [*signing_request(new, ""), *_lasting(new, old)]
     for kind in sorted(_kinds(new).intersection(DECISIONS) - _kinds(old)):
         text = f'updates may not add a condition of type "{kind}"'
-        found.append(fe.forbidden("status.conditions", text))
+        errors.append(fe.forbidden("status.conditions", text))
     before, after = ((obj.get("status") or {}).get("certificate") for obj in (old, new))
     if before and before != after:
         text = "updates may not set certificate content after it is set" if after else "updates may not clear it"
-        found.append(fe.forbidden("status.certificate", text))
+        errors.append(fe.forbidden("status.certificate", text))
     elif after and not before and not _is_pem(after, _CERTIFICATE):
-        found.append(fe.invalid("status.certificate", "<certificate data>", "no CERTIFICATE PEM blocks found"))
-    return found
+        errors.append(fe.invalid("status.certificate", "<certificate data>", "no CERTIFICATE PEM blocks found"))
+    return errors

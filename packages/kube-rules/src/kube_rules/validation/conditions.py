@@ -1,4 +1,4 @@
-"""Rules of `metav1.Condition` lists, where a kind demands them complete (transcripts 480, 481)."""
+"""Rules of `metav1.Condition` lists, for kinds that require them complete (transcripts 480, 481)."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ conditions = r.listed(
     r.at_most(1024, "reason"),
     r.at_most(32 * 1024, "message"),
 )
-"""Type, status, time and reason of each; every type once."""
+"""Check type, status, time and reason of each condition; every type occurs once."""

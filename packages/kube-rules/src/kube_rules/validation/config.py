@@ -16,7 +16,7 @@ _FROZEN = "field is immutable when `immutable` is set"
 
 
 def config_map(obj: Json, _: str) -> r.Found:
-    """Keys are file names; the whole fits into a mebibyte."""
+    """Check a ConfigMap: keys are file names; its maximum size is one mebibyte."""
     data, binary = obj.get("data", {}), obj.get("binaryData", {})
     for key in data:
         yield from fe.malformed(f"data[{key}]", key, names.config_key)
@@ -28,13 +28,13 @@ def config_map(obj: Json, _: str) -> r.Found:
         yield fe.too_long("", _MAX_BYTES)
 
 
-def _decoded(given: Json) -> int:
-    """Bytes of what is written in base64."""
-    return sum(len(value) * 3 // 4 for value in given.values())
+def _decoded(data: Json) -> int:
+    """Return the decoded size of base64 values in bytes."""
+    return sum(len(value) * 3 // 4 for value in data.values())
 
 
 def frozen(*parts: str) -> r.Change:
-    """Yield what is immutable stays so, and as it is."""
+    """Return the rule that immutable parts, and `immutable` itself, do not change."""
 
     def change(new: Json, old: Json) -> r.Found:
         if old.get("immutable"):
@@ -48,7 +48,7 @@ def frozen(*parts: str) -> r.Change:
 
 
 def secret(obj: Json, _: str) -> r.Found:
-    """Keys are file names; the whole fits into a mebibyte."""
+    """Check a Secret: keys are file names; its maximum size is one mebibyte."""
     data = obj.get("data", {})
     for key in data:
         yield from fe.malformed(f"data[{key}]", key, names.config_key)
@@ -68,13 +68,13 @@ def secret(obj: Json, _: str) -> r.Found:
 
 
 def _json(encoded: str, path: str) -> r.Found:
-    """A file of JSON, which is an object. What is in it is not told."""
+    """Check that a file contains a JSON object; errors do not show its content."""
     try:
-        held = msgspec.json.decode(base64.b64decode(encoded))
+        value = msgspec.json.decode(base64.b64decode(encoded))
     except ValueError as error:
         yield fe.invalid(path, _REDACTED, str(error))
         return
-    if held is not None and not isinstance(held, dict):
+    if value is not None and not isinstance(value, dict):
         yield fe.invalid(path, _REDACTED, "must be a JSON object")
 
 
@@ -84,11 +84,11 @@ _JSON_OF_TYPE = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
 }
-"""What a secret of a type holds as JSON."""
+"""Keys with JSON content, by type of secret."""
 _KEYS_OF_TYPE = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
-"""What a secret of a type has to hold."""
+"""Required keys, by type of secret."""

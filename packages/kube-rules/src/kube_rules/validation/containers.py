@@ -18,16 +18,16 @@ _SECONDS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successTh
 
 
 def port_or_name(name: str) -> r.Check:
-    """A port by its number or its name."""
+    """Return the check of a port number or name."""
     number, word = r.within(1, 65535, name, missing=0), r.formed(name, names.port_name, "set")
     return lambda holder, path: (word if isinstance(holder.get(name), str) else number)(holder, path)
 
 
 def _handler(handler: Json, place: str) -> r.Found:
-    there = [name for name in _HANDLERS if name in handler]
-    if not there:
+    handlers = [name for name in _HANDLERS if name in handler]
+    if not handlers:
         yield fe.required(place, "must specify a handler type")
-    for index, name in enumerate(there):
+    for index, name in enumerate(handlers):
         if index:
             yield fe.forbidden(f"{place}.{name}", "may not specify more than 1 handler type")
         elif name in _HANDLER_FIELDS:
@@ -62,7 +62,7 @@ def _value_source(variable: Json, place: str) -> r.Found:
 
 
 _CONVERTED_FIELDS = frozenset({"spec.host", "spec.restartPolicy", "spec.schedulerName", "status.phase"})
-"""Fields of a pod that selectors know, and a variable may not show."""
+"""Fields of a pod that selectors support but variables cannot show."""
 _SHOWN_FIELDS = (
     "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
     "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
@@ -74,7 +74,7 @@ _SHOWN_RESOURCES = tuple(
 
 
 def _shown_field(source: Json, place: str) -> r.Found:
-    """A variable shows one of a few fields, or a label or annotation by its key."""
+    """Check that a variable shows one of a few fields, or a label or annotation by its key."""
     path = source.get("fieldPath", "")
     subscript = _SHOWN_MAP.fullmatch(path)
     if not path:
@@ -99,9 +99,9 @@ def _shown_resource(source: Json, place: str) -> r.Found:
 
 def _all_variables(source: Json, place: str) -> r.Found:
     """Check a source of variables: one ConfigMap or Secret. An error about their number names the list."""
-    there = [name for name in ("configMapRef", "secretRef") if name in source]
-    yield from r.exactly_one(place.rpartition("[")[0], there, _NO_VARIABLES, _SEVERAL)
-    for name in there:
+    sources = [name for name in ("configMapRef", "secretRef") if name in source]
+    yield from r.exactly_one(place.rpartition("[")[0], sources, _NO_VARIABLES, _SEVERAL)
+    for name in sources:
         yield from fe.wanted(f"{place}.{name}.name", source[name].get("name", ""), names.subdomain)
 
 
@@ -150,7 +150,7 @@ _BEFORE_MOUNTS = r.all_of(
 
 
 def _resizing(container: Json, place: str) -> r.Found:
-    """Yield what a resize of a resource does to the container: said once of each. Values are reported of the list."""
+    """Check the resize policies: one for each resource. Errors of values refer to the list."""
     seen: set[str] = set()
     path = f"{place}.resizePolicy"
     for index, policy in enumerate(container["resizePolicy"]):
@@ -176,7 +176,7 @@ _AFTER_MOUNTS = r.all_of(
 
 
 def containers(spec: Json, path: str, volumes: Collection[str]) -> r.Found:
-    """The containers and init containers of a pod: at least one, named apart; `volumes` are what they may mount."""
+    """Check the containers and init containers of a pod: at least one, unique names, mounts among `volumes`."""
     if not spec.get("containers"):
         yield fe.required(f"{path}.containers")
     seen: set[str] = set()
@@ -209,10 +209,10 @@ def containers(spec: Json, path: str, volumes: Collection[str]) -> r.Found:
     yield from _host_ports(spec, path)
 
 
-def ephemeral(given: Sequence[Json], path: str, taken: Collection[str], volumes: Collection[str]) -> r.Found:
-    """Ephemeral containers of a pod; `taken` are the names of its other containers, `volumes` what they may mount."""
-    seen = set(taken)
-    for index, container in enumerate(given):
+def ephemeral(containers: Sequence[Json], path: str, taken_names: Collection[str], volumes: Collection[str]) -> r.Found:
+    """Check the ephemeral containers of a pod; `taken_names` are its other containers, `volumes` are mountable."""
+    seen = set(taken_names)
+    for index, container in enumerate(containers):
         place, name = f"{path}[{index}]", container.get("name", "")
         yield from fe.wanted(f"{place}.name", name, names.dns_label)
         if name in seen:
@@ -224,7 +224,7 @@ def ephemeral(given: Sequence[Json], path: str, taken: Collection[str], volumes:
 
 
 class ClaimNames(NamedTuple):
-    """The device claims of a pod: their names, and how texts list them; a long list is cut."""
+    """The device claims of a pod: their names, and their list in texts; a long list is truncated."""
 
     names: frozenset[str]
     listing: str
@@ -240,7 +240,7 @@ _LONGEST_LISTING = 4096
 
 
 def known_claims(needs: Json, path: str, claims: ClaimNames) -> r.Found:
-    """Device claims that a container uses are claims of its pod."""
+    """Check that the device claims of a container are claims of its pod."""
     for index, claim in enumerate(needs.get("claims", ())):
         name = claim.get("name", "")
         if name and name not in claims.names:
@@ -250,7 +250,7 @@ def known_claims(needs: Json, path: str, claims: ClaimNames) -> r.Found:
 
 
 def _sleeps(hooks: Json, path: str, spec: Json) -> r.Found:
-    """A hook sleeps no longer than the pod has to end."""
+    """Check that a hook does not sleep longer than the grace period of the pod."""
     grace = spec.get("terminationGracePeriodSeconds")
     for hook, handler in hooks.items():
         seconds = handler["sleep"].get("seconds", 0) if isinstance(handler, dict) and "sleep" in handler else 0
@@ -260,8 +260,8 @@ def _sleeps(hooks: Json, path: str, spec: Json) -> r.Found:
 
 
 def _host_ports(spec: Json, path: str) -> r.Found:
-    """A pod has each port of its node once; with the network of the node, ports are those of the node."""
-    taken: set[tuple[str, str, int]] = set()
+    """Check that host ports are unique in the pod; with the node's network they equal the container ports."""
+    used: set[tuple[str, str, int]] = set()
     for index, container in enumerate(spec.get("containers", ())):
         if "ports" not in container:
             continue
@@ -273,13 +273,13 @@ def _host_ports(spec: Json, path: str) -> r.Found:
             if not number:
                 continue
             key = (port.get("protocol", ""), port.get("hostIP", ""), number)
-            if key in taken:
+            if key in used:
                 yield fe.duplicate(place, f"{key[0]}/{key[1]}/{number}")
-            taken.add(key)
+            used.add(key)
 
 
 def _mounts(mounts: list[Json], path: str, volumes: Collection[str]) -> r.Found:
-    taken: set[str] = set()
+    used: set[str] = set()
     for index, mount in enumerate(mounts):
         place = f"{path}[{index}]"
         name, where, below = mount.get("name", ""), mount.get("mountPath", ""), mount.get("subPath", "")
@@ -289,9 +289,9 @@ def _mounts(mounts: list[Json], path: str, volumes: Collection[str]) -> r.Found:
             yield fe.not_found(f"{place}.name", name)
         if not where:
             yield fe.required(f"{place}.mountPath")
-        elif where in taken:
+        elif where in used:
             yield fe.invalid(f"{place}.mountPath", where, "must be unique")
-        taken.add(where)
+        used.add(where)
         if below.startswith("/"):
             yield fe.invalid(f"{place}.subPath", below, "must be a relative path")
         if ".." in below.split("/"):

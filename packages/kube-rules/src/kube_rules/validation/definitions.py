@@ -30,12 +30,12 @@ _NONE_INSIDE = {
     "undefined": ("additionalProperties", "default", "externalDocs", "x-kubernetes-list-type", "x-kubernetes-map-type"),
     "false": ("nullable", *(f"x-kubernetes-{word}" for word in _FREE)),
 }
-"""Words that may not stand inside allOf, anyOf, oneOf and not, by what they have to be."""
+"""Words that may not occur inside allOf, anyOf, oneOf and not, by their required value."""
 _INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
 def definition(obj: Json, _: str) -> r.Found:
-    """A new definition."""
+    """Check a new definition."""
     spec = obj.get("spec", {})
     if obj.get("metadata", {}).get("name") != f"{spec.get('names', {}).get('plural', '')}.{spec.get('group', '')}":
         yield fe.invalid("metadata.name", obj["metadata"].get("name", ""), 'must be spec.names.plural+"."+spec.group')
@@ -54,14 +54,14 @@ def _domain(spec: Json, path: str) -> r.Found:
 
 
 def _mixed_case(text: str) -> tuple[str, ...]:
-    """Return the syntax of a kind's name."""
-    found = () if _KIND.fullmatch(text) else names.dns1035_label(text.lower())
-    return tuple("may have mixed case, but should otherwise match: " + message for message in found)
+    """Return the errors of a kind's name."""
+    messages = () if _KIND.fullmatch(text) else names.dns1035_label(text.lower())
+    return tuple("may have mixed case, but should otherwise match: " + message for message in messages)
 
 
-def _two_kinds(given: Json, path: str) -> r.Found:
-    if given.get("kind") and given.get("kind") == given.get("listKind"):
-        yield fe.invalid(f"{path}.listKind", given["listKind"], "kind and listKind may not be the same")
+def _two_kinds(names_: Json, path: str) -> r.Found:
+    if names_.get("kind") and names_.get("kind") == names_.get("listKind"):
+        yield fe.invalid(f"{path}.listKind", names_["listKind"], "kind and listKind may not be the same")
 
 
 _SPEC = r.all_of(
@@ -93,7 +93,7 @@ def _column_path(column: Json, path: str) -> r.Found:
 
 
 def _simple_path(text: str, path: str, *under: str) -> r.Found:
-    """A path in dot notation, below one of some fields if they are given."""
+    """Check a path in dot notation, below one of the fields `under` if given."""
     if not text:
         yield fe.required(path)
     elif not text.startswith("."):
@@ -137,7 +137,7 @@ def _deprecation(version: Json, path: str) -> r.Found:
 
 
 def _conversion(spec: Json, path: str) -> r.Found:
-    """Yield how objects get from version to version; a webhook is called over TLS."""
+    """Check the conversion between versions; a webhook is called over TLS."""
     conversion = spec.get("conversion")
     if not conversion:
         return
@@ -200,20 +200,20 @@ def _versions(versions: list[Json]) -> r.Found:
 
 
 def _selectable(fields: list[Json], schema: Json, path: str) -> r.Found:
-    """Fields that selectors of lists may name: at most eight, each a scalar outside of metadata."""
+    """Check the fields for field selectors: at most eight, each a scalar outside of metadata."""
     seen: set[tuple[str, ...]] = set()
     for number, field in enumerate(fields):
         text, place = field.get("jsonPath", ""), f"{path}[{number}].jsonPath"
         if not text:
             yield fe.required(place)
             continue
-        steps, found = _followed(schema, text)
-        if not isinstance(found, dict):
+        steps, target = _followed(schema, text)
+        if not isinstance(target, dict):
             yield fe.invalid(place, text, "is an invalid path: does not refer to a valid field")
             continue
         if steps[:1] == ("metadata",):
             yield fe.invalid(place, text, "must not point to fields in metadata")
-        if found.get("type") not in ("string", "boolean", "integer"):
+        if target.get("type") not in ("string", "boolean", "integer"):
             yield fe.invalid(place, text, _NOT_SELECTABLE)
         if steps in seen:
             yield fe.duplicate(place, text)
@@ -223,7 +223,7 @@ def _selectable(fields: list[Json], schema: Json, path: str) -> r.Found:
 
 
 def _followed(schema: Any, path: str) -> tuple[tuple[str, ...], Any]:
-    """Return the steps of a path and the schema it leads to, None if it leads nowhere."""
+    """Return the steps of a path and the schema at its end, or None."""
     at, steps = 0, tuple[str, ...]()
     while at < len(path):
         step = _PATH_STEP.match(path, at)
@@ -236,7 +236,7 @@ def _followed(schema: Any, path: str) -> tuple[tuple[str, ...], Any]:
 
 
 def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
-    """Whether a schema is structural: every place has a type (innermost findings first, as upstream)."""
+    """Check that a schema is structural: every node has a type (innermost errors first, as upstream)."""
     for name, inner in sorted(schema.get("properties", {}).items()):
         if isinstance(inner, dict):
             yield from structure(inner, f"{path}.properties[{name}]")
@@ -272,7 +272,7 @@ def structure(schema: Json, path: str, *, root: bool = False) -> r.Found:
 
 
 def _value_words(schema: Json, path: str) -> r.Found:
-    """Words that a schema may have at every depth: what cannot be checked in linear time is refused, as upstream."""
+    """Check words at every depth of a schema: keywords without a linear-time check are refused, as upstream."""
     if schema.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield fe.forbidden(f"{path}.uniqueItems", detail)
@@ -285,9 +285,9 @@ def _value_words(schema: Json, path: str) -> r.Found:
 
 
 def _all_inside(schema: Json, path: str, *, structural: bool = True) -> r.Found:
-    """Rules on the schemas in the junctors of a schema; `structural`: it is no part of one, or the first of allOf.
+    """Check the schemas in the junctors of a schema; `structural`: outside of junctors, or the first of allOf.
 
-    There, an anyOf of integer and string is how an int-or-string is written.
+    There, an anyOf of integer and string declares an int-or-string.
     """
     for word in _JUNCTORS:
         if word == "anyOf" and structural and schema.get(word) == _INTEGER_OR_STRING:
@@ -301,7 +301,7 @@ def _all_inside(schema: Json, path: str, *, structural: bool = True) -> r.Found:
 
 
 def _inside(schema: Json, path: str, *, first: bool = False) -> r.Found:
-    """Rules on a schema that is part of a junctor, and on everything in it: it has no structure of its own."""
+    """Check a schema that is part of a junctor, and everything in it: it has no structure of its own."""
     yield from _value_words(schema, path)
     for state, words in _NONE_INSIDE.items():
         for word in words:
@@ -320,10 +320,10 @@ def _inside(schema: Json, path: str, *, first: bool = False) -> r.Found:
 
 
 def stored_versions(new: Json, old: Json) -> r.Found:
-    """Versions that objects are stored in stay."""
-    kept = {version.get("name") for version in new.get("spec", {}).get("versions", ())}
+    """Check that versions of stored objects are not removed."""
+    declared = {version.get("name") for version in new.get("spec", {}).get("versions", ())}
     for index, name in enumerate(old.get("status", {}).get("storedVersions", ())):
-        if name not in kept:
+        if name not in declared:
             detail = (
                 f"missing from spec.versions; {name} was previously a storage version, and must remain in "
                 f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "

@@ -1,4 +1,4 @@
-"""Rules of what is written about devices: classes and selectors, a claim's status, the claims of pod groups.
+"""Rules of device objects: classes and selectors, a claim's status, the claims of pod groups.
 
 Upstream: pkg/apis/resource/validation (ValidateResourceClaimStatusUpdate), pkg/apis/scheduling (KEP-5729).
 """
@@ -19,7 +19,7 @@ _NAMED = r.required("driver", "pool", "device")
 
 
 def _expression(selector: Json, path: str) -> r.Found:
-    """An expression that compiles and is cheap enough."""
+    """Check that an expression compiles and is within the cost limit."""
     from kube_rules import device_expressions  # a plan without devices starts without it
 
     if selector.get("cel") is None:
@@ -37,22 +37,22 @@ def _expression(selector: Json, path: str) -> r.Found:
 
 
 selectors = r.listed("selectors", _expression, most=32)
-"""Selectors of a class or request."""
+"""Check the selectors of a class or request."""
 
 
 def _extended(name: str) -> tuple[str, ...]:
-    """Return the form of an extended resource's name (core/v1/helper.IsExtendedResourceName)."""
+    """Return the errors of an extended resource's name (core/v1/helper.IsExtendedResourceName)."""
     wrong = names.qualified(f"requests.{name}")
     return () if is_extended_resource(name) and not wrong else ("must be a valid extended resource name", *wrong)
 
 
 _serving = r.formed("extendedResourceName", _extended, "set")
 device_class = r.below("spec", selectors, _serving)
-"""The selectors of a class, and the extended resource it serves (ValidateDeviceClass)."""
+"""Check the selectors of a class, and its extended resource (ValidateDeviceClass)."""
 
 
 def new_selectors(new: Json, old: Json) -> r.Found:
-    """Selectors that stay as they were are not read again: they were taken before (ValidateDeviceClassUpdate)."""
+    """Check changed selectors; unchanged ones were already admitted (ValidateDeviceClassUpdate)."""
     spec, before = r.reach(new, "spec"), r.reach(old, "spec")
     if (spec.get("selectors") or ()) != (before.get("selectors") or ()):
         yield from selectors(spec, "spec")
@@ -66,14 +66,14 @@ _LONGEST_POOL = 253
 
 
 def driver_name(name: str, place: str) -> r.Found:
-    """The name of a driver, or the domain of an attribute (validateDriverName)."""
+    """Check the name of a driver, or the domain of an attribute (validateDriverName)."""
     if len(name) > _LONGEST_DRIVER:
         yield fe.too_long(place, _LONGEST_DRIVER)
     yield from fe.wanted(place, name, names.subdomain)
 
 
 def pool_name(name: str, place: str) -> r.Found:
-    """The name of a pool: one or several subdomains with slashes between (validatePoolName)."""
+    """Check the name of a pool: one or more subdomains separated by slashes (validatePoolName)."""
     if not name:
         yield fe.required(place)
         return
@@ -100,9 +100,9 @@ taint_rule = r.below(
     ),
     r.below("taint", *TAINT),
 )
-"""The devices selected, and a taint with the key of a label (ValidateDeviceTaintRule)."""
+"""Check the device selector, and a taint with a label key (ValidateDeviceTaintRule)."""
 taint_rule_status = r.below("status", r.IfThere("conditions", lambda status, path: _conditions(status, path)))
-"""At most eight conditions (ValidateDeviceTaintRuleStatusUpdate)."""
+"""Check that there are at most eight conditions (ValidateDeviceTaintRuleStatusUpdate)."""
 
 
 def _conditions(status: Json, path: str) -> r.Found:
@@ -115,7 +115,7 @@ _MOST_CONDITIONS = 8
 
 
 def claim_status(new: Json, old: Json) -> r.Found:
-    """An allocation is cleared or stays as it is; only what is allocated is reserved or has devices to report of."""
+    """Check a status: an allocation is cleared or unchanged; reservations and device reports need an allocation."""
     after, before = new.get("status") or {}, old.get("status") or {}
     allocation, was = after.get("allocation"), before.get("allocation")
     yield from _CONSUMERS(after, "status")
@@ -127,8 +127,8 @@ def claim_status(new: Json, old: Json) -> r.Found:
     if after.get("reservedFor") and allocation is None:
         yield fe.forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     elif new["metadata"].get("deletionTimestamp"):
-        known = {item.get("uid") for item in before.get("reservedFor") or ()}
-        if any(item.get("uid") not in known for item in after.get("reservedFor") or ()):
+        reserved_uids = {item.get("uid") for item in before.get("reservedFor") or ()}
+        if any(item.get("uid") not in reserved_uids for item in after.get("reservedFor") or ()):
             detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
             yield fe.forbidden("status.reservedFor", detail)
     if allocation is not None and was is not None:
@@ -138,8 +138,8 @@ def claim_status(new: Json, old: Json) -> r.Found:
         yield from _results(allocation, new.get("spec") or {})
 
 
-def _device(given: Json) -> tuple[Any, ...]:
-    return tuple(given.get(name) or "" for name in _DEVICE)
+def _device(device: Json) -> tuple[Any, ...]:
+    return tuple(device.get(name) or "" for name in _DEVICE)
 
 
 _CONSUMERS = r.listed(
@@ -152,14 +152,14 @@ _CONSUMERS = r.listed(
 
 
 def _results(allocation: Json, spec: Json) -> r.Found:
-    """Every device is for a request of the claim, or for an option of one."""
-    known = set()
+    """Check that every device belongs to a request of the claim, or to an option of a request."""
+    requests = set()
     for request in (spec.get("devices") or {}).get("requests") or ():
-        known.add(request.get("name"))
-        known |= {f"{request.get('name')}/{item.get('name')}" for item in request.get("firstAvailable") or ()}
+        requests.add(request.get("name"))
+        requests |= {f"{request.get('name')}/{item.get('name')}" for item in request.get("firstAvailable") or ()}
     for index, result in enumerate((allocation.get("devices") or {}).get("results") or ()):
         place, name = f"status.allocation.devices.results[{index}]", result.get("request") or ""
-        if name not in known:
+        if name not in requests:
             yield fe.invalid(f"{place}.request", name, "must be the name of a request in the claim")
         yield from _NAMED(result, place)
 
@@ -178,16 +178,16 @@ group_claims = r.listed(
     most=4,
     stops=False,
 )
-"""Claims of a PodGroup or of a template for one: named, at most four, each by name or by template."""
+"""Check the claims of a PodGroup or its template: named, at most four, each by name or by template."""
 
 
 def group_claim_statuses(new: Json, _: Json) -> r.Found:
-    """status.resourceClaimStatuses of a PodGroup name claims of its spec."""
-    known = {one.get("name") for one in (new.get("spec") or {}).get("resourceClaims") or ()}
-    for index, one in enumerate((new.get("status") or {}).get("resourceClaimStatuses") or ()):
-        if one.get("name") not in known:
+    """Check that status.resourceClaimStatuses of a PodGroup name claims of its spec."""
+    claims = {claim.get("name") for claim in (new.get("spec") or {}).get("resourceClaims") or ()}
+    for index, status in enumerate((new.get("status") or {}).get("resourceClaimStatuses") or ()):
+        if status.get("name") not in claims:
             detail = "must match the name of an entry in `spec.resourceClaims`"
-            yield fe.invalid(f"status.resourceClaimStatuses[{index}].name", one.get("name", ""), detail)
+            yield fe.invalid(f"status.resourceClaimStatuses[{index}].name", status.get("name", ""), detail)
     yield from _CLAIM_STATUSES(new, "")
 
 

@@ -1,4 +1,4 @@
-"""Rules of Endpoints and EndpointSlices: where a service is reached."""
+"""Rules of Endpoints and EndpointSlices: the addresses and ports of a Service."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def _parsed(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def _elsewhere(text: str, place: str) -> r.Found:
-    """An address that others can reach."""
-    found = _parsed(text)
-    if found is None:
+    """Check that an address is reachable from other nodes."""
+    address = _parsed(text)
+    if address is None:
         yield fe.invalid(place, text, NO_ADDRESS)
-    elif found.is_unspecified:
+    elif address.is_unspecified:
         yield fe.invalid(place, text, "may not be unspecified (0.0.0.0 or ::)")
-    elif found.is_loopback:
+    elif address.is_loopback:
         yield fe.invalid(place, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
-    elif found.is_link_local:
+    elif address.is_link_local:
         yield fe.invalid(place, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
 
 
@@ -52,26 +52,26 @@ endpoints = r.listed(
     r.listed("notReadyAddresses", _address),
     r.listed("ports", r.within(1, 65535, "port", missing=0), r.choice("protocol", PROTOCOLS)),
 )
-"""Addresses and ports of a service."""
+"""Check the addresses and ports of a Service."""
 
 
 def slice_(obj: Json, _: str) -> r.Found:
-    """Some of the endpoints of a service, all of one kind of address."""
+    """Check a slice of endpoints with addresses of one type."""
     kind = obj.get("addressType", "")
-    known = kind in _KINDS_OF_ADDRESS
+    supported = kind in _KINDS_OF_ADDRESS
     yield from fe.one_of("addressType", kind, _KINDS_OF_ADDRESS)
-    found = obj.get("endpoints") or ()
-    if len(found) > _MOST_ENDPOINTS:
-        yield fe.too_many("endpoints", len(found), _MOST_ENDPOINTS)
+    items = obj.get("endpoints") or ()
+    if len(items) > _MOST_ENDPOINTS:
+        yield fe.too_many("endpoints", len(items), _MOST_ENDPOINTS)
         return
-    for index, endpoint in enumerate(found):
+    for index, endpoint in enumerate(items):
         place = f"endpoints[{index}].addresses"
         addresses = endpoint.get("addresses") or ()
         if not addresses:
             yield fe.required(place, "must contain at least 1 address")
         elif len(addresses) > _MOST_ADDRESSES:
             yield fe.too_many(place, len(addresses), _MOST_ADDRESSES)
-        for number, text in enumerate(addresses if known and len(addresses) <= _MOST_ADDRESSES else ()):
+        for number, text in enumerate(addresses if supported and len(addresses) <= _MOST_ADDRESSES else ()):
             yield from _of_kind(kind, text, f"{place}[{number}]")
     yield from r.listed("ports", r.choice("protocol", PROTOCOLS), r.within(1, 65535, "port"))(obj, "")
 
@@ -80,8 +80,8 @@ def _of_kind(kind: str, text: str, place: str) -> r.Found:
     if kind == "FQDN":
         yield from fe.malformed(place, text, names.subdomain)
         return
-    found = _parsed(text)
-    if found is None or isinstance(found, IPv4Address) != (kind == "IPv4"):
+    address = _parsed(text)
+    if address is None or isinstance(address, IPv4Address) != (kind == "IPv4"):
         yield fe.invalid(place, text, f"must be a valid {kind} address")
     else:
         yield from _elsewhere(text, place)

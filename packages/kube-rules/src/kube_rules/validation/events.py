@@ -1,6 +1,6 @@
 """Rules of events in both groups and of leases (transcripts 509 to 536).
 
-An event is one stored object with two faces; findings name the fields of the core form, as upstream does.
+An event is one stored object with two forms; errors name the fields of the core form, as upstream does.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _IMMUTABLE = (
 
 
 def _get(obj: Json, name: str, default: Any = "") -> Any:
-    """Return a field by its core name, in whichever form the event is."""
+    """Return a field by its core name, from either form of the event."""
     if obj.get("apiVersion") == _NEW_GROUP:
         name = EVENT_FIELDS_FROM_CORE.get(name, name)
     return obj.get(name, default)
 
 
 def event(obj: Json, _: str) -> Found:
-    """A new event."""
+    """Check a new event."""
     yield from _common(obj)
     if obj.get("apiVersion") != _NEW_GROUP:
         return
@@ -93,7 +93,7 @@ def _series(obj: Json) -> Found:
 
 
 def event_update(new: Json, old: Json) -> Found:
-    """Only the series of an event changes, in the new form; the core form is free."""
+    """Check a change of an event: in the new form only the series may change; the core form is free."""
     yield from _common(new)
     if new.get("apiVersion") != _NEW_GROUP:
         return
@@ -116,4 +116,4 @@ lease = below(
     at_least(0, "leaseTransitions"),
     _strategy,
 )
-"""Duration and count of a lease."""
+"""Check the duration and the transitions of a lease."""

@@ -22,18 +22,18 @@ _NOT_NEGATIVE = "must be a non-negative integer"
 
 
 def _fixed(obj: Json, specs: Mapping[str, Json]) -> r.Found:
-    """Mandatory objects have the spec that every server gives them."""
+    """Check that a mandatory object has its fixed spec."""
     name = (obj.get("metadata") or {}).get("name", "")
     if name in MANDATORY and obj.get("spec") != specs[name]:
         yield fe.invalid("spec", obj.get("spec"), f"spec of '{name}' must equal the fixed value")
 
 
-def _wildcard(rule: Json, path: str, name: str, other: str, none: str) -> r.Found:
+def _wildcard(rule: Json, path: str, name: str, plural: str, none: str) -> r.Found:
     values = rule.get(name) or ()
     if not values:
         yield fe.required(f"{path}.{name}", none)
     elif "*" in values and len(values) > 1:
-        yield fe.invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {other}")
+        yield fe.invalid(f"{path}.{name}", values, f"if '*' is present, must not specify other {plural}")
 
 
 def _verbs(rule: Json, path: str) -> r.Found:
@@ -45,9 +45,9 @@ def _verbs(rule: Json, path: str) -> r.Found:
 
 def _resource_rule(rule: Json, path: str) -> r.Found:
     yield from _verbs(rule, path)
-    one = "resource rules must supply at least one"
-    yield from _wildcard(rule, path, "apiGroups", "api groups", f"{one} api group")
-    yield from _wildcard(rule, path, "resources", "resources", f"{one} resource")
+    need = "resource rules must supply at least one"
+    yield from _wildcard(rule, path, "apiGroups", "api groups", f"{need} api group")
+    yield from _wildcard(rule, path, "resources", "resources", f"{need} resource")
     namespaces = rule.get("namespaces") or ()
     if namespaces or not rule.get("clusterScope"):
         none = "resource rules that are not cluster scoped must supply at least one namespace"
@@ -59,7 +59,7 @@ def _resource_rule(rule: Json, path: str) -> r.Found:
 
 
 def _url(url: str) -> str:
-    """Return what is wrong with a path that is no resource, "" if nothing is."""
+    """Return the error of a non-resource path, "" if there is none."""
     if not url:
         return "must not be empty"
     if not url.startswith("/"):
@@ -103,9 +103,9 @@ def _subject(subject: Json, path: str) -> r.Found:
                 yield from fe.malformed(f"{place}.namespace", namespace, names.dns_label)
             else:
                 yield fe.required(f"{place}.namespace", "must specify namespace for service account")
-    for other, field in _SUBJECTS.items():
-        if other != kind and subject.get(field) is not None:
-            yield fe.forbidden(f"{path}.{field}", f"{field} is forbidden when subject kind is not '{other}'")
+    for other_kind, field in _SUBJECTS.items():
+        if other_kind != kind and subject.get(field) is not None:
+            yield fe.forbidden(f"{path}.{field}", f"{field} is forbidden when subject kind is not '{other_kind}'")
 
 
 def _rule(rule: Json, path: str) -> r.Found:
@@ -119,7 +119,7 @@ def _rule(rule: Json, path: str) -> r.Found:
 
 
 def flow_schema(obj: Json, _: str) -> r.Found:
-    """Precedence, level and rules of a FlowSchema."""
+    """Check precedence, level and rules of a FlowSchema."""
     spec = obj.get("spec") or {}
     precedence = spec.get("matchingPrecedence", 0)
     place = "spec.matchingPrecedence"
@@ -178,7 +178,7 @@ _LIMITED = r.all_of(
 
 
 def priority_level(obj: Json, _: str) -> r.Found:
-    """Yield what a PriorityLevelConfiguration limits."""
+    """Check the limits of a PriorityLevelConfiguration."""
     spec = obj.get("spec") or {}
     kind, limited, exempt = spec.get("type", ""), spec.get("limited"), spec.get("exempt")
     if ((obj.get("metadata") or {}).get("name") == "exempt") != (kind == "Exempt"):
@@ -196,11 +196,11 @@ def priority_level(obj: Json, _: str) -> r.Found:
             yield fe.required("spec.limited", "must not be empty when type is Limited")
         else:
             yield from _LIMITED(limited, "spec.limited")
-    if kind != "Exempt":  # how much the exempt level lends and borrows may be changed
+    if kind != "Exempt":  # lending and borrowing of the exempt level may change
         yield from _fixed(obj, PRIORITY_LEVELS)
 
 
 def status(obj: Json, path: str) -> r.Found:
-    """Every condition has a type, and each type stands once."""
+    """Check that every condition has a type, and that types are unique."""
     detail = "must not be empty"
     return r.below("status", r.listed("conditions", r.Unique("type"), r.required("type", detail=detail)))(obj, path)

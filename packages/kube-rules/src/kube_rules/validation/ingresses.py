@@ -111,16 +111,16 @@ ingress: r.Check = r.below(
     r.listed("tls", _tls),
     r.formed("ingressClassName", names.subdomain),
 )
-"""Where requests for hosts and paths go."""
+"""Check the routing of hosts and paths."""
 
 
 def new_ingress(obj: Json, path: str) -> r.Found:
-    """Return what is wrong with a new Ingress: the older annotation names the same class."""
+    """Check a new Ingress: the older annotation must name the same class."""
     yield from ingress(obj, path)
-    given = (obj["metadata"].get("annotations") or {}).get(_CLASS)
+    annotated = (obj["metadata"].get("annotations") or {}).get(_CLASS)
     named = (obj.get("spec") or {}).get("ingressClassName")
-    if given is not None and named is not None and given != named:
-        yield fe.invalid(f"annotations.{_CLASS}", given, "must match `ingressClassName` when both are specified")
+    if annotated is not None and named is not None and annotated != named:
+        yield fe.invalid(f"annotations.{_CLASS}", annotated, "must match `ingressClassName` when both are specified")
 
 
 _CLASS: Final = "kubernetes.io/ingress.class"
@@ -137,7 +137,7 @@ def _reached(address: Json, path: str) -> r.Found:
 
 
 ingress_status: r.Check = r.below("status", r.below("loadBalancer", r.listed("ingress", _reached)))
-"""Addresses of load balancers."""
+"""Check the addresses of load balancers."""
 
 
 def _controller(spec: Json, path: str) -> r.Found:
@@ -174,7 +174,7 @@ def _parameters(parameters: Json, path: str) -> r.Found:
 
 
 ingress_class: r.Check = r.below("spec", _controller, r.given("parameters", _parameters))
-"""The controller of Ingresses, and its parameters."""
+"""Check the controller of Ingresses, and its parameters."""
 
 
 # --- NetworkPolicy ---------------------------------------------------------------------------------------
@@ -231,15 +231,15 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def _peer(peer: Json, path: str) -> r.Found:
-    block, others = peer.get("ipBlock"), [peer.get(name) for name in ("podSelector", "namespaceSelector")]
+    block, peers = peer.get("ipBlock"), [peer.get(name) for name in ("podSelector", "namespaceSelector")]
     for name in ("podSelector", "namespaceSelector"):
         if peer.get(name) is not None:
             yield from selectors.label_selector(peer[name], f"{path}.{name}")
     if block is not None:
         yield from _block(block, f"{path}.ipBlock")
-        if others != [None, None]:
+        if peers != [None, None]:
             yield fe.forbidden(path, "may not specify both ipBlock and another peer")
-    elif others == [None, None]:
+    elif peers == [None, None]:
         yield fe.required(path, "must specify a peer")
 
 
@@ -260,4 +260,4 @@ network_policy: r.Check = r.below(
     r.listed("egress", r.listed("ports", _policy_port), r.listed("to", _peer)),
     _policy_types,
 )
-"""Which traffic of which pods is allowed."""
+"""Check the allowed traffic of pods."""

@@ -1,7 +1,7 @@
-"""Rules of the status of a Job: counters only increase, the Job ends once, and its end is complete.
+"""Rules of the status of a Job: counters only increase, the Job ends once, and a finished status is complete.
 
-Upstream: `validateJobStatus` of 1.36 with all its options. A rule about several fields is held against a write only
-if the write changes one of them, so that an object that breaks it can still be reported on.
+Upstream: `validateJobStatus` of 1.36 with all its options. A rule about several fields applies to a write only if the
+write changes one of them, so that an object that violates it can still be updated.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _ENDINGS = ("Complete", "Failed")
 
 
 def _true(status: Json) -> frozenset[str]:
-    """Return the conditions that hold."""
+    """Return the conditions that are true."""
     conditions = status.get("conditions") or ()
     return frozenset(condition.get("type", "") for condition in conditions if condition.get("status") == "True")
 
 
 class _Write:
-    """A write to the status: `after` and `before` are the two, `now` and `was` the conditions that hold."""
+    """A write to the status: `after` and `before` are the statuses, `now` and `was` their true conditions."""
 
     def __init__(self, new: Json, old: Json) -> None:
         self.spec = new.get("spec") or {}
@@ -36,26 +36,26 @@ class _Write:
         self.now, self.was = _true(self.after), _true(self.before)
 
     def flips(self, *conditions: str) -> bool:
-        """Return whether one of the conditions begins or ceases to hold."""
+        """Return whether one of the conditions becomes true or stops being true."""
         return any((name in self.now) != (name in self.was) for name in conditions)
 
     def changes(self, *fields: str) -> bool:
-        """Return whether one of the fields is another one; a missing count is 0."""
+        """Return whether one of the fields changes; a missing count is 0."""
         return any((self.after.get(name) or None) != (self.before.get(name) or None) for name in fields)
 
     @property
     def ended(self) -> bool:
-        """Return whether the Job is over."""
+        """Return whether the Job has finished."""
         return not self.now.isdisjoint(_ENDINGS)
 
     @property
     def ends(self) -> bool:
-        """Return whether that is new."""
+        """Return whether the Job finishes with this write."""
         return self.ended is self.was.isdisjoint(_ENDINGS)
 
 
 def status(new: Json, old: Json) -> Found:
-    """A write to /status."""
+    """Check a write to /status."""
     write = _Write(new, old)
     if write.after == write.before:
         return
@@ -68,7 +68,7 @@ def _counts(write: _Write) -> Found:
 
 
 def _uncounted(write: _Write) -> Found:
-    """Pods that are counted soon: each once, by its uid."""
+    """Check the terminated pods that are not counted yet: each UID occurs once."""
     seen: set[str] = set()
     for name in ("succeeded", "failed"):
         for index, uid in enumerate(r.reach(write.after, "uncountedTerminatedPods").get(name, ())):
@@ -81,7 +81,7 @@ def _uncounted(write: _Write) -> Found:
 
 
 def _conditions(detail: str) -> FieldError:
-    """Return what is wrong with the conditions together; they are not shown."""
+    """Return an error of the combination of conditions, without their values."""
     return FieldError("status.conditions", f"Invalid value: {detail}")
 
 
@@ -109,21 +109,21 @@ def _times(write: _Write) -> Found:
 
 
 def _preludes(write: _Write) -> Found:
-    """Yield what an ending announces itself by (KEP-4368)."""
+    """Check the conditions that must precede an ending (KEP-4368)."""
     if write.flips("Failed") and "Failed" in write.now and "FailureTarget" not in write.now:
         yield _conditions("cannot set Failed=True condition without the FailureTarget=true condition")
     if write.flips("Complete") and "Complete" in write.now and "SuccessCriteriaMet" not in write.now:
         yield _conditions("cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
-    both = {"SuccessCriteriaMet", "FailureTarget"}
-    if write.flips(*both) and both <= write.now:
+    success_and_target = {"SuccessCriteriaMet", "FailureTarget"}
+    if write.flips(*success_and_target) and success_and_target <= write.now:
         yield _conditions("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
-    both = {"SuccessCriteriaMet", "Failed"}
-    if write.flips(*both) and both <= write.now:
+    success_and_failure = {"SuccessCriteriaMet", "Failed"}
+    if write.flips(*success_and_failure) and success_and_failure <= write.now:
         yield _conditions("cannot set Failed=True and SuccessCriteriaMet=true conditions")
 
 
 def _over(write: _Write) -> Found:
-    """A Job that is over has begun, and nothing of it runs."""
+    """Check that a finished Job has started, and that none of its pods run."""
     after = write.after
     if write.ended:
         if (write.ends or write.changes("startTime")) and after.get("startTime") is None:
@@ -144,7 +144,7 @@ def _over(write: _Write) -> Found:
 
 
 def _indexes(write: _Write) -> Found:
-    """Indexes are those of an indexed Job."""
+    """Check that only indexed Jobs have indexes."""
     indexed = write.spec.get("completionMode") == "Indexed"
     completions = write.spec.get("completions", 0)
     for name in ("completedIndexes", "failedIndexes"):
@@ -162,7 +162,7 @@ _ENDS = 2
 
 
 def _malformed(text: str, completions: int) -> str:
-    """Return what is wrong with a list of indexes (`0-2,5`), "" for nothing."""
+    """Return the error of a list of indexes (`0-2,5`), or ""."""
     last = -1
     for part in text.split(","):
         ends = part.split("-")
@@ -202,4 +202,4 @@ def _no_way_back(write: _Write) -> Found:
 _RULES: tuple[Callable[[_Write], Found], ...] = (
     _counts, _uncounted, _contradictions, _times, _over, _preludes, _indexes, _no_way_back,
 )  # fmt: skip
-"""In the order in which the API server reports their errors."""
+"""The rules in the order of the API server's errors."""

@@ -1,4 +1,4 @@
-"""Validation of manifests that stay plain data: workloads, and kinds of which the typed form has a part of the fields.
+"""Validation of manifests as plain data: workloads, and kinds with only part of the fields in their typed form.
 
 `validation.typed` checks objects with all the fields that their rules read. For these kinds the manifest itself is
 decoded, defaulted and checked as an API server does (whatif.md 2.9).
@@ -24,10 +24,10 @@ from kube_rules.validation.typed import TypedKind, is_needed
 from kube_rules.workloads import makes_pods
 
 _STORED: Final = ("uid", "resourceVersion", "creationTimestamp")
-"""Fields of the metadata that only a server sets."""
+"""Metadata fields that only a server sets."""
 _MOST_MISSING: Final = 5
 _OF_SELECTOR: Final = ("spec.selector", "spec.template.metadata.labels")
-"""Fields that do not match each other where there is no selector or there are no labels."""
+"""Fields that cannot match each other without a selector or without labels."""
 
 
 _SOURCE: Final = ("PersistentVolume", "spec")
@@ -35,18 +35,18 @@ _SOURCE: Final = ("PersistentVolume", "spec")
 
 
 class ManifestErrors(NamedTuple):
-    """Why an API server refuses a manifest: required fields that are absent, as in a draft, and other errors."""
+    """The refusal of a manifest by an API server: missing required fields, as in a draft, and other errors."""
 
     missing: list[FieldError]
     wrong: list[FieldError]
 
 
 def errors_of_manifest(api_version: str, kind: str, manifest: Mapping[str, Any], *, namespaced: bool) -> ManifestErrors:
-    """Return why an API server would refuse to create an object; nothing for kinds without a packed schema.
+    """Return the errors for which an API server would refuse to create an object; none without a packed schema.
 
     Objects of a cluster are not checked, nor workloads without their template: a server has accepted them, and a light
-    snapshot keeps only their selectors. What a plan does not need is left out, as for typed objects. A value of a
-    wrong type is the only error of its object.
+    snapshot keeps only their selectors. Fields that a plan does not need are ignored, as for typed objects. A value of
+    a wrong type is the only error of its object.
     """
     rest = _besides_names(manifest) if (api_version, kind) == _SERVICE else ""
     if rest in _valid_services:
@@ -63,11 +63,11 @@ _SERVICE: Final = ("v1", "Service")
 _MOST_SERVICES: Final = 1024
 _LONGEST_SERVICE: Final = 4096
 _valid_services: set[str] = set()
-"""What Services that break no rule have besides names, labels and selectors: a cluster has many of few forms."""
+"""The content of valid Services without names, labels and selectors: a cluster has many with few forms."""
 
 
 def _besides_names(service: Mapping[str, Any]) -> str:
-    """Return what a Service has besides names, labels and selector where these break no rule; empty where they may."""
+    """Return a Service without names, labels and selector if these are valid; otherwise ""."""
     meta, spec = service.get("metadata"), service.get("spec")
     if not isinstance(meta, Mapping) or not isinstance(spec, Mapping):
         return ""
@@ -82,10 +82,13 @@ def _besides_names(service: Mapping[str, Any]) -> str:
     return rest if len(rest) <= _LONGEST_SERVICE else ""
 
 
-def _are_labels(found: object) -> bool:
-    return isinstance(found, Mapping) and all(
-        isinstance(key, str) and isinstance(value, str) and not names.qualified(key) and not names.label_value(value)
-        for key, value in found.items()
+def _are_labels(labels: object) -> bool:
+    return isinstance(labels, Mapping) and all(
+        isinstance(key, str)
+        and isinstance(mapping_, str)
+        and not names.qualified(key)
+        and not names.label_value(mapping_)
+        for key, mapping_ in labels.items()
     )
 
 
@@ -123,7 +126,7 @@ def _errors_of_rules(api_version: str, kind: str, manifest: Mapping[str, Any], *
 def remark_on(
     api_version: str, kind: str, manifest: Mapping[str, Any], origin: Origin, *, namespaced: bool
 ) -> Remark | None:
-    """Return the remark on a draft that lacks required fields, None for a complete manifest.
+    """Return the remark about a draft without required fields, None for a complete manifest.
 
     Raises InputError for a manifest that an API server refuses for another reason (whatif.md 1.12).
     """

@@ -18,7 +18,7 @@ NOT_OWNERS = frozenset({("v1", "Event")})
 
 
 def create(obj: Json, *, namespaced: bool, name_check: NameCheck, any_finalizer: bool = False) -> Found:
-    """metadata of a new object. ``any_finalizer``: finalizers without a domain are allowed (of custom resources)."""
+    """Check the metadata of a new object. ``any_finalizer`` allows finalizers without a domain (custom resources)."""
     meta = obj.get("metadata", {})
     prefix = meta.get("generateName", "")
     if prefix:
@@ -56,22 +56,22 @@ def _common(meta: Json, any_finalizer: bool) -> Found:
 
 
 def has_domain(finalizer: str) -> bool:
-    """Return whether a finalizer names its domain or is one of Kubernetes' own."""
+    """Return whether a finalizer has a domain or is one of Kubernetes' own."""
     return "/" in finalizer or finalizer in _STANDARD_FINALIZERS
 
 
-def label_map(given: Json, path: str) -> Found:
-    """Keys are qualified names, values label values."""
-    for key, value in given.items():
-        if names.qualified(key) or names.label_value(value):  # hardly ever
+def label_map(labels: Json, path: str) -> Found:
+    """Check labels: keys are qualified names, values are label values."""
+    for key, value in labels.items():
+        if names.qualified(key) or names.label_value(value):  # rare
             yield from fe.malformed(path, key, names.qualified)
             yield from fe.malformed(path, value, names.label_value)
 
 
-def annotation_map(given: Json, path: str) -> Found:
-    """Keys are qualified names whatever their case; all together at most 256 KiB."""
+def annotation_map(annotations: Json, path: str) -> Found:
+    """Check annotations: keys are qualified names in any case; their maximum total size is 256 KiB."""
     size = 0
-    for key, value in given.items():
+    for key, value in annotations.items():
         size += len(key.encode()) + len(value.encode())
         for message in names.qualified(key.lower()):
             yield fe.invalid(path, key, message)
@@ -93,20 +93,20 @@ def _owner_references(references: list[Json]) -> Found:
             yield fe.invalid(path, reference, f"/{owner} is disallowed from being an owner")
         if reference.get("controller"):
             if controller is not None:
-                both = " and ".join(f"{item.get('kind')}/{item.get('name')}" for item in (controller, reference))
+                controllers = " and ".join(f"{item.get('kind')}/{item.get('name')}" for item in (controller, reference))
                 detail = 'Only one reference can have Controller set to true. Found "true" in references for '
                 shown = shown or fe.shown(references)
-                yield FieldError(path, f"Invalid value: {shown}: {detail}{both}")
+                yield FieldError(path, f"Invalid value: {shown}: {detail}{controllers}")
             controller = reference
 
 
 def update(new: Json, old: Json, *, any_finalizer: bool = False) -> Found:
-    """metadata of a changed object; ``any_finalizer`` as for `create`."""
+    """Check the metadata of a changed object; ``any_finalizer`` as for `create`."""
     meta, before = new.get("metadata", {}), old.get("metadata", {})
     yield from _common(meta, any_finalizer)
     if "deletionTimestamp" in before:
-        known = set(before.get("finalizers", ()))
-        added = [name for name in meta.get("finalizers", ()) if name not in known]
+        old_finalizers = set(before.get("finalizers", ()))
+        added = [name for name in meta.get("finalizers", ()) if name not in old_finalizers]
         if added:
             shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
             detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
@@ -117,7 +117,7 @@ def update(new: Json, old: Json, *, any_finalizer: bool = False) -> Found:
 
 
 def immutable(new: Json, old: Json) -> Found:
-    """Fields of metadata that never change."""
+    """Check that immutable metadata fields do not change."""
     meta, before = new.get("metadata", {}), old.get("metadata", {})
     for key in _IMMUTABLE:
         if key in meta and meta[key] != before.get(key):

@@ -1,7 +1,6 @@
-"""Syntax of names: one function per form, each returning the API server's messages (none if the text is
-fine).
+"""Syntax of names: one function per form, each returning the API server's messages (none for a valid text).
 
-The forms that everything shares (labels, qualified names, subdomains) come from `kube_rules.labels`.
+The common forms (labels, qualified names, subdomains) come from `kube_rules.labels`.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _CONFIG_KEY_MESSAGE = (
 
 @remembered(8192)
 def dns_label(text: str) -> Messages:
-    """Return a DNS-1123 label; of a text that is a subdomain only the dots are reported (transcript 020)."""
+    """Check a DNS-1123 label; a text that is a subdomain gets messages only for its dots (transcript 020)."""
     result = dns_label_errors(text)
     if result and "." in text and not dns_subdomain_errors(text):
         return (*(message for message in result if "must be no more" in message), "must not contain dots")
@@ -68,7 +67,7 @@ def dns_label(text: str) -> Messages:
 
 @remembered(1024)
 def dns1035_label(text: str) -> Messages:
-    """Return the name of a service."""
+    """Check the name of a Service."""
     long = ("must be no more than 63 bytes",) if len(text) > 63 else ()
     return long if _DNS1035.fullmatch(text) else (*long, _DNS1035_MESSAGE)
 
@@ -92,7 +91,7 @@ def search(text: str) -> Messages:
 
 @remembered(1024)
 def port_name(text: str) -> Messages:
-    """Return the name of a port (IANA service name)."""
+    """Check the name of a port (IANA service name)."""
     result: list[str] = []
     if len(text) > 15:
         result.append("must be no more than 15 bytes")
@@ -134,13 +133,13 @@ def http_path(text: str) -> Messages:
 
 
 def percent(text: str) -> Messages:
-    """Return a share, like 30%."""
+    """Check a percentage such as 30%."""
     return () if _PERCENT.fullmatch(text) else (_PERCENT_MESSAGE,)
 
 
 @remembered(4096)
 def config_key(text: str) -> Messages:
-    """Return a key of a ConfigMap or Secret."""
+    """Check a key of a ConfigMap or Secret."""
     result: list[str] = []
     if len(text) > 253:
         result.append("must be no more than 253 bytes")
@@ -155,7 +154,7 @@ def config_key(text: str) -> Messages:
 
 @remembered(4096)
 def env_name(text: str) -> Messages:
-    """Return the name of an environment variable."""
+    """Check the name of an environment variable."""
     if not text:
         return ("environment variable name must be non-empty",)
     if any(not " " <= letter <= "~" or letter == "=" for letter in text):
@@ -164,7 +163,7 @@ def env_name(text: str) -> Messages:
 
 
 def path_segment(text: str) -> Messages:
-    """Return a name that only has to fit into a URL (roles, role bindings)."""
+    """Check a name that only has to fit into a URL (roles, role bindings)."""
     if text in (".", ".."):
         return (f"may not be '{text}'",)
     return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in text)

@@ -1,4 +1,4 @@
-"""Rules of what a pod resolves names with: its DNS settings and the aliases of its hosts file."""
+"""Rules of a pod's name resolution: its DNS settings and the aliases of its hosts file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_SEARCH = 2048
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an address of IPv4 or IPv6."""
+    """Return whether a text is an IPv4 or IPv6 address."""
     try:
         ip_address(text)
     except ValueError:
@@ -25,7 +25,7 @@ def is_address(text: str) -> bool:
 
 
 def resolution(pod: Json, path: str) -> r.Found:
-    """Name servers, search domains and options; they are needed where the cluster's are not used."""
+    """Check name servers, search domains and options; they are required if the cluster's are not used."""
     config, place = pod.get("dnsConfig"), f"{path}.dnsConfig"
     if pod.get("dnsPolicy") == "None":
         if config is None:
@@ -67,4 +67,4 @@ def _alias(alias: Json, path: str) -> r.Found:
 
 
 host_aliases = r.listed("hostAliases", _alias, r.texts("hostnames", names.subdomain))
-"""Names of addresses in the hosts file."""
+"""Check the host names of addresses in the hosts file."""

@@ -1,6 +1,4 @@
-"""Rules of nodes and namespaces (transcripts 115 to 130). Taints are reported at `metadata.taints`, as upstream
-does.
-"""
+"""Rules of nodes and namespaces (transcripts 115 to 130). Taint errors are at `metadata.taints`, as upstream."""
 
 from __future__ import annotations
 
@@ -39,12 +37,12 @@ def _addresses(spec: Json, path: str) -> r.Found:
 
 
 def taints(obj: Json, _: str) -> r.Found:
-    """The taints of a node."""
+    """Check the taints of a node."""
     return _TAINTS(obj.get("spec", {}), "metadata")
 
 
 def _features(status: Json, path: str) -> r.Found:
-    """Names of features (KEP-5328): well formed, sorted, each once (devices.md 2.1)."""
+    """Check feature names (KEP-5328): well formed, sorted, unique (devices.md 2.1)."""
     declared = status.get("declaredFeatures") or ()
     for index, detail in declaration_errors(declared):
         at = f"{path}.declaredFeatures[{index}]"
@@ -56,20 +54,20 @@ node = r.all_of(
     r.below("spec", _addresses),
     r.below("status", r.given("capacity", resources.capacity), r.given("allocatable", resources.capacity), _features),
 )
-"""A node: taints, capacity, pod addresses."""
+"""Check a node: taints, capacity, pod addresses."""
 node_changes: tuple[r.Change, ...] = (
     r.once("spec", "podCIDRs", _ONCE.format("podCIDR")),
     r.once("spec", "providerID", _ONCE.format("providerID")),
     # Upstream checks taints as part of the node and as part of the change, and reports both (transcript 124).
     r.of_new(taints),
 )
-"""Pod addresses and provider are set once."""
+"""Check that pod addresses and provider are set once."""
 namespace = r.below("spec", r.texts("finalizers", names.qualified))
-"""Finalizers of a namespace are qualified names."""
+"""Check that finalizers of a namespace are qualified names."""
 
 
 def namespace_status(obj: Json, _: str) -> r.Found:
-    """A namespace ends when it is deleted, and only then."""
+    """Check that a namespace terminates if and only if it is deleted."""
     phase, ends = r.reach(obj, "status").get("phase"), bool(obj.get("metadata", {}).get("deletionTimestamp"))
     if ends and phase != "Terminating":
         yield fe.invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")

@@ -1,9 +1,9 @@
-"""Pods of which a look at a few fields says that they break no rule.
+"""A quick check for pods that clearly violate no rule.
 
-`validation.typed` asks here first: nearly all pods of a cluster are such pods, and to check them rule by rule takes
-most of the time in which a file is read. What is not plain is checked by the rules; a pod may be valid and not plain.
+`validation.typed` calls it first: nearly all pods of a cluster are plain, and checking them rule by rule takes most of
+the time of reading a file. All other pods are checked by the rules; a pod may be valid and not plain.
 
-Invariant: a plain pod breaks no rule of `validation.typed` (a property test compares the two).
+Invariant: a plain pod violates no rule of `validation.typed` (a property test compares the two).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kube_rules.quantity import NANO
 from kube_rules.validation import metadata, names, pods, resources, selectors
 
 _is_word: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
-"""What every kind of name may be, and the value of a label: most are, and new ones are found out without a cache."""
+"""The form that is valid for every kind of name and for label values: most match, without a cache."""
 _CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def _all_but(kind: type[msgspec.Struct], checked: frozenset[str]) -> tuple[attrgetter[Any], Any]:
-    """Return what reads all other fields of a struct, and what it returns where each has its default."""
-    others = [name for name in kind.__struct_fields__ if name not in checked]
-    read = attrgetter(*others)
+    """Return a reader of all other fields of a struct, and its result for default values."""
+    unchecked = [name for name in kind.__struct_fields__ if name not in checked]
+    read = attrgetter(*unchecked)
     return read, read(kind())
 
 
@@ -52,7 +52,7 @@ _CONTAINER, _NO_CONTAINER = _all_but(o.Container, frozenset({"name", "image", "r
 
 
 def is_plain(pod: o.Pod) -> bool:
-    """Return whether it is certain, without a look at the rules, that the pod breaks none."""
+    """Return whether the pod certainly violates no rule, without checking the rules."""
     return _plain_meta(pod.metadata) and _plain_spec(pod.spec)
 
 
@@ -65,8 +65,11 @@ def _plain_meta(meta: ObjectMeta) -> bool:
     if meta.annotations and not _are_short(meta.annotations):
         return False
     return len(references) < 2 and all(
-        each.api_version and each.kind and each.name and (each.api_version, each.kind) not in metadata.NOT_OWNERS
-        for each in references
+        reference.api_version
+        and reference.kind
+        and reference.name
+        and (reference.api_version, reference.kind) not in metadata.NOT_OWNERS
+        for reference in references
     )
 
 
@@ -82,7 +85,7 @@ def _are_labels(labels: Mapping[str, str]) -> bool:
 
 
 _MOST_CHARACTERS: Final = 60_000
-"""Of all annotations together: no more than 240 kB in UTF-8."""
+"""Maximum length of all annotations in characters: at most 240 kB in UTF-8."""
 
 
 def _are_short(annotations: Mapping[str, str]) -> bool:
@@ -93,11 +96,11 @@ def _are_short(annotations: Mapping[str, str]) -> bool:
 def _plain_spec(spec: o.PodSpec) -> bool:
     if _SPEC(spec) != _NO_SPEC or not spec.containers or spec.termination_grace_period_seconds < 0:
         return False
-    taken: set[str] = set()
+    names_: set[str] = set()
     for container in (*spec.containers, *spec.init_containers):
-        if container.name in taken or not _plain_container(container):
+        if container.name in names_ or not _plain_container(container):
             return False
-        taken.add(container.name)
+        names_.add(container.name)
     group = spec.scheduling_group
     return (
         (not spec.node_name or _is_name(spec.node_name))
@@ -133,7 +136,7 @@ def _is_amount(name: str, amount: object) -> bool:
 
 
 def _plain_affinity(affinity: o.Affinity) -> bool:
-    """Terms are looked at one by one: pods that differ in one or in a weight have the others in common."""
+    """Check terms individually: pods that differ in one term or in a weight share the other terms."""
     of_nodes = affinity.node_affinity
     if of_nodes is not None:
         required = of_nodes.required_during_scheduling_ignored_during_execution
@@ -153,12 +156,12 @@ def _plain_affinity(affinity: o.Affinity) -> bool:
 
 
 def _plain_node_selector(selector: o.NodeSelector) -> bool:
-    """Pods have lists of their own of values that they have in common."""
+    """Check a node selector; pods have separate lists of common values."""
     for term in selector.node_selector_terms:
-        for each in term.match_expressions:
-            if each.operator != "In" or not each.values or names.qualified(each.key):
+        for expression in term.match_expressions:
+            if expression.operator != "In" or not expression.values or names.qualified(expression.key):
                 return _keeps_node_selector(_encode(selector))
-            for value in each.values:
+            for value in expression.values:
                 if names.label_value(value):
                     return False
         if term.match_fields:
@@ -167,7 +170,7 @@ def _plain_node_selector(selector: o.NodeSelector) -> bool:
 
 
 def _plain_spread(constraints: tuple[o.TopologySpreadConstraint, ...]) -> bool:
-    """Pods of an application spread by its own label."""
+    """Check the spread constraints; pods of an application usually spread by its label."""
     if len(constraints) == 1:
         (only,) = constraints
         selector = only.label_selector
@@ -184,12 +187,12 @@ def _plain_spread(constraints: tuple[o.TopologySpreadConstraint, ...]) -> bool:
 
 
 def _keeps(name: str, part: object) -> bool:
-    """Return whether a field of a spec breaks no rule."""
+    """Return whether a field of a spec violates no rule."""
     return _keep_rules(_encode({name: part}))
 
 
 def _encode(part: object) -> bytes:
-    """Return a part of a spec as JSON; empty, which breaks a rule, for texts that JSON has not."""
+    """Return a part of a spec as JSON; null, which violates a rule, for texts that JSON cannot express."""
     try:
         return msgspec.json.encode(part)
     except (UnicodeEncodeError, OverflowError):

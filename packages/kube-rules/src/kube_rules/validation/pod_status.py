@@ -1,6 +1,6 @@
-"""What may be written to the status of a pod: addresses, its nomination, conditions.
+"""Rules of writes to the status of a pod: addresses, its nomination, conditions.
 
-Upstream: `ValidatePodStatusUpdate` of 1.36. What kubelets say of containers is taken as it is.
+Upstream: `ValidatePodStatusUpdate` of 1.36. Container statuses from kubelets are not checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kube_rules.validation.rows import Found, repeated
 
 
 def status(new: Json, old: Json) -> Found:
-    """A write to /status; what was there before is not looked at again."""
+    """Check a write to /status; unchanged values are not checked again."""
     after, before = new.get("status") or {}, old.get("status") or {}
     nominated = after.get("nominatedNodeName", "")
     if nominated and nominated != before.get("nominatedNodeName", ""):
@@ -39,7 +39,7 @@ _MOST_ADDRESSES = 2
 
 
 def _addresses(after: Json, before: Json, name: str) -> Found:
-    """One address, or one of each family."""
+    """Check that there is one address, or one of each family."""
     now = after.get(name) or ()
     if not now or now == before.get(name):
         return

@@ -1,4 +1,4 @@
-"""What may change in a pod through /ephemeralcontainers and /resize (kube-apiserver 1.36, core validation)."""
+"""Changes of a pod through /ephemeralcontainers and /resize (kube-apiserver 1.36, core validation)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MUTABLE = ("cpu", "memory")
 
 
 def ephemeral_containers(new: Json, old: Json) -> r.Found:
-    """Ephemeral containers are only added, with names of their own and without what probes, ports and resources are."""
+    """Check that ephemeral containers are only added, with unique names and without probes, ports and resources."""
     after, before = new.get("spec", {}), old.get("spec", {})
-    given = after.get("ephemeralContainers", ())
+    added = after.get("ephemeralContainers", ())
     volumes = {volume.get("name", "") for volume in after.get("volumes", ())}
-    own = {one.get("name", "") for part in ("containers", "initContainers") for one in after.get(part, ())}
-    yield from containers.ephemeral(given, "spec.ephemeralContainers", own, volumes)
-    for index, container in enumerate(given):
+    own = {item.get("name", "") for part in ("containers", "initContainers") for item in after.get(part, ())}
+    yield from containers.ephemeral(added, "spec.ephemeralContainers", own, volumes)
+    for index, container in enumerate(added):
         place = f"spec.ephemeralContainers[{index}]"
         for field in _NOT_EPHEMERAL:
             if container.get(field) not in (None, {}, []):
@@ -34,7 +34,7 @@ def ephemeral_containers(new: Json, old: Json) -> r.Found:
         target = container.get("targetContainerName", "")
         if target and target not in own:
             yield fe.not_found(f"{place}.targetContainerName", target)
-    now = {one.get("name", ""): one for one in given}
+    now = {item.get("name", ""): item for item in added}
     for container in before.get("ephemeralContainers", ()):
         name = container.get("name", "")
         if name not in now:
@@ -48,9 +48,9 @@ def ephemeral_containers(new: Json, old: Json) -> r.Found:
 
 
 def resize(new: Json, old: Json) -> r.Found:
-    """CPU and memory of containers and of the pod as a whole change, within the class of service.
+    """Check a resize: only CPU and memory of containers and of the pod change, within its QoS class.
 
-    Nothing that was set is removed.
+    Existing values may not be removed.
     """
     after, before = new.get("spec", {}), old.get("spec", {})
     volumes = {volume.get("name", "") for volume in after.get("volumes", ())}
@@ -58,7 +58,7 @@ def resize(new: Json, old: Json) -> r.Found:
     if qos_class(new) != qos_class(old):
         yield fe.invalid("spec", qos_class(new), "Pod QOS Class may not change as a result of resizing")
     for part in ("containers", "initContainers"):
-        were = {one.get("name", ""): one for one in before.get(part, ())}
+        were = {item.get("name", ""): item for item in before.get(part, ())}
         for index, container in enumerate(after.get(part, ())):
             was = were.get(container.get("name", ""), {})
             place = f"spec.{part}[{index}].resources"
@@ -82,20 +82,16 @@ def _changed(before: Mapping[str, Json], after: Mapping[str, Json], place: str) 
             yield fe.forbidden(f"{place}.{field}", "only cpu and memory resources are mutable")
 
 
-def name_of_container(spec: Json, asked: str) -> tuple[str, str]:
-    """Return the container that a request to a pod means, or why there is none.
-
-    Returns:
-        The name and ""; or "" and the words of the server.
-    """
+def name_of_container(spec: Json, name: str) -> tuple[str, str]:
+    """Return the container that a request to a pod selects, or the refusal."""
     lists = [spec.get(part) or () for part in ("containers", "initContainers", "ephemeralContainers")]
-    every = [one.get("name", "") for part in lists for one in part]
-    if asked:
-        return (asked, "") if asked in every else ("", f"container {asked} is not valid for pod {{pod}}")
-    own = [one.get("name", "") for one in lists[0]]
+    every = [container.get("name", "") for part in lists for container in part]
+    if name:
+        return (name, "") if name in every else ("", f"container {name} is not valid for pod {{pod}}")
+    own = [item.get("name", "") for item in lists[0]]
     if len(own) == 1:
         return own[0], ""
     text = f"a container name must be specified for pod {{pod}}, choose one of: [{' '.join(own)}]"
     if lists[1]:
-        text += f" or one of the init containers: [{' '.join(one.get('name', '') for one in lists[1])}]"
+        text += f" or one of the init containers: [{' '.join(container.get('name', '') for container in lists[1])}]"
     return "", text

@@ -1,6 +1,6 @@
-"""What may change in a pod: nearly nothing of its spec (transcripts 234 to 242, 491 to 498).
+"""Changes of a pod: nearly nothing of its spec may change (transcripts 234 to 242, 491 to 498).
 
-The refusal names the fields that may change and shows what changed otherwise, as a diff of the spec.
+The refusal lists the fields that may change and shows the other changes as a diff of the spec.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIFF_LINES = 200
 
 
 def update(new: Json, old: Json) -> Found:
-    """A write to the main resource."""
+    """Check a write to the main resource."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if after is before or after == before:
         return
@@ -48,7 +48,7 @@ def update(new: Json, old: Json) -> Found:
     if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
         allowed["terminationGracePeriodSeconds"] = 1
     if before.get("schedulingGates"):
-        # A gated pod may be narrowed: selectors may be added to (KEP-3838).
+        # Selectors of a gated pod may be narrowed (KEP-3838).
         yield from _narrowed_selector(after, before)
         _take(allowed, after, "nodeSelector")
         yield from _narrowed_affinity(after, before)
@@ -70,7 +70,7 @@ def _take(target: Json, source: Json, name: str) -> None:
 
 
 def _with_image(was: Json, now: Json) -> Json:
-    """Return the container with the image of the new one; that there is none is found elsewhere."""
+    """Return the container with the image of the new one; another rule reports a missing image."""
     if "image" in now:
         return {**was, "image": now["image"]}
     return {key: value for key, value in was.items() if key != "image"}
@@ -87,9 +87,9 @@ def _deadline(after: Json, before: Json) -> Found:
 
 
 def _gates(after: Json, before: Json) -> Found:
-    known = {gate.get("name") for gate in before.get("schedulingGates", ())}
+    old_gates = {gate.get("name") for gate in before.get("schedulingGates", ())}
     for index, gate in enumerate(after.get("schedulingGates", ())):
-        if gate.get("name") not in known:
+        if gate.get("name") not in old_gates:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield fe.forbidden(f"spec.schedulingGates[{index}].name", detail)
 
@@ -113,7 +113,7 @@ def _narrowed_selector(after: Json, before: Json) -> Found:
 
 
 def _narrowed_affinity(after: Json, before: Json) -> Found:
-    """Required terms stay as many; each may get more requirements after those it has, unless it has none."""
+    """Check required node affinity: terms are neither added nor removed, requirements only appended to filled terms."""
     path = f"affinity.nodeAffinity.{REQUIRED}"
     old, new = reach(before, path).get("nodeSelectorTerms", []), reach(after, path).get("nodeSelectorTerms", [])
     if not old:
@@ -124,8 +124,8 @@ def _narrowed_affinity(after: Json, before: Json) -> Found:
         return
     for index, (was, now) in enumerate(zip(old, new, strict=True)):
         empty = not any(was.get(part) for part in _TERM)
-        kept = all(now.get(part, [])[: len(was.get(part, []))] == was.get(part, []) for part in _TERM)
-        if not kept or (empty and any(now.get(part) for part in _TERM)):
+        extended = all(now.get(part, [])[: len(was.get(part, []))] == was.get(part, []) for part in _TERM)
+        if not extended or (empty and any(now.get(part) for part in _TERM)):
             yield fe.invalid(f"{place}[{index}]", now, "only additions are allowed (no mutations or deletions)")
 
 

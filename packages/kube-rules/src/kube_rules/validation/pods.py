@@ -1,6 +1,4 @@
-"""Rules of pods and pod templates; order and wording as the API server has them (transcripts 136 to 184,
-491 to 498).
-"""
+"""Rules of pods and pod templates, in the API server's order and wording (transcripts 136 to 184, 491 to 498)."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _POD_LEVEL = frozenset({"cpu", "memory"})
 
 
 def create(obj: Json, _: str) -> r.Found:
-    """A pod, metadata apart."""
+    """Check a new pod without its metadata."""
     pod = obj.get("spec", {})
     yield from spec(pod, "spec")
     if pod.get("ephemeralContainers"):
@@ -28,7 +26,7 @@ def create(obj: Json, _: str) -> r.Found:
 
 
 def template(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
-    """The template of a controller: labels, annotations and the spec of its pods.
+    """Check the template of a controller: labels, annotations and the spec of its pods.
 
     `claims` names volumes that the controller adds to each pod; containers may mount them.
     """
@@ -39,7 +37,7 @@ def template(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
 
 
 def spec(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
-    """Everything below `spec`; `claims` as in `template`."""
+    """Check everything below `spec`; `claims` as in `template`."""
     yield from check_volumes(pod, path)
     volumes = {*claims, *(volume.get("name", "") for volume in pod.get("volumes", ()))}
     yield from containers.containers(pod, path, volumes)
@@ -56,7 +54,7 @@ def _pod_level(needs: Json, path: str) -> r.Found:
 
 
 def _whole(pod: Json, path: str) -> r.Found:
-    """Yield what a pod asks for as a whole is room for what its containers ask for (KEP-2837)."""
+    """Check that pod-level resources are sufficient for the containers (KEP-2837)."""
     whole = pod["resources"]
     yield from containers.known_claims(whole, f"{path}.resources", containers.claims_of(pod))
     requests, limits = whole.get("requests", {}), whole.get("limits", {})
@@ -123,7 +121,7 @@ def _group(group: Json, path: str) -> r.Found:
 
 
 POD_LEVEL = r.all_of(r.given("resources", resources.requirements, _pod_level), r.IfThere("resources", _whole))
-"""What a pod asks for as a whole, in its spec."""
+"""Check the pod-level resources in the spec of a pod."""
 
 fields = r.all_of(
     POD_LEVEL,

@@ -32,7 +32,7 @@ _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 
 
 def int_or_percent(*fields: str) -> r.Check:
-    """A count that is not negative, or a share of at most 100%."""
+    """Return the check of a non-negative count or a percentage of at most 100%."""
 
     def check(holder: Json, path: str) -> r.Found:
         for name in fields:
@@ -54,7 +54,7 @@ def _share(text: str) -> tuple[str, ...]:
 
 
 def _one_bound(spec: Json, path: str) -> r.Found:
-    """A budget names what must stay or what may go, not both."""
+    """Check that a budget sets a minimum or a maximum, but not both."""
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         fields = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
         shown = {name[0].upper() + name[1:]: spec.get(name) for name in fields}
@@ -69,11 +69,11 @@ disruption_budget = r.below(
     r.enum("unhealthyPodEvictionPolicy", _EVICTION, missing=None),
 )
 budget_status = r.below("status", r.at_least(0, *_COUNTS))
-"""Counts are not negative."""
+"""Check that counts are not negative."""
 
 
 def quota(obj: Json, _: str) -> r.Found:
-    """Amounts and scopes of a quota."""
+    """Check the amounts and scopes of a quota."""
     spec = obj.get("spec", {})
     for name, text in spec.get("hard", {}).items():
         path = f"spec.hard[{name}]"
@@ -127,14 +127,14 @@ def _scope(expression: Json, place: str) -> r.Found:
 
 
 def same_scopes(new: Json, old: Json) -> r.Found:
-    """Scopes stay."""
+    """Check that the scopes do not change."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if sorted(after.get("scopes", ())) != sorted(before.get("scopes", ())):
         yield fe.invalid("spec.scopes", after.get("scopes"), r.IMMUTABLE)
 
 
 def quota_status(obj: Json, _: str) -> r.Found:
-    """Amounts in the status are amounts."""
+    """Check the amounts in the status."""
     for part in ("hard", "used"):
         for name, text in obj.get("status", {}).get(part, {}).items():
             if resources.nano(text) < 0:
@@ -174,4 +174,4 @@ def _bounds(item: Json, place: str) -> r.Found:
 
 
 limit_range = r.below("spec", r.listed("limits", _limit_type, r.Unique("type"), _no_defaults, _bounds))
-"""min <= defaultRequest <= default <= max, each type of thing once."""
+"""Check that min <= defaultRequest <= default <= max, and that types are unique."""

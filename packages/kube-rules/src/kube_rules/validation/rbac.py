@@ -1,5 +1,7 @@
-"""Rules of roles and bindings (kube-apiserver 1.36, pkg/apis/rbac/validation): each rule names what it allows, a
-binding names one role of this API group and its subjects, and never changes the role.
+"""Rules of roles and bindings (kube-apiserver 1.36, pkg/apis/rbac/validation).
+
+Each rule names the permissions that it grants. A binding names one role of this API group, which never changes, and its
+subjects.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def _rule(rule: Json, path: str, *, namespaced: bool = False) -> r.Found:
 
 
 def same_role(new: Json, old: Json) -> r.Found:
-    """The role of a binding stays."""
+    """Check that the role of a binding does not change."""
     if new.get("roleRef") != old.get("roleRef"):
         yield fe.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
 

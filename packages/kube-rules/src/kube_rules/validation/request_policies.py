@@ -1,4 +1,4 @@
-"""How much of a device's capacity requests may consume: the rules of `requestPolicy` (devices.md 5.5).
+"""Rules of `requestPolicy`: the amounts of a device's capacity that requests may consume (devices.md 5.5).
 
 Upstream: pkg/apis/resource/validation (validateRequestPolicy), with the gate DRAFractionalCapacityRange on.
 """
@@ -20,7 +20,7 @@ _NO_DEFAULT: Final = "default value is not valid according to the requestPolicy"
 
 
 def request_policy(amount: Json, path: str) -> r.Found:
-    """The policy of a capacity (`amount` with `value` and `requestPolicy`), at `path`."""
+    """Check the policy of a capacity (`amount` with `value` and `requestPolicy`), at `path`."""
     policy = amount.get("requestPolicy") or {}
     values, span, default = policy.get("validValues") or [], policy.get("validRange"), policy.get("default")
     if values and span is not None:
@@ -39,9 +39,9 @@ def request_policy(amount: Json, path: str) -> r.Found:
 
 
 def _values(values: list[Quantity], default: Quantity, most: Quantity, path: str) -> r.Found:
-    """Amounts in ascending order, none twice or beyond the capacity, the default among them."""
-    for index, (one, after) in enumerate(pairwise(values), 1):
-        if one.nano > after.nano:
+    """Check valid values: ascending, unique, within the capacity, the default among them."""
+    for index, (before, after) in enumerate(pairwise(values), 1):
+        if before.nano > after.nano:
             yield fe.invalid(f"{path}[{index}]", after.text, "values must be sorted in ascending order")
     if len(values) > _MOST_VALUES:
         yield fe.too_many(path, len(values), _MOST_VALUES)
@@ -58,7 +58,7 @@ def _values(values: list[Quantity], default: Quantity, most: Quantity, path: str
 
 
 def _range(span: Json, default: Quantity, most: Quantity, path: str) -> r.Found:
-    """From `min` to `max`, within the capacity, in steps."""
+    """Check a valid range from `min` to `max`, within the capacity, in steps."""
     least, end, step = (_maybe(span.get(name)) for name in ("min", "max", "step"))
     if least is None:
         yield fe.required(f"{path}.min", "required when validRange is defined")
@@ -75,18 +75,18 @@ def _range(span: Json, default: Quantity, most: Quantity, path: str) -> r.Found:
         if default.nano > end.nano:
             yield fe.invalid(f"{path}.default", default.text, f"default is more than max: {end.text}")
     stated = {"default": default, "min": least, "max": end, "step": step}
-    given = {name: amount for name, amount in stated.items() if amount is not None}
-    fractional = any(amount.nano % NANO for amount in given.values())
-    fine = [name for name, amount in given.items() if fractional and amount.nano % _MILLI]
+    amounts = {name: amount for name, amount in stated.items() if amount is not None}
+    fractional = any(amount.nano % NANO for amount in amounts.values())
+    fine = [name for name, amount in amounts.items() if fractional and amount.nano % _MILLI]
     for name in fine:
-        yield fe.invalid(f"{path}.{name}", given[name].text, "value cannot be represented as a milli value")
+        yield fe.invalid(f"{path}.{name}", amounts[name].text, "value cannot be represented as a milli value")
     if step is not None and not fine:
-        yield from _steps(given, most, path, whole=not fractional)
+        yield from _steps(amounts, most, path, whole=not fractional)
 
 
-def _steps(given: dict[str, Quantity], most: Quantity, path: str, *, whole: bool) -> r.Found:
-    """The default and `max` are whole steps above `min`."""
-    step, least = given["step"], given["min"]
+def _steps(amounts: dict[str, Quantity], most: Quantity, path: str, *, whole: bool) -> r.Found:
+    """Check that the default and `max` are a multiple of steps above `min`."""
+    step, least = amounts["step"], amounts["min"]
     if step.nano <= 0:
         yield fe.invalid(f"{path}.step", step.text, "must be greater than zero")
         return
@@ -94,7 +94,7 @@ def _steps(given: dict[str, Quantity], most: Quantity, path: str, *, whole: bool
         added = format_quantity(least.nano + step.nano, least.format)
         yield fe.invalid(f"{path}.step", step.text, f"one step {added} is larger than capacity value: {most.text}")
     outside = False
-    for name, amount in given.items() if whole else ():
+    for name, amount in amounts.items() if whole else ():
         if amount.nano < 0:
             outside = True
             yield fe.invalid(f"{path}.{name}", amount.text, r.NOT_NEGATIVE)
@@ -102,9 +102,9 @@ def _steps(given: dict[str, Quantity], most: Quantity, path: str, *, whole: bool
             outside = True
             yield fe.invalid(f"{path}.{name}", amount.text, f"must not be larger than {_LARGEST // NANO}")
     for name in ("default", "max") if not outside else ():
-        if name in given and (given[name].nano - least.nano) % step.nano:
+        if name in amounts and (amounts[name].nano - least.nano) % step.nano:
             detail = f"value is not a multiple of a given step ({step.text}) from ({least.text})"
-            yield fe.invalid(f"{path}.step", given[name].text, detail)
+            yield fe.invalid(f"{path}.step", amounts[name].text, detail)
 
 
 def _maybe(text: Any) -> Quantity | None:

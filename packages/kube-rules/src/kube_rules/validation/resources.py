@@ -30,13 +30,13 @@ def _nano(text: str) -> int:
 
 @remembered(1024)
 def is_native(name: str) -> bool:
-    """cpu, memory and the like, not resources of vendors."""
+    """Return whether a resource is native (cpu, memory), not a vendor's."""
     return "/" not in name or _NATIVE_PREFIX in name
 
 
 @remembered(1024)
 def is_extended(name: str) -> bool:
-    """Resources of vendors (nvidia.com/gpu): counted in ones, never overcommitted."""
+    """Return whether a resource is a vendor's (nvidia.com/gpu): counted in whole units, never overcommitted."""
     return not is_native(name) and not name.startswith("requests.") and not names.qualified("requests." + name)
 
 
@@ -59,7 +59,7 @@ def _container_name_errors(name: str) -> tuple[str, ...]:
 
 
 def well_formed(text: str, path: str) -> list[FieldError]:
-    """Check the form of a quantity, which a server has seen to in decoding and an input has not."""
+    """Check the format of a quantity; the API server's decoder does this, but plain inputs are not decoded."""
     try:
         quantity.parse(text)
     except quantity.QuantityError as error:
@@ -68,7 +68,7 @@ def well_formed(text: str, path: str) -> list[FieldError]:
 
 
 def amount(name: str, text: str, path: str) -> Found:
-    """Check that an amount is a quantity, not negative, and whole for resources that are counted in ones."""
+    """Check that an amount is a quantity, not negative, and whole for resources in whole units."""
     malformed = well_formed(text, path)
     if malformed:
         return malformed
@@ -79,9 +79,9 @@ def amount(name: str, text: str, path: str) -> Found:
     return result
 
 
-def requirements(given: Json, path: str) -> Found:
-    """Requests and limits of a container or a pod."""
-    limits, requests = given.get("limits", {}), given.get("requests", {})
+def requirements(needs: Json, path: str) -> Found:
+    """Check the requests and limits of a container or a pod."""
+    limits, requests = needs.get("limits", {}), needs.get("requests", {})
     for name, text in limits.items():
         if name not in _CONTAINER_RESOURCES or nano(text) <= 0:
             yield from _one(name, text, f"{path}.limits[{name}]")
@@ -105,7 +105,7 @@ def requirements(given: Json, path: str) -> Found:
     mentioned = {*limits, *requests}
     if mentioned.isdisjoint(("cpu", "memory")) and any(name.startswith("hugepages-") for name in mentioned):
         yield fe.forbidden(path, "HugePages require cpu or memory")
-    yield from _CLAIMS(given, path)
+    yield from _CLAIMS(needs, path)
 
 
 _CLAIMS = listed(
@@ -131,7 +131,7 @@ _HUGE = "hugepages-"
 
 
 def _whole_pages(name: str, text: str) -> bool:
-    """Return whether an amount of huge pages is some whole pages of the size that the name ends with."""
+    """Return whether an amount of huge pages is a whole number of pages of the size in the name."""
     try:
         size = quantity.parse(name.removeprefix(_HUGE)).nano
     except ValueError:
@@ -139,14 +139,14 @@ def _whole_pages(name: str, text: str) -> bool:
     return size > 0 and nano(text) > 0 and nano(text) % size == 0
 
 
-def capacity(given: Json, path: str) -> Found:
-    """Capacity or allocatable of a node, capacity of a volume."""
-    for name, text in given.items():
+def capacity(amounts: Json, path: str) -> Found:
+    """Check the capacity or allocatable of a node, or the capacity of a volume."""
+    for name, text in amounts.items():
         yield from fe.malformed(f"{path}.{name}", name, names.qualified)
         yield from amount(name, text, f"{path}.{name}")
 
 
 def positive(text: str, path: str) -> Found:
-    """More than nothing."""
+    """Check that an amount is greater than zero."""
     if nano(text) <= 0:
         yield fe.invalid(path, text, POSITIVE)

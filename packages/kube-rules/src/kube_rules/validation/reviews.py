@@ -1,4 +1,4 @@
-"""Rules of access reviews: the fields that a question needs."""
+"""Rules of access reviews: the required fields."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kube_rules.validation.rows import Check, Found, all_of, below
 
 
 def _one_question(spec: Json, path: str) -> Found:
-    """Exactly one of ``resourceAttributes`` and ``nonResourceAttributes``."""
-    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if resource is not None and other is not None:
+    """Check that exactly one of ``resourceAttributes`` and ``nonResourceAttributes`` is set."""
+    resource, non_resource = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and non_resource is not None:
         text = "cannot be specified in combination with resourceAttributes"
-        yield fe.invalid(f"{path}.nonResourceAttributes", other, text)
-    if resource is None and other is None:
+        yield fe.invalid(f"{path}.nonResourceAttributes", non_resource, text)
+    if resource is None and non_resource is None:
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         yield fe.invalid(f"{path}.resourceAttributes", None, text)
 
@@ -26,14 +26,14 @@ def _subject(spec: Json, path: str) -> Found:
 
 
 def _local(obj: Json, _: str) -> Found:
-    """About resources of the namespace it is asked in."""
+    """Check that a local review is about resources of its namespace."""
     spec = obj.get("spec", {})
-    other, asked = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
-    if other is not None:
-        yield fe.invalid("spec.nonResourceAttributes", other, "disallowed on this kind of request")
-    if asked is not None and asked.get("namespace", "") != obj.get("metadata", {}).get("namespace", ""):
+    non_resource, resource = spec.get("nonResourceAttributes"), spec.get("resourceAttributes")
+    if non_resource is not None:
+        yield fe.invalid("spec.nonResourceAttributes", non_resource, "disallowed on this kind of request")
+    if resource is not None and resource.get("namespace", "") != obj.get("metadata", {}).get("namespace", ""):
         place = "spec.resourceAttributes.namespace"
-        yield fe.invalid(place, asked.get("namespace", ""), "must match metadata.namespace")
+        yield fe.invalid(place, resource.get("namespace", ""), "must match metadata.namespace")
 
 
 _RULES: dict[str, Check] = {
@@ -44,6 +44,6 @@ _RULES: dict[str, Check] = {
 
 
 def validate_review(kind: str, obj: Json) -> list[FieldError]:
-    """Return everything wrong with a review; kinds that need nothing said are always right."""
+    """Return all errors of a review; kinds without required fields have none."""
     rule = _RULES.get(kind)
     return list(rule(obj, "")) if rule is not None else []

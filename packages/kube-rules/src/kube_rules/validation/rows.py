@@ -1,8 +1,8 @@
-"""Rules as rows: what a field has to be, one row per field, read from top to bottom.
+"""Rules as rows: the requirements for a field, one row per field, in order.
 
-A *check* looks at one object, which stands at a path ("" for the whole), and returns what is wrong with it. Rows are
-checks made of the name of a field and what is asked of it; they stand in the order in which the API server reports its
-findings. A rule that compares fields is a function of the same form and stands among them.
+A *check* takes one object and its path ("" for the root), and returns its errors. Rows are checks built from the name
+of a field and its requirements, in the order of the API server's errors. A rule that compares fields is a function of
+the same form between them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from kube_rules.json import Json
 Found = Iterable[FieldError]
 Check = Callable[[Json, str], Found]
 Change = Callable[[Json, Json], Found]
-"""A rule of a change: (new object, old object)."""
+"""A rule for a change: (new object, old object)."""
 Syntax = Callable[[str], Collection[str]]
 When = Literal["always", "set", "filled"]
-"""Whether a syntax is asked of a missing text ("always": as of an empty one), or of an empty one ("set")."""
+"""When to check the syntax: "always" (a missing text counts as empty), "set" (also an empty text), or "filled"."""
 
 IMMUTABLE = "field is immutable"
 NOT_NEGATIVE = "must be greater than or equal to 0"
@@ -35,18 +35,18 @@ def at(path: str, name: str) -> str:
 
 
 def reach(obj: Json, dotted: str) -> Json:
-    """Return the object below some fields, an empty one if it is not there."""
+    """Return the object below some fields, or an empty one."""
     for step in dotted.split(".") if dotted else ():
         obj = obj.get(step) or _NOTHING
     return obj
 
 
-# -- how checks go together
+# -- combinations of checks
 
 
 @dataclass(frozen=True, slots=True)
 class IfThere:
-    """A check of a field with which nothing is wrong where it is missing: most fields of most objects are."""
+    """A check that passes if its field is missing, as most fields of most objects are."""
 
     name: str
     check: Check
@@ -57,27 +57,27 @@ class IfThere:
 
 
 def all_of(*checks: Check) -> Check:
-    """Everything that any of the checks finds."""
-    rows = [(one.name, one.check) if isinstance(one, IfThere) else (None, one) for one in checks]
+    """Return the check with the errors of all checks."""
+    rows = [(part.name, part.check) if isinstance(part, IfThere) else (None, part) for part in checks]
 
     def check(holder: Json, path: str) -> list[FieldError]:
         result: list[FieldError] = []
-        for name, one in rows:
+        for name, run in rows:
             if name is None or name in holder:
-                result += one(holder, path)
+                result += run(holder, path)
         return result
 
     return check
 
 
 def below(dotted: str, *checks: Check) -> Check:
-    """Checks of an object inside; where it is missing, of an empty one."""
+    """Return the checks of an inner object; a missing one counts as empty."""
     together = all_of(*checks)
     return lambda holder, path: together(reach(holder, dotted), at(path, dotted))
 
 
 def given(name: str, *checks: Check) -> Check:
-    """Checks of an object inside, if it is there."""
+    """Return the checks of an inner object, if it exists."""
     together = all_of(*checks)
 
     def check(holder: Json, path: str) -> Found:
@@ -88,9 +88,10 @@ def given(name: str, *checks: Check) -> Check:
 
 
 class Unique:
-    """In a list: no two items agree in some fields.
+    """Checks that no two items of a list have equal values in some fields.
 
-    `place` is where the second is reported, from the item on; `shown` the value reported, by default the one field.
+    `place` is the path of the error below the second item; `shown` is the value in the error, by default the first
+    field.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Unique:
         self._shown = shown or (lambda item: item.get(fields[0], ""))
 
     def fresh(self) -> Check:
-        """The check for one list; items without a value in the first field are left out unless `empty`."""
+        """Return the check for one list; items without a value in the first field are skipped unless `empty`."""
         seen: set[tuple[Any, ...]] = set()
 
         def check(item: Json, path: str) -> Found:
@@ -122,8 +123,8 @@ class Unique:
 
 
 def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: bool = True) -> Check:
-    """Checks of every item of a list of objects, of which there are at most so many (`stops`: else nothing more)."""
-    plain = [one for one in checks if not isinstance(one, Unique)]
+    """Return the checks of every item of a list of at most `most` objects (`stops`: too many are not checked)."""
+    plain = [item for item in checks if not isinstance(item, Unique)]
     unique = len(plain) < len(checks)
 
     def check(holder: Json, path: str) -> Found:
@@ -136,18 +137,18 @@ def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: b
             result.append(fe.too_many(place, len(items), most))
             if stops:
                 return result
-        bound = [one.fresh() if isinstance(one, Unique) else one for one in checks] if unique else plain
+        bound = [item.fresh() if isinstance(item, Unique) else item for item in checks] if unique else plain
         for index, item in enumerate(items):
             where = f"{place}[{index}]"
-            for one in bound:
-                result += one(item, where)
+            for run in bound:
+                result += run(item, where)
         return result
 
     return IfThere(name, check)
 
 
 def texts(name: str, syntax: Syntax) -> Check:
-    """Every text of a list is well formed."""
+    """Return the check that every text of a list is well formed."""
 
     def check(holder: Json, path: str) -> Found:
         for index, text in enumerate(holder.get(name) or ()):
@@ -157,7 +158,7 @@ def texts(name: str, syntax: Syntax) -> Check:
 
 
 def repeated(values: Sequence[Hashable]) -> set[int]:
-    """Return the places of values that stand in the list before, too."""
+    """Return the indexes of repeated values."""
     first = {value: index for index, value in reversed([*enumerate(values)])}
     return {index for index, value in enumerate(values) if first[value] != index}
 
@@ -165,18 +166,18 @@ def repeated(values: Sequence[Hashable]) -> set[int]:
 # -- fields of one object
 
 
-def exactly_one(path: str, there: Collection[str], none: str, several: str, shown: Any = "") -> Found:
-    """Of some fields one is there: what to say where none is, or several are."""
-    return () if len(there) == 1 else (fe.invalid(path, shown, several if there else none),)
+def exactly_one(path: str, present: Collection[str], none: str, several: str, shown: Any = "") -> Found:
+    """Check that exactly one of some fields is present; `none` and `several` are the error texts."""
+    return () if len(present) == 1 else (fe.invalid(path, shown, several if present else none),)
 
 
 def required(*names: str, detail: str = "") -> Check:
-    """There is a value, and no empty one."""
+    """Return the check that fields have a value that is not empty."""
     return lambda holder, path: [fe.required(at(path, name), detail) for name in names if not holder.get(name)]
 
 
 def wanted(name: str, syntax: Syntax) -> Check:
-    """A text that is there and well formed."""
+    """Return the check that a text is present and well formed."""
 
     def check(holder: Json, path: str) -> Found:
         text = holder.get(name, "")
@@ -186,7 +187,7 @@ def wanted(name: str, syntax: Syntax) -> Check:
 
 
 def formed(name: str, syntax: Syntax, when: When = "filled") -> Check:
-    """A text that is well formed."""
+    """Return the check that a text is well formed."""
 
     def check(holder: Json, path: str) -> Found:
         text = holder.get(name)
@@ -198,7 +199,7 @@ def formed(name: str, syntax: Syntax, when: When = "filled") -> Check:
 
 
 def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check:
-    """One of the known values; `missing` is taken where there is none (None: nothing is wrong)."""
+    """Return the check that a field has an allowed value; `missing` is the value of a missing field (None: valid)."""
 
     def check(holder: Json, path: str) -> Found:
         value = holder.get(name, missing)
@@ -210,7 +211,7 @@ def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check
 
 
 def choice(name: str, allowed: Collection[str]) -> Check:
-    """Check that a field with a default is one of the known values."""
+    """Return the check that a field with a default has an allowed value."""
 
     def check(holder: Json, path: str) -> Found:
         value = holder.get(name) or ""
@@ -220,7 +221,7 @@ def choice(name: str, allowed: Collection[str]) -> Check:
 
 
 def at_least(low: int, *names: str, detail: str = NOT_NEGATIVE, missing: int | None = None) -> Check:
-    """Numbers that are not too small; `missing` stands for one that is not there (None: nothing is wrong)."""
+    """Return the check that numbers are at least `low`; `missing` is the value of a missing field (None: valid)."""
 
     def check(holder: Json, path: str) -> Found:
         return [
@@ -233,7 +234,7 @@ def at_least(low: int, *names: str, detail: str = NOT_NEGATIVE, missing: int | N
 
 
 def within(low: int, high: int, name: str, *, missing: int | None = None, optional: bool = False) -> Check:
-    """A number between two others; `missing` as in `at_least`, `optional`: 0 is as good as nothing."""
+    """Return the check that a number is within bounds; `missing` as in `at_least`; `optional`: 0 counts as missing."""
 
     def check(holder: Json, path: str) -> Found:
         value = holder.get(name, missing)
@@ -245,7 +246,7 @@ def within(low: int, high: int, name: str, *, missing: int | None = None, option
 
 
 def at_most(limit: int, name: str) -> Check:
-    """A text of at most so many characters."""
+    """Return the check that a text has at most `limit` characters."""
     return lambda holder, path: [fe.too_long(at(path, name), limit)] if len(holder.get(name, "")) > limit else ()
 
 
@@ -253,7 +254,7 @@ def at_most(limit: int, name: str) -> Check:
 
 
 def fixed(path: str, *names: str, shown: bool = True) -> Change:
-    """Fields of the object at a path that do not change; the finding shows the new value, unless `shown` is false."""
+    """Return the rule that fields of the object at a path do not change; the error shows the new value if `shown`."""
 
     def change(new: Json, old: Json) -> Found:
         after, before = reach(new, path), reach(old, path)
@@ -267,12 +268,12 @@ def fixed(path: str, *names: str, shown: bool = True) -> Change:
 
 
 def locked(name: str, detail: str) -> Change:
-    """A field that does not change, refused with a detail of its own."""
+    """Return the rule that a field does not change, with its own detail."""
     return lambda new, old: [fe.forbidden(name, detail)] if new.get(name) != old.get(name) else ()
 
 
 def once(path: str, name: str, detail: str) -> Change:
-    """A field that does not change once it is set."""
+    """Return the rule that a field does not change once it is set."""
 
     def change(new: Json, old: Json) -> Found:
         before = reach(old, path).get(name)
@@ -283,5 +284,5 @@ def once(path: str, name: str, detail: str) -> Change:
 
 
 def of_new(check: Check) -> Change:
-    """Return what the new object has to be, whatever the old one was."""
+    """Return the rule that checks the new object, independent of the old one."""
     return lambda new, _: check(new, "")

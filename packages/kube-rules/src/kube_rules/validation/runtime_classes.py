@@ -16,4 +16,4 @@ runtime_class: r.Check = r.all_of(
     r.given("overhead", _overhead),
     r.given("scheduling", r.given("nodeSelector", metadata.label_map), selectors.tolerations),
 )
-"""Handler, overhead and scheduling."""
+"""Check handler, overhead and scheduling."""

@@ -1,10 +1,8 @@
-"""Rules of priority classes, workloads, pod groups and composites (api.md, composite.md 1; transcripts 093 to 107 and
-418 to 487).
+"""Rules of priority classes, workloads, pod groups and composites (api.md, composite.md 1).
 
-Versions differ: v1alpha2 fixes the scheduling policy altogether and writes `disruptionMode` as a word;
-v1beta1 and v1alpha3 let `minCount` change and write it as an object, where `all` goes with `gang` only. They also know
-trees: composite templates of a Workload, which all of a kind are checked alike wherever they stand, and the parent of
-a group.
+Transcripts 093 to 107, 418 to 487. Versions differ: in v1alpha2 the scheduling policy is immutable and `disruptionMode`
+is a word; in v1beta1 and v1alpha3 `minCount` may change and the mode is an object, where `all` requires `gang`. They
+also have trees: composite templates of a Workload, with the same checks at every level, and the parent of a group.
 """
 
 from __future__ import annotations
@@ -19,19 +17,19 @@ from kube_rules.validation.pods import PREEMPTION
 
 _MAX_TEMPLATES = 8
 _MAX_DEPTH = 4
-"""Levels of a tree: three of composites and the pod groups."""
+"""Maximum levels of a tree: three of composites, and the pod groups."""
 _OLD_VERSION = "scheduling.k8s.io/v1alpha2"
 
 
 def _priority_value(obj: Json, _: str) -> r.Found:
     name, value = obj.get("metadata", {}).get("name", ""), obj.get("value", 0)
     if name.startswith("system-"):
-        known = SYSTEM_CLASSES.get(name)
+        reserved = SYSTEM_CLASSES.get(name)
         why = None
-        if known is None:
+        if reserved is None:
             why = f"{name} is not a known system priority class"
-        elif value != known:
-            why = f"value of {name} PriorityClass must be {known}"
+        elif value != reserved:
+            why = f"value of {name} PriorityClass must be {reserved}"
         elif obj.get("globalDefault"):
             why = f"globalDefault of {name} PriorityClass must be false"
         if why:
@@ -44,17 +42,17 @@ def _priority_value(obj: Json, _: str) -> r.Found:
 
 _POLICY = r.enum("preemptionPolicy", PREEMPTION, missing=None)
 priority_class = r.all_of(_priority_value, _POLICY)
-"""Value, name and preemption policy of a class."""
+"""Check value, name and preemption policy of a class."""
 
 
 def _union(*members: str) -> r.Check:
-    """Exactly one member of a union is set."""
+    """Return the check that exactly one member of a union is set."""
     listed = ", ".join(f"`{member}`" for member in members)
     none, several = f"must specify one of: {listed}", f"must specify exactly one of: {listed}"
 
     def check(holder: Json, path: str) -> r.Found:
-        given = [member for member in members if member in holder]
-        return r.exactly_one(path, given, none, several, "{" + ", ".join(given) + "}" if given else "")
+        present = [member for member in members if member in holder]
+        return r.exactly_one(path, present, none, several, "{" + ", ".join(present) + "}" if present else "")
 
     return check
 
@@ -111,7 +109,7 @@ _MEMBERS = r.all_of(_COMPOSITE_MEMBERS, devices.group_claims)
 
 
 def _members(holder: Json, path: str, version: str) -> r.Found:
-    """Yield what a group and a template for one have alike."""
+    """Check the fields that a group and its template share."""
     yield from _policy(holder, path)
     yield from _CONSTRAINTS(holder, path)
     yield from _disruption(holder, path, version)
@@ -119,7 +117,7 @@ def _members(holder: Json, path: str, version: str) -> r.Found:
 
 
 def _composite_members(holder: Json, path: str) -> r.Found:
-    """Yield what a composite and a template for one have alike; `all` goes with either policy."""
+    """Check the fields that a composite and its template share; `all` is valid with both policies."""
     yield from _policy(holder, path, "minGroupCount")
     yield from _CONSTRAINTS(holder, path)
     yield from _MODE(holder, path)
@@ -127,7 +125,7 @@ def _composite_members(holder: Json, path: str) -> r.Found:
 
 
 def of_a_job(holder: Json, path: str) -> r.Found:
-    """`scheduling` of a Job: a policy, which may leave the minimum open, constraints and mode (KEP-5547)."""
+    """Check `scheduling` of a Job: a policy, where the minimum is optional, constraints and mode (KEP-5547)."""
     policy = holder.get("schedulingPolicy")
     if policy is not None:
         yield from _POLICIES(policy, f"{path}.schedulingPolicy")
@@ -143,7 +141,7 @@ def of_a_job(holder: Json, path: str) -> r.Found:
 
 
 def same_but_min_count(new: Json, old: Json, path: str) -> r.Found:
-    """`scheduling` of a Job stays as it was made, but for the minimum of its gang."""
+    """Check that `scheduling` of a Job does not change except for the minimum of its gang."""
     after, before = _without_min_count(new.get("scheduling")), _without_min_count(old.get("scheduling"))
     if after != before:
         yield fe.invalid(path, new.get("scheduling"), r.IMMUTABLE)
@@ -165,12 +163,12 @@ _CONTROLLER = r.given(
 
 
 def _template_name(text: str) -> tuple[str, ...]:
-    found = names.dns_label(text)
-    return tuple(names.label_message if detail == "must not contain dots" else detail for detail in found)
+    details = names.dns_label(text)
+    return tuple(names.label_message if detail == "must not contain dots" else detail for detail in details)
 
 
 def workload(obj: Json, _: str) -> r.Found:
-    """A workload: its templates and the object that controls it."""
+    """Check a workload: its templates and its controller."""
     spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
     if version != _OLD_VERSION:
         yield from _tree(spec)
@@ -184,7 +182,7 @@ def workload(obj: Json, _: str) -> r.Found:
 
 
 def _template_lists(holder: Json, path: str, version: str) -> r.Found:
-    """The templates of a workload or of a composite template: at most eight in a list, no two of one name."""
+    """Check the templates of a workload or of a composite template: at most eight per list, with unique names."""
     for name in (GROUPS, COMPOSITES):
         entries, place = holder.get(name) or (), f"{path}.{name}"
         if len(entries) > _MAX_TEMPLATES:
@@ -196,7 +194,7 @@ def _template_lists(holder: Json, path: str, version: str) -> r.Found:
 
 
 def _template(template: Json, place: str, version: str, composite: bool, seen: set[str]) -> r.Found:
-    """One entry of a list; `seen`: names of those before it."""
+    """Check one entry of a list; `seen`: names of the entries before it."""
     name = template.get("name", "")
     if name in seen:
         shown = {"schedulingConstraints": None, **template}
@@ -209,14 +207,14 @@ def _template(template: Json, place: str, version: str, composite: bool, seen: s
         yield from _members(template, place, version)
         return
     yield from _composite_members(template, place)
-    if place.count(COMPOSITES) < _MAX_DEPTH:  # deeper ones are refused as a whole
+    if place.count(COMPOSITES) < _MAX_DEPTH:  # deeper ones are refused with the tree
         yield from _template_lists(template, place, version)
 
 
 def _tree(spec: Json) -> r.Found:
-    """Yield what all templates of a workload together have to be (composite.md 1).
+    """Check all templates of a workload together (composite.md 1).
 
-    Names that two templates of one list share are reported by `_template`.
+    `_template` reports duplicate names within one list.
     """
     tops = spec.get(COMPOSITES) or ()
     named: dict[str, str] = {}
@@ -248,7 +246,7 @@ _PRIORITIES = "all priority and priorityClassName values must be identical, dete
 
 
 def same_templates(new: Json, old: Json) -> r.Found:
-    """Templates stay as they are but for their counts (v1beta1, v1alpha3), and a tree stays one."""
+    """Check that only counts of templates change (v1beta1, v1alpha3), and that a tree stays valid."""
     changed = False
     for name in (GROUPS, COMPOSITES):
         now, was = (r.reach(obj, "spec").get(name) or [] for obj in (new, old))
@@ -263,7 +261,7 @@ def same_templates(new: Json, old: Json) -> r.Found:
 
 
 def _without_counts(entries: list[Json]) -> list[Json]:
-    """Templates with all their counts left out, those below them too."""
+    """Return templates without their counts at any level."""
     return [
         {
             **_without_count(entry),
@@ -274,7 +272,7 @@ def _without_counts(entries: list[Json]) -> list[Json]:
 
 
 def _without_count(holder: Json) -> Json:
-    """Return a template or spec with the count of its gang left out."""
+    """Return a template or spec without the count of its gang."""
     policy = holder.get("schedulingPolicy", {})
     if "gang" not in policy:
         return holder
@@ -283,7 +281,7 @@ def _without_count(holder: Json) -> Json:
 
 
 def pod_group(obj: Json, _: str) -> r.Found:
-    """A pod group."""
+    """Check a pod group."""
     spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
     if version != _OLD_VERSION:
         yield from _PARENT(spec, "spec")
@@ -298,7 +296,7 @@ def pod_group(obj: Json, _: str) -> r.Found:
 
 
 def composite_pod_group(obj: Json, _: str) -> r.Found:
-    """A composite: always made of a template of a workload (composite.md 1)."""
+    """Check a composite: it always refers to a template of a workload (composite.md 1)."""
     spec = obj.get("spec", {})
     yield from _PARENT(spec, "spec")
     if "workloadRef" not in spec:
@@ -316,7 +314,7 @@ _OLD_REFERENCE = r.given(
 
 
 def same_policy(new: Json, old: Json) -> r.Found:
-    """The policy stays but for its count (v1beta1, v1alpha3)."""
+    """Check that only the count of the policy changes (v1beta1, v1alpha3)."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if after.get("schedulingPolicy") == before.get("schedulingPolicy"):
         return
@@ -331,6 +329,6 @@ GROUP_FIELDS = (
     "podGroupTemplateRef", "workloadRef", "parentCompositePodGroupName", "schedulingConstraints",
     "resourceClaims", "disruptionMode", "priorityClassName", "priority", "preemptionPolicy",
 )  # fmt: skip
-"""What else stays in the spec of a group."""
+"""Other immutable fields in the spec of a group."""
 COMPOSITE_FIELDS = tuple(name for name in GROUP_FIELDS if name not in ("podGroupTemplateRef", "resourceClaims"))
-"""The same for a composite."""
+"""Other immutable fields in the spec of a composite."""

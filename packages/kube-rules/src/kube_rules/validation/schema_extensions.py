@@ -1,4 +1,4 @@
-"""Rules of one place of a structural schema: words that are not supported, and Kubernetes' own (``x-kubernetes-``).
+"""Rules of one node of a structural schema: unsupported words, and Kubernetes' extensions (``x-kubernetes-``).
 
 Sources: k8s.io/apiextensions-apiserver (apiserver/schema/validation, apis/apiextensions/validation).
 """
@@ -23,7 +23,7 @@ _OUTSIDE_LISTS = {"atomic", "set", "map"}
 
 
 def extensions(schema: Json, path: str, *, root: bool) -> r.Found:
-    """Yield what is wrong with a place itself; what is below it is left alone."""
+    """Check a node itself, without the nodes below it."""
     for word in _UNSUPPORTED:
         if schema.get(word):
             yield fe.forbidden(f"{path}.{word}", f"{word} is not supported")
@@ -70,7 +70,7 @@ def _kinds_of_values(schema: Json, path: str) -> r.Found:
 
 
 def _resource(schema: Json, path: str) -> r.Found:
-    """The fields that every resource has."""
+    """Check the fields of every resource."""
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         field = schema.get("properties", {}).get(name)
         if isinstance(field, dict) and field.get("type", "") != wanted:
@@ -141,7 +141,7 @@ def _items_of_a_set(items: Json, path: str) -> r.Found:
 
 
 def _keys(keys: list[str], items: Json, path: str) -> r.Found:
-    """The keys of a list that is a map: scalar fields of its items that every item has."""
+    """Check the keys of a list of type map: required scalar fields of its items."""
     properties, required, twice = items.get("properties", {}), set(items.get("required", ())), r.repeated(keys)
     unknown = fe.invalid(f"{path}.{_KEYS}", keys, "entries must all be names of item properties")
     doubled = fe.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries")
@@ -163,7 +163,7 @@ def _keys(keys: list[str], items: Json, path: str) -> r.Found:
 
 
 def _rule(rule: Mapping[str, Any], path: str) -> r.Found:
-    """Yield what stands beside the expressions of a rule."""
+    """Check the fields of a rule other than its expressions."""
     text, message = str(rule.get("rule", "")).strip(), str(rule.get("message", ""))
     if text and message and not message.strip():
         yield fe.invalid(f"{path}.message", message, "must be non-empty if specified")

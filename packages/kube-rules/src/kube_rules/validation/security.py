@@ -1,6 +1,6 @@
-"""Rules of the security contexts of pods and containers: ids, profiles, sysctls, what contradicts itself.
+"""Rules of the security contexts of pods and containers: ids, profiles, sysctls, contradictions.
 
-Options for Windows, SELinux and AppArmor are taken as they are: nothing runs in a pod here.
+Options for Windows, SELinux and AppArmor are not checked: nothing runs in a pod here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _seccomp(profile: Json, path: str) -> r.Found:
 
 
 def _escalation(context: Json, path: str) -> r.Found:
-    """Yield what may not gain privileges has none to begin with."""
+    """Check that a container without privilege escalation is not privileged."""
     if context["allowPrivilegeEscalation"] is not False:
         return
     if context.get("privileged"):
@@ -69,11 +69,11 @@ of_pod = r.all_of(
     r.enum("supplementalGroupsPolicy", ("Merge", "Strict"), missing=None),
     r.given("seccompProfile", _seccomp),
 )
-"""The security context of a pod."""
+"""Check the security context of a pod."""
 of_container = r.all_of(
     _id("runAsUser", "runAsGroup"),
     r.enum("procMount", ("Default", "Unmasked"), missing=None),
     r.given("seccompProfile", _seccomp),
     r.IfThere("allowPrivilegeEscalation", _escalation),
 )
-"""The security context of a container."""
+"""Check the security context of a container."""

@@ -17,15 +17,16 @@ _NO_SELECTOR = "must not be specified when labelSelector is not set"
 
 
 def label_selector(selector: Json, path: str) -> r.Found:
-    """matchLabels and matchExpressions."""
+    """Check matchLabels and matchExpressions."""
     yield from metadata.label_map(selector.get("matchLabels", {}), f"{path}.matchLabels")
     yield from _REQUIREMENTS(selector, path)
 
 
 def operands(comparisons: bool = False, forbidden: bool = True, about: str = "") -> r.Check:
-    """The values of a requirement fit its operator.
+    """Return the check that the values of a requirement fit its operator.
 
-    `comparisons`: Lt and Gt are operators. `forbidden`: how values are refused that may not be; `about` ends the texts.
+    `comparisons` allows Lt and Gt. `forbidden` selects the error for unexpected values; `about` is appended to the
+    texts.
     """
 
     def check(requirement: Json, path: str) -> r.Found:
@@ -51,7 +52,7 @@ def operands(comparisons: bool = False, forbidden: bool = True, about: str = "")
 
 
 def _field(requirement: Json, path: str) -> r.Found:
-    """Yield what is asked of a field of a node: its name only."""
+    """Check a field requirement: the only field of a node is its name."""
     if requirement.get("operator") not in ("In", "NotIn"):
         yield fe.invalid(f"{path}.operator", requirement.get("operator", ""), _NO_OPERATOR)
     elif len(requirement.get("values", ())) != 1:
@@ -67,22 +68,22 @@ node_term = r.all_of(
     r.listed("matchExpressions", operands(comparisons=True), _KEY, r.texts("values", names.label_value)),
     r.listed("matchFields", _field, r.texts("values", names.subdomain)),
 )
-"""Requirements on labels and fields of a node."""
+"""Check requirements on labels and fields of a node."""
 node_selector = r.all_of(
     r.required("nodeSelectorTerms", detail="must have at least one node selector term"),
     r.listed("nodeSelectorTerms", node_term),
 )
-"""Terms that are alternatives."""
+"""Check alternative terms."""
 
 
 def _places(holder: Json) -> dict[str, int]:
-    """Return the keys of `matchLabelKeys`, each with the place where it stands first."""
+    """Return the keys of `matchLabelKeys`, each with its first index."""
     keys = holder.get("matchLabelKeys") or ()
     return {key: index for index, key in reversed([*enumerate(keys)])}
 
 
 def _twice(holder: Json, path: str) -> r.Found:
-    """A key of `matchLabelKeys` that the selector has by itself: what was merged is there as well, and stands last."""
+    """Check for keys of `matchLabelKeys` in the selector itself: merged requirements are there as well, at its end."""
     keys, selector = _places(holder), holder.get("labelSelector") or {}
     seen = set(selector.get("matchLabels") or ())
     for expression in selector.get("matchExpressions") or () if keys else ():
@@ -116,7 +117,7 @@ pod_term = r.all_of(
     r.required("topologyKey", detail="can not be empty"),
     r.formed("topologyKey", names.qualified, "always"),
 )
-"""Pods near which a pod wants to be, or not."""
+"""Check a term of pod affinity or anti-affinity."""
 
 
 def _weight(term: Json, path: str) -> r.Found:
@@ -134,7 +135,7 @@ affinity = r.all_of(
     r.given("podAffinity", *_NEAR_PODS),
     r.given("podAntiAffinity", *_NEAR_PODS),
 )
-"""Node affinity, pod affinity and anti-affinity."""
+"""Check node affinity, pod affinity and anti-affinity."""
 
 
 def _toleration(toleration: Json, place: str) -> r.Found:
@@ -166,7 +167,7 @@ def _effect(toleration: Json, path: str) -> r.Found:
 
 
 tolerations = r.listed("tolerations", _toleration, _effect)
-"""Key, operator, value and effect fit together."""
+"""Check that key, operator, value and effect fit together."""
 
 
 def _least_domains(constraint: Json, path: str) -> r.Found:
@@ -190,7 +191,7 @@ topology_spread = r.listed(
         "topologyKey",
         "whenUnsatisfiable",
         place=".{topologyKey, whenUnsatisfiable}",
-        shown=lambda one: f"{{{one.get('topologyKey', '')}, {one.get('whenUnsatisfiable', '')}}}",
+        shown=lambda item: f"{{{item.get('topologyKey', '')}, {item.get('whenUnsatisfiable', '')}}}",
     ),
     r.at_least(1, "minDomains", detail=r.POSITIVE),
     _least_domains,
@@ -201,4 +202,4 @@ topology_spread = r.listed(
     _twice,
     r.given("labelSelector", label_selector),
 )
-"""How far pods may be out of balance."""
+"""Check the topology spread constraints of a pod."""

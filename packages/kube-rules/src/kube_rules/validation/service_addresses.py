@@ -16,12 +16,12 @@ _MOST: Final = 2
 
 
 def canonical_address(name: str) -> names.Messages:
-    """Return what is wrong with the name of an IPAddress: it is one, in its shortest form."""
+    """Return the errors of the name of an IPAddress: it must be an address in its shortest form."""
     try:
-        found = ipaddress.ip_address(name)
+        address = ipaddress.ip_address(name)
     except ValueError:
         return (NO_ADDRESS,)
-    return () if str(found) == name else (f'must be in canonical form ("{found}")',)
+    return () if str(address) == name else (f'must be in canonical form ("{address}")',)
 
 
 def _parent(spec: Json, path: str) -> r.Found:
@@ -29,17 +29,17 @@ def _parent(spec: Json, path: str) -> r.Found:
     parent = spec.get("parentRef")
     if not parent:
         return (fe.required(place),)
-    found = [fe.required(f"{place}.{name}") for name in ("resource", "name") if not parent.get(name)]
+    errors = [fe.required(f"{place}.{name}") for name in ("resource", "name") if not parent.get(name)]
     for name in ("resource", "name", "namespace"):
         if parent.get(name):
-            found += fe.malformed(f"{place}.{name}", parent[name], names.path_segment)
+            errors += fe.malformed(f"{place}.{name}", parent[name], names.path_segment)
     if parent.get("group"):
-        found += fe.malformed(f"{place}.group", parent["group"], names.subdomain)
-    return found
+        errors += fe.malformed(f"{place}.group", parent["group"], names.subdomain)
+    return errors
 
 
 ip_address: r.Check = r.below("spec", _parent)
-"""What an address belongs to."""
+"""Check the parent of an address."""
 
 
 def _network(text: str) -> IPv4Network | IPv6Network | None:
@@ -50,37 +50,37 @@ def _network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 def _networks(spec: Json, path: str) -> r.Found:
-    place, given = f"{path}.cidrs", spec.get("cidrs") or ()
-    if not given:
+    place, blocks = f"{path}.cidrs", spec.get("cidrs") or ()
+    if not blocks:
         yield fe.required(place, "at least one CIDR required")
-    elif len(given) > _MOST:
+    elif len(blocks) > _MOST:
         yield fe.invalid(place, spec, "may only hold up to 2 values")
         return
-    parsed = [_network(text) for text in given]
-    for index, (text, network) in enumerate(zip(given, parsed, strict=True)):
+    parsed = [_network(text) for text in blocks]
+    for index, (text, network) in enumerate(zip(blocks, parsed, strict=True)):
         if network is None or str(network) != text:
             yield fe.invalid(
                 f"{place}[{index}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             )
     versions = [network.version for network in parsed if network is not None]
-    if len(given) == _MOST and len(versions) == _MOST and versions[0] == versions[1]:
+    if len(blocks) == _MOST and len(versions) == _MOST and versions[0] == versions[1]:
         yield fe.invalid(
-            place, given, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+            place, blocks, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
         )
 
 
 service_cidr: r.Check = r.below("spec", _networks)
-"""One network, or one of each family."""
+"""Check for one network, or one of each family."""
 
 
 def same_parent(new: Json, old: Json) -> r.Found:
-    """An address stays with its parent."""
+    """Check that the parent of an address does not change."""
     return r.fixed("spec", "parentRef")(new, old)
 
 
 def same_networks(new: Json, old: Json) -> r.Found:
-    """The networks stay; one of the other family may be added."""
-    before, after = ((one.get("spec") or {}).get("cidrs") or [] for one in (old, new))
+    """Check that networks do not change; one of the other family may be added."""
+    before, after = ((obj.get("spec") or {}).get("cidrs") or [] for obj in (old, new))
     grown = len(before) == 1 and len(after) == _MOST
     if len(before) != len(after) and not grown:
         yield fe.invalid("spec.cidrs", after, r.IMMUTABLE)

@@ -25,12 +25,12 @@ _ADDRESS_FIELDS: Final = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
 def family_of(address: str) -> str:
-    """Return IPv4 or IPv6; raises ValueError for a text that is no address."""
+    """Return IPv4 or IPv6; raises ValueError for a text that is not an address."""
     return _FAMILIES[ip_address(address).version]
 
 
 def _exposure(spec: Json, path: str) -> r.Found:
-    """Yield what the type asks for."""
+    """Check the fields that the type requires."""
     kind = spec.get("type")
     if not spec.get("ports") and kind != "ExternalName" and spec.get("clusterIP") != "None":
         yield fe.required(f"{path}.ports")
@@ -47,12 +47,12 @@ def _exposure(spec: Json, path: str) -> r.Found:
 
 
 def is_headless(spec: Json) -> bool:
-    """Return whether a Service has no address on purpose."""
+    """Return whether a Service has explicitly no address."""
     return tuple(spec.get("clusterIPs") or ()) == HEADLESS
 
 
 def cluster_addresses(spec: Json, path: str) -> r.Found:
-    """Yield what is wrong with the addresses and families of a Service, its type apart."""
+    """Check the addresses and families of a Service, independent of its type."""
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     place, first = f"{path}.clusterIPs", spec.get("clusterIP")
     if first and not addresses:
@@ -95,7 +95,7 @@ def _wrong_addresses(place: str, addresses: Sequence[str]) -> list[FieldError]:
 
 
 def _node_ports(spec: Json, path: str) -> r.Found:
-    """Yield ports of nodes where the type has none, and those that are given twice for a protocol."""
+    """Check for node ports that the type does not allow, and for duplicates per protocol."""
     seen = set()
     for index, port in enumerate(spec.get("ports") or ()):
         number = port.get("nodePort")
@@ -133,17 +133,17 @@ service = r.below(
     "spec",
     r.enum("type", ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")),
     _exposure,
-    # Of several ports each has a name.
+    # Each of several ports needs a name.
     lambda spec, path: (_SEVERAL_PORTS if len(spec.get("ports", ())) > 1 else _ONE_PORT)(spec, path),
     _node_ports,
     _selector,
     r.enum("sessionAffinity", ("ClientIP", "None")),
 )
-"""Ports, addresses and type of a Service."""
+"""Check ports, addresses and type of a Service."""
 
 
 def same_addresses(new: Json, old: Json) -> r.Found:
-    """The first address and family stay; a second one may come, and go with the policy SingleStack."""
+    """Check that the first address and family do not change; a second one may be added, or removed with SingleStack."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if "ExternalName" in (after.get("type"), before.get("type")) or (is_headless(after) and is_headless(before)):
         return

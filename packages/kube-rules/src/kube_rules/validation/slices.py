@@ -1,4 +1,4 @@
-"""Rules of ResourceSlices: where their devices are, and what each device has (devices.md 5.4).
+"""Rules of ResourceSlices: the nodes of their devices, and the fields of each device (devices.md 5.4).
 
 Upstream: pkg/apis/resource/validation (validateResourceSliceSpec, validateDevice, validateDeviceAttribute).
 """
@@ -16,9 +16,9 @@ from kube_rules.validation import rows as r
 from kube_rules.validation.request_policies import request_policy
 
 _MOST_DEVICES, _MOST_ADVANCED = 128, 64
-"""Devices of a slice, and of one with devices that have taints, counters or lists of values."""
+"""Maximum number of devices of a slice; lower if devices have taints, counters or lists of values."""
 _MOST_ENTRIES, _MOST_VALUES = 32, 48
-"""Attributes and capacities of a device together, and the values of its attributes."""
+"""Maximum number of attributes and capacities of a device together, and of the values of its attributes."""
 _LONGEST_NAME, _LONGEST_VALUE = 32, 64
 _MOST_TAINTS, _MOST_SETS, _MOST_CONSUMED, _MOST_COUNTERS = 16, 8, 2, 32
 _MOST_CONDITIONS: Final = 4
@@ -38,7 +38,7 @@ _ONE_VALUE: Final = "exactly one value must be specified"
 
 
 def _places(holder: Json, path: str, names_of: tuple[str, ...], where: str) -> r.Found:
-    """For which nodes something is stands there in one way."""
+    """Check that the nodes of a slice or device are given in exactly one way."""
     for name in ("allNodes", "perDeviceNodeSelection"):
         if holder.get(name) is False and name in names_of:
             yield fe.invalid(f"{path}.{name}", False, "must be either unset or set to true")
@@ -53,11 +53,11 @@ def _places(holder: Json, path: str, names_of: tuple[str, ...], where: str) -> r
         if of_slice and len(selector.get("nodeSelectorTerms") or ()) != 1:
             terms = selector.get("nodeSelectorTerms")
             yield fe.invalid(f"{at}.nodeSelectorTerms", terms, "must have exactly one node selector term")
-    given = [name for name in names_of if holder.get(name) not in (None, "", False)]
-    if not given:
+    present = [name for name in names_of if holder.get(name) not in (None, "", False)]
+    if not present:
         yield fe.required(path, f"exactly one of {where}")
-    elif len(given) > 1:
-        shown = ", ".join(f"`{name}`" for name in given)
+    elif len(present) > 1:
+        shown = ", ".join(f"`{name}`" for name in present)
         several = where if "when" in where else f"{where}, but multiple fields are set"
         yield fe.invalid(path, f"{{{shown}}}", f"exactly one of {several}")
 
@@ -86,9 +86,9 @@ _TEXTS: Final = {"string": _short, "version": _version, "strings": _short, "vers
 
 
 def _attribute(attribute: Json, path: str) -> r.Found:
-    """One value, or one list of them that has some."""
-    given = [form for form in _FORMS if attribute.get(form) is not None]
-    for form in given:
+    """Check for one value, or one list of values that is not empty."""
+    forms = [form for form in _FORMS if attribute.get(form) is not None]
+    for form in forms:
         value, check = attribute[form], _TEXTS.get(form)
         if form in _LISTS:
             if not value:
@@ -97,12 +97,12 @@ def _attribute(attribute: Json, path: str) -> r.Found:
                 yield from check(f"{path}.{form}[{index}]", item) if check is not None else ()
         elif check is not None:
             yield from check(f"{path}.{form}", value)
-    if len(given) != 1:
-        yield fe.invalid(path, attribute if given else "", _ONE_VALUE)
+    if len(forms) != 1:
+        yield fe.invalid(path, attribute if forms else "", _ONE_VALUE)
 
 
 def _qualified(name: str, path: str) -> r.Found:
-    """The name of an attribute or capacity: an identifier, by itself or in a domain."""
+    """Check the name of an attribute or capacity: an identifier, optionally with a domain."""
     parts = name.split("/")
     if len(parts) > 2:
         yield fe.invalid(path, name, "must not contain more than one slash")
@@ -122,11 +122,11 @@ def _qualified(name: str, path: str) -> r.Found:
 
 
 def _number_of_values(attributes: Json) -> int:
-    return sum(sum(len(one.get(form) or ()) for form in _LISTS) or 1 for one in attributes.values())
+    return sum(sum(len(attribute.get(form) or ()) for form in _LISTS) or 1 for attribute in attributes.values())
 
 
 def _has(device: Json, path: str) -> r.Found:
-    """What a device has by name; its values are counted first."""
+    """Check the attributes and capacities of a device; first their number."""
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     if (entries := len(attributes) + len(capacity)) > _MOST_ENTRIES:
         detail = f"the total number of attributes and capacities must not exceed {_MOST_ENTRIES}"
@@ -159,10 +159,10 @@ def _counters(holder: Json, path: str) -> r.Found:
 
 
 def _binding(device: Json, path: str) -> r.Found:
-    """What a device waits for after it was chosen: conditions of success and of failure, both or none."""
+    """Check the binding conditions of a device: conditions of success and of failure, both or neither."""
     good, bad = "bindingConditions", "bindingFailureConditions"
     stated = {name: device.get(name) or [] for name in (good, bad)}
-    others = set(stated[good])
+    successes = set(stated[good])
     for name, values in stated.items():
         if len(values) > _MOST_CONDITIONS:
             yield fe.too_many(f"{path}.{name}", len(values), _MOST_CONDITIONS)
@@ -172,20 +172,20 @@ def _binding(device: Json, path: str) -> r.Found:
             yield from fe.malformed(at, value, names.qualified)
             if index in twice:
                 yield fe.duplicate(at, value)
-            if name == bad and value in others:
+            if name == bad and value in successes:
                 yield fe.invalid(at, value, f"{bad} must not overlap with {good}")
-    for name, other in ((good, bad), (bad, good)):
-        if not stated[name] and stated[other]:
-            yield fe.invalid(f"{path}.{name}", stated[name], f"{name} are required to use {other}")
+    for name, partner in ((good, bad), (bad, good)):
+        if not stated[name] and stated[partner]:
+            yield fe.invalid(f"{path}.{name}", stated[name], f"{name} are required to use {partner}")
 
 
 def _node_amounts(device: Json, path: str) -> r.Found:
-    """What of the node's own resources a device is, or costs the pods that use it (KEP-5517, "API Validation")."""
-    for name, given in (device.get("nodeAllocatableResources") or {}).items():
+    """Check the device's share of the node's own resources, or its overhead for pods (KEP-5517, "API Validation")."""
+    for name, amounts in (device.get("nodeAllocatableResources") or {}).items():
         at = f"{path}.nodeAllocatableResources[{name}]"
         if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
             yield fe.not_supported(at, name, ("cpu", "memory", "hugepages-<size>"))
-        mapping, overhead = given.get("mapping"), given.get("overhead")
+        mapping, overhead = amounts.get("mapping"), amounts.get("overhead")
         if mapping is None and overhead is None:
             yield fe.required(at, "at least one of `mapping` and `overhead` must be specified")
         if mapping is not None:
@@ -200,7 +200,7 @@ def _node_amounts(device: Json, path: str) -> r.Found:
 
 
 def _mapping(mapping: Json, path: str) -> r.Found:
-    """By the number of devices or by a capacity, not both; a capacity goes with its multiplier."""
+    """Check a mapping by the number of devices or by a capacity, not both; a capacity needs its multiplier."""
     key, *parts = ("capacityKey", "capacityMultiplier", "deviceMultiplier")
     by_key, by_capacity, by_count = (mapping.get(part) is not None for part in (key, *parts))
     if by_count == (by_key or by_capacity):
@@ -229,16 +229,18 @@ _DEVICE: Final = (
 
 
 def _advanced(device: Json) -> bool:
-    lists = any(one.get(form) is not None for one in (device.get("attributes") or {}).values() for form in _LISTS)
+    lists = any(
+        attribute.get(form) is not None for attribute in (device.get("attributes") or {}).values() for form in _LISTS
+    )
     return lists or bool(device.get("taints") or device.get("consumesCounters"))
 
 
 def _devices(spec: Json, path: str) -> r.Found:
-    """Devices with names of their own; fewer of those that are more work to decide about."""
-    found: list[Any] = spec.get("devices") or []
-    if found and spec.get("sharedCounters"):
+    """Check that devices have unique names; fewer devices are allowed if they are costly to allocate."""
+    devices: list[Any] = spec.get("devices") or []
+    if devices and spec.get("sharedCounters"):
         yield fe.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed")
-    most = _MOST_ADVANCED if any(map(_advanced, found)) else _MOST_DEVICES
+    most = _MOST_ADVANCED if any(map(_advanced, devices)) else _MOST_DEVICES
     apart = bool(spec.get("perDeviceNodeSelection"))
 
     def where(device: Json, place: str) -> r.Found:
@@ -259,7 +261,7 @@ _OPERATIONS: Final = ("*", "NodePrepareResources", "NodeUnprepareResources")
 
 
 def _skipped(spec: Json, path: str) -> r.Found:
-    """Operations of kubelets that a driver does without: what is prepared has to be released again."""
+    """Check the skipped kubelet operations: a driver that prepares devices must also unprepare them."""
     at, operations = f"{path}.skipNodeOperations", spec.get("skipNodeOperations") or []
     twice = r.repeated(operations)
     for index, name in enumerate(operations):
@@ -272,13 +274,15 @@ def _skipped(spec: Json, path: str) -> r.Found:
 
 
 def _partition_type(spec: Json, path: str) -> r.Found:
-    """The attribute that tells partitions apart is a string of every device that consumes counters."""
+    """Check that the partition attribute is a string on every device that consumes counters."""
     name = spec.get("partitionTypeAttribute")
     if name is None:
         return
     at = f"{path}.partitionTypeAttribute"
-    found = [(index, one) for index, one in enumerate(spec.get("devices") or ()) if one.get("consumesCounters")]
-    if not found:
+    partitions = [
+        (index, device) for index, device in enumerate(spec.get("devices") or ()) if device.get("consumesCounters")
+    ]
+    if not partitions:
         yield fe.invalid(at, name, "may only be set on a slice which declares devices that consume counters")
         return
     wrong = list(_qualified(name, at))
@@ -288,7 +292,7 @@ def _partition_type(spec: Json, path: str) -> r.Found:
         yield from wrong
         return
     bare = name.removeprefix(f"{spec.get('driver', '')}/")
-    for index, device in found:
+    for index, device in partitions:
         attributes = device.get("attributes") or {}
         attribute, place = attributes.get(name) or attributes.get(bare), f"{path}.devices[{index}].attributes[{name}]"
         if attribute is None:
@@ -320,4 +324,4 @@ resource_slice = r.below(
     _partition_type,
     _skipped,
 )
-"""Driver, pool, devices and counters of a slice (ValidateResourceSlice)."""
+"""Check driver, pool, devices and counters of a slice (ValidateResourceSlice)."""

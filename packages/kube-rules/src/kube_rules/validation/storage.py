@@ -1,4 +1,4 @@
-"""Rules of volumes, claims, storage classes, CSI objects and of claims for devices."""
+"""Rules of volumes, claims, storage classes, CSI objects and device claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_SOURCE = (
     "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
     "storageClassName", "volumeAttributesClassName", "volumeMode",
 )  # fmt: skip
-"""Fields of a volume's spec that are no source of it."""
+"""Fields of a volume's spec that are not sources."""
 _MODE = r.enum("volumeMode", ("Block", "Filesystem"), missing=None)
 
 
@@ -54,11 +54,11 @@ volume = r.below(
     _MODE,
     r.below("nodeAffinity", r.given("required", selectors.node_selector)),
 )
-"""A persistent volume has a capacity and one source."""
+"""Check that a persistent volume has a capacity and one source."""
 
 
 def same_source(new: Json, old: Json) -> r.Found:
-    """The source of a volume stays."""
+    """Check that the source of a volume does not change."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if any(after.get(name) != before.get(name) for name in {*after, *before} - {*NO_SOURCE}):
         detail = "spec.persistentvolumesource is immutable after creation"
@@ -66,7 +66,7 @@ def same_source(new: Json, old: Json) -> r.Found:
 
 
 def same_affinity(new: Json, old: Json) -> r.Found:
-    """The node affinity of a volume stays once it is set."""
+    """Check that the node affinity of a volume does not change once it is set."""
     return r.fixed("spec", "nodeAffinity")(new, old) if "nodeAffinity" in old.get("spec", {}) else ()
 
 
@@ -83,11 +83,11 @@ claim = r.below(
     r.formed("storageClassName", names.subdomain),
     _MODE,
 )
-"""A claim for a volume."""
+"""Check a claim for a volume."""
 
 
 def same_claim(new: Json, old: Json) -> r.Found:
-    """A claim grows and is bound; else it stays."""
+    """Check that a claim only grows and is bound."""
     after, before = new.get("spec", {}), old.get("spec", {})
     unset = [name for name in ("volumeName", "storageClassName") if not before.get(name)]
     free = (*(("resources", "volumeAttributesClassName") if before.get("volumeName") else ()), *unset)
@@ -106,12 +106,12 @@ storage_class = r.all_of(
     r.enum("reclaimPolicy", ("Delete", "Retain")),
     r.enum("volumeBindingMode", ("Immediate", "WaitForFirstConsumer")),
 )
-"""A class of volumes."""
+"""Check a class of volumes."""
 class_changes: tuple[r.Change, ...] = (
     *(r.locked(name, f"updates to {name} are forbidden.") for name in ("parameters", "provisioner", "reclaimPolicy")),
     r.fixed("", "volumeBindingMode"),
 )
-"""Only expansion, mount options and topologies of a class may change."""
+"""Check that only expansion, mount options and topologies of a class change."""
 csi_node = r.below(
     "spec",
     r.listed(
@@ -122,7 +122,7 @@ csi_node = r.below(
         r.below("allocatable", r.at_least(0, "count")),
     ),
 )
-"""Drivers of a node, each once."""
+"""Check that drivers of a node are unique."""
 _FILE_SYSTEM_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 
 
@@ -133,11 +133,11 @@ def _lifecycles(spec: Json, path: str) -> r.Found:
 
 
 csi_driver = r.below("spec", r.enum("fsGroupPolicy", _FILE_SYSTEM_POLICIES, missing=None), _lifecycles)
-"""What a driver does and asks for."""
+"""Check the settings of a driver."""
 
 
 def capacity(obj: Json, _: str) -> r.Found:
-    """Room for volumes of a class, no less than nothing."""
+    """Check the capacity for volumes of a class: not negative."""
     yield from fe.malformed("storageClassName", obj.get("storageClassName", ""), names.subdomain)
     for name in ("capacity", "maximumVolumeSize"):
         if name in obj and resources.nano(obj[name]) < 0:
@@ -145,7 +145,7 @@ def capacity(obj: Json, _: str) -> r.Found:
 
 
 def attachment(obj: Json, _: str) -> r.Found:
-    """One volume, a driver and a node."""
+    """Check for one volume, a driver and a node."""
     spec = obj.get("spec", {})
     source = spec.get("source", {})
     yield from r.required("attacher")(spec, "spec")
@@ -185,6 +185,6 @@ resource_claim = r.below(
         stops=False,
     ),
 )
-"""Requests for devices, each with a name and a class."""
+"""Check requests for devices: each has a name and a class."""
 resource_claim_template = r.below("spec", resource_claim)
-"""The claim inside a template."""
+"""Check the claim in a template."""

@@ -1,8 +1,8 @@
-"""Validation of typed objects: the rules of an API server for the fields that are read here.
+"""Validation of typed objects: an API server's rules for the fields that typed objects have.
 
-A typed object has the fields that a scheduler reads. An input is not refused for a missing image, a missing limit of an
-extended resource, an owner without UID, a source of volumes that is not read here, what only the creation of a pod must
-not have, or an operator of tolerations that depends on a feature gate (`is_needed`).
+A typed object has only the fields that a scheduler reads. An input is not refused for a missing image, a missing limit
+of an extended resource, an owner without UID, an unread volume source, fields that only the creation of a pod forbids,
+or a toleration operator that depends on a feature gate (`is_needed`).
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ _CHECKED: Final = (
     o.Node, o.PriorityClass, o.PodDisruptionBudget, o.ResourceQuota, o.LimitRange, o.DeviceClass, o.DeviceTaintRule,
     o.RuntimeClass, o.Workload, o.PodGroup, o.CompositePodGroup,
 )  # fmt: skip
-"""Kinds besides Pod with all the fields that their rules ask for; others are checked by `validation.manifests`."""
+"""Kinds besides Pod with all the fields that their rules need; `validation.manifests` checks the others."""
 _OTHERS: Final = re.compile(
     r".*\.image|.*\.ownerReferences\.uid|.*\.volumeMounts\[.*"
     r"|(?:.*\.)?spec\.(?:volumes\[.*|ephemeralContainers|hostNetwork)"
 )
-"""Fields that are read in part only, or that pods of a cluster may have: ephemeral containers are added later, and the
-host's network with users of its own is a matter of a feature gate.
+"""Fields that are only partly read, or that pods of a cluster may have.
+
+Ephemeral containers are added later; the host's network with separate users depends on a feature gate.
 """
 _OPERATOR: Final = re.compile(r"(?:.*\.)?spec\.tolerations\[\d+\]\.operator")
 
 
 class TypedKind(NamedTuple):
-    """See `kinds.KindName`."""
+    """Implements `kinds.KindName`."""
 
     group: str
     kind: str
@@ -52,15 +53,15 @@ class TypedKind(NamedTuple):
 
 
 def is_validated(kind: type[KubernetesObject]) -> bool:
-    """Return whether `validate` checks all fields of a kind that its rules read, and not only the metadata."""
+    """Return whether `validate` checks all fields of a kind that its rules read, not only the metadata."""
     return kind is o.Pod or kind in _CHECKED
 
 
 def validate(typed: KubernetesObject, *, stored_groups: bool = False) -> None:
-    """Raise `FieldError` for the first rule that the object breaks.
+    """Raise `FieldError` for the first rule that the object violates.
 
-    `stored_groups`: accept `all` with the `basic` policy, which API servers of 1.36 did. A group that one has admitted
-    is stored, and stored objects are not validated again.
+    `stored_groups`: accept `all` with the `basic` policy, as API servers of 1.36 did. A group that one of them has
+    admitted is stored, and stored objects are not validated again.
     """
     if isinstance(typed, o.Pod) and is_plain(typed):
         return
@@ -75,7 +76,7 @@ def _errors(typed: KubernetesObject) -> Iterator[FieldError]:
     if isinstance(typed, o.Pod):
         try:
             text = msgspec.json.encode(typed.spec)
-        except (UnicodeEncodeError, OverflowError):  # YAML has texts and numbers that JSON has not
+        except (UnicodeEncodeError, OverflowError):  # YAML has texts and numbers that JSON cannot express
             yield from _errors_of_spec(msgspec.to_builtins(typed.spec))
         else:
             yield from _errors_of_text(text)
@@ -93,7 +94,7 @@ def _kind_of(kind: type[KubernetesObject]) -> TypedKind:
 
 @remembered(4096, 4096)
 def _errors_of_text(spec: bytes) -> tuple[FieldError, ...]:
-    """Return the errors of the spec of a pod, given as JSON; pods of one controller have the same."""
+    """Return the errors of the spec of a pod as JSON; pods of one controller share it."""
     return tuple(_errors_of_spec(msgspec.json.decode(spec)))
 
 
@@ -106,7 +107,7 @@ def _errors_of_spec(spec: Json) -> Iterator[FieldError]:
 
 
 def _needs_of_a_plan(spec: Json) -> Iterator[FieldError]:
-    """Yield what an API server accepts, or refuses altogether, and a plan cannot calculate with."""
+    """Yield errors of values that a plan cannot use, even if an API server accepts them."""
     for index, toleration in enumerate(spec.get("tolerations", ())):
         if toleration.get("operator") in COMPARISONS and parse_integer(toleration.get("value", "")) is None:
             yield fe.invalid(f"spec.tolerations[{index}].value", toleration.get("value", ""), "must be an integer")
@@ -116,7 +117,7 @@ def _needs_of_a_plan(spec: Json) -> Iterator[FieldError]:
 
 
 def is_needed(error: FieldError) -> bool:
-    """Return whether a plan needs what an error is about; also for the templates of a workload."""
+    """Return whether an error concerns a field that a plan needs; also for the templates of a workload."""
     if _OTHERS.fullmatch(error.path):
         return False
     if error.message.endswith(NO_LIMIT):

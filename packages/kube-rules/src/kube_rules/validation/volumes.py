@@ -1,6 +1,6 @@
-"""Rules of the volumes of a pod: a name of their own, exactly one source, and what the source asks for.
+"""Rules of the volumes of a pod: a unique name, exactly one source, and the fields that the source requires.
 
-Sources that only a kubelet or a driver reads (disks of clouds, iscsi, rbd and the like) are taken as they are.
+Sources that only a kubelet or a driver reads (cloud disks, iscsi, rbd and the like) are not checked.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _HOST_PATHS = (
 )  # fmt: skip
 
 
-def one_source(*others: str) -> r.Check:
-    """Exactly one source of a volume: a field that is none of the others."""
+def one_source(*non_sources: str) -> r.Check:
+    """Return the check that a volume has exactly one source: a field that is not one of `non_sources`."""
 
     def check(volume: Json, path: str) -> r.Found:
-        sources = [name for name in volume if name not in others]
+        sources = [name for name in volume if name not in non_sources]
         if not sources:
             yield fe.required(path, "must specify a volume type")
         for name in sources[1:]:
@@ -39,7 +39,7 @@ def _mode(name: str) -> r.Check:
 
 
 def _no_way_up(name: str) -> r.Check:
-    """No step of a path leads out of where it begins."""
+    """Return the check that no step of a path leads out of its root."""
 
     def check(holder: Json, path: str) -> r.Found:
         if ".." in holder[name].split("/"):
@@ -49,7 +49,7 @@ def _no_way_up(name: str) -> r.Check:
 
 
 def _inside(item: Json, path: str) -> r.Found:
-    """A file of the volume."""
+    """Check a file of the volume."""
     where = item.get("path", "")
     if not where:
         yield fe.required(f"{path}.path")
@@ -73,7 +73,7 @@ def _size(source: Json, path: str) -> r.Found:
 
 
 def _claim(spec: Json, path: str) -> r.Found:
-    """Yield what a claim asks for that is made together with its pod."""
+    """Check the required fields of a claim that is created with its pod."""
     if not spec.get("accessModes"):
         yield fe.required(f"{path}.accessModes", "at least 1 access mode is required")
     if "storage" not in r.reach(spec, "resources.requests"):
@@ -95,4 +95,4 @@ volumes = r.listed(
     r.given("csi", r.required("driver")),
     r.given("ephemeral", r.required("volumeClaimTemplate"), r.given("volumeClaimTemplate", r.below("spec", _claim))),
 )
-"""Volumes of a pod."""
+"""Check the volumes of a pod."""

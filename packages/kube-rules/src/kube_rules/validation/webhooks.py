@@ -26,13 +26,13 @@ def _full_name(holder: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.name", name, "should be a domain with at least three segments separated by dots")
 
 
-def _wildcard(field: str, others: str) -> r.Check:
+def _wildcard(field: str, plural: str) -> r.Check:
     def check(rule: Json, path: str) -> r.Found:
         items = rule.get(field) or ()
         if not items:
             yield fe.required(f"{path}.{field}")
         elif len(items) > 1 and "*" in items:
-            yield fe.invalid(f"{path}.{field}", items, f"if '*' is present, must not specify other {others}")
+            yield fe.invalid(f"{path}.{field}", items, f"if '*' is present, must not specify other {plural}")
 
     return check
 
@@ -88,7 +88,7 @@ rule: r.Check = r.all_of(
     _resources,
     r.enum("scope", ("*", "Cluster", "Namespaced"), missing=None),
 )
-"""Rules: operations and resources, subresources included."""
+"""Check rules: operations and resources, subresources included."""
 
 
 def _client(holder: Json, path: str) -> r.Found:
@@ -96,7 +96,7 @@ def _client(holder: Json, path: str) -> r.Found:
 
 
 def client_config(config: Json, path: str) -> r.Found:
-    """Yield what is wrong with how a webhook is called: by a URL, or by a service."""
+    """Check the client configuration of a webhook: a URL or a service."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield fe.required(path, "exactly one of url or service is required")
@@ -107,7 +107,7 @@ def client_config(config: Json, path: str) -> r.Found:
 
 
 def client_url(url: str, path: str) -> r.Found:
-    """The URL of a webhook: https, a host, nothing besides a path."""
+    """Check the URL of a webhook: https, a host, and only a path."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -126,7 +126,7 @@ def client_url(url: str, path: str) -> r.Found:
 
 
 def client_service(service: Json, path: str) -> r.Found:
-    """The service of a webhook: its name, its port and a plain path."""
+    """Check the service of a webhook: its name, its port and a plain path."""
     for name in ("name", "namespace"):
         if not service.get(name):
             yield fe.required(f"{path}.{name}")
@@ -180,7 +180,7 @@ def _timeout(holder: Json, path: str) -> r.Found:
 
 
 def match_conditions(*, params: bool = False) -> r.Check:
-    """Conditions with names and expressions that give a bool; `params`: of a policy that has parameters."""
+    """Return the check of conditions: names and expressions of type bool; `params`: of a policy with parameters."""
 
     def expression(holder: Json, path: str) -> r.Found:
         from kube_rules.admission import expressions  # a plan starts without CEL
@@ -220,4 +220,4 @@ _WEBHOOK = (
     r.Unique("name", empty=False),
 )
 configuration: r.Check = r.listed("webhooks", *_WEBHOOK)
-"""A configuration of mutating or validating webhooks."""
+"""Check a configuration of mutating or validating webhooks."""

@@ -1,4 +1,4 @@
-"""Rules of the kinds that run pods: replica sets, deployments, stateful and daemon sets, jobs."""
+"""Rules of the workload kinds: replica sets, deployments, stateful and daemon sets, jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCHEDULING_DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "scheduling
 
 
 def _fits_template(spec: Json, path: str) -> r.Found:
-    """The selector matches the labels of the template."""
+    """Check that the selector matches the labels of the template."""
     labels = r.reach(spec, "template.metadata").get("labels")
     try:
         fits = compile_selector(spec["selector"]).matches(labels or {})
@@ -35,8 +35,9 @@ def _fits_template(spec: Json, path: str) -> r.Found:
 
 
 def _selector(kind: str, *, needed: bool = True) -> r.Check:
-    """A selector, by what the API server calls its kind; of one that is missing a daemon set's rules find only that no
-    template fits it.
+    """Return the check of a selector, under the API server's name of its kind.
+
+    Without a selector, a daemon set only gets the error that its template does not match.
     """
 
     def check(spec: Json, path: str) -> r.Found:
@@ -60,7 +61,7 @@ def _plain_selector(spec: Json, path: str) -> r.Found:
 
 
 def _template(spec: Json, path: str) -> r.Found:
-    """A stateful set's pods may also mount the claims it makes for them."""
+    """Check the template; a stateful set's pods may also mount the claims from its claim templates."""
     claims = [claim.get("metadata", {}).get("name", "") for claim in spec.get("volumeClaimTemplates", ())]
     return pods.template(spec.get("template", {}), f"{path}.template", claims)
 
@@ -99,11 +100,11 @@ _NUMBERS = r.at_least(0, "replicas", "minReadySeconds", "revisionHistoryLimit")
 _REPLICATED = (_NUMBERS, _selector("deployment"), *_RUNS_ON)
 replica_set = r.below("spec", *_REPLICATED)
 replication_controller = r.below("spec", r.at_least(0, "replicas", "minReadySeconds"), _plain_selector, *_RUNS_ON)
-"""The older form: its selector is a plain map."""
+"""Check a replication controller: its selector is a plain map."""
 deployment = r.below(
     "spec", *_REPLICATED, r.below("strategy", r.enum("type", ("Recreate", "RollingUpdate"))), _rolling, _deadline
 )
-"""A replica set with a way to roll."""
+"""Check a replica set with a rolling strategy."""
 _RETENTION = ("Retain", "Delete")
 
 
@@ -137,11 +138,11 @@ stateful_set = r.below(
     _selector("statefulset"),
     *_RUNS_ON,
 )
-"""A replica set of pods with names."""
+"""Check a replica set of pods with stable names."""
 
 
 def _daemon_rolling(spec: Json, path: str) -> r.Found:
-    """Of pods that are replaced some have to be away, or some too many."""
+    """Check the rolling update: either unavailable or surplus pods must be allowed."""
     strategy = spec.get("updateStrategy", {})
     rolling, place = strategy.get("rollingUpdate"), f"{path}.updateStrategy.rollingUpdate"
     if strategy.get("type") != "RollingUpdate":
@@ -167,26 +168,26 @@ daemon_set = r.below(
     _daemon_rolling,
     r.at_least(0, "revisionHistoryLimit"),
 )
-"""A pod on every node."""
+"""Check a set with a pod on every node."""
 
 
 def revision(obj: Json, _: str) -> r.Found:
-    """A ControllerRevision is numbered and has what it is a revision of."""
+    """Check that a ControllerRevision has a number and its data."""
     yield from r.at_least(0, "revision")(obj, "")
     if obj.get("data") is None:
         yield fe.required("data", "data is mandatory")
 
 
-def _replicas(*others: str) -> r.Check:
-    """Numbers of a status: none below zero, none above that of all replicas, no more available than ready."""
+def _replicas(*counts: str) -> r.Check:
+    """Return the check of the numbers of a status: not negative, at most all replicas, no more available than ready."""
 
     def check(status: Json, path: str) -> r.Found:
-        yield from r.at_least(0, "replicas", *others, "observedGeneration", "collisionCount")(status, path)
+        yield from r.at_least(0, "replicas", *counts, "observedGeneration", "collisionCount")(status, path)
         every = status.get("replicas", 0)
-        for name in others:
+        for name in counts:
             if status.get(name, 0) > every:
                 yield fe.invalid(f"{path}.{name}", status.get(name, 0), "cannot be greater than status.replicas")
-        if "readyReplicas" in others and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
+        if "readyReplicas" in counts and status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
             detail = "cannot be greater than readyReplicas"
             yield fe.invalid(f"{path}.availableReplicas", status.get("availableReplicas", 0), detail)
 
@@ -200,7 +201,7 @@ same_selector = r.fixed("spec", "selector")
 
 
 def stateful_changes(new: Json, old: Json) -> r.Found:
-    """Only replicas, template and strategy change."""
+    """Check that only replicas, template and strategy change."""
     after, before = new.get("spec", {}), old.get("spec", {})
     if any(after.get(name) != before.get(name) for name in {*after, *before} - {*_STATEFUL_FREE}):
         detail = (
@@ -247,7 +248,7 @@ def _scheduling(spec: Json, path: str) -> r.Found:
 
 
 def _failure_policy(spec: Json, path: str) -> r.Found:
-    """Exit codes stand in order, each once."""
+    """Check that exit codes are sorted and unique."""
     for index, rule in enumerate(r.reach(spec, "podFailurePolicy").get("rules", ())):
         place = f"{path}.podFailurePolicy.rules[{index}].onExitCodes.values"
         values = r.reach(rule, "onExitCodes").get("values")
@@ -281,7 +282,7 @@ _REPLACEMENTS = ("Failed", "TerminatingOrFailed")
 
 
 def _replacement(spec: Json, path: str) -> r.Found:
-    """With a pod failure policy only what has failed is replaced."""
+    """Check that with a pod failure policy only failed pods are replaced."""
     policy = spec.get("podReplacementPolicy")
     allowed = ("Failed",) if spec.get("podFailurePolicy") is not None else _REPLACEMENTS
     if policy is not None and policy not in allowed:
@@ -302,11 +303,11 @@ _JOB = r.all_of(
     _restarts,
 )
 job = r.below("spec", _JOB, _own_selector)
-"""Counts, template and modes of a job."""
+"""Check the counts, template and modes of a job."""
 
 
 def job_changes(new: Json, old: Json) -> r.Found:
-    """Counts change, completions of an elastic job with its parallelism."""
+    """Check that counts change only as allowed: completions of an elastic job follow its parallelism."""
     after, before = new.get("spec", {}), old.get("spec", {})
     yield from _JOB_NUMBERS(after, "spec")
     yield from _scheduling(after, "spec")
@@ -317,7 +318,7 @@ def job_changes(new: Json, old: Json) -> r.Found:
 
 
 def same_job_template(new: Json, old: Json) -> r.Found:
-    """The template stays; a suspended job may be placed again (KEP-2926)."""
+    """Check that the template does not change; a suspended job may be placed again (KEP-2926)."""
     before = old.get("spec", {})
     now, was = new.get("spec", {}).get("template", {}), before.get("template", {})
     if now != was and before.get("suspend") and "startTime" not in old.get("status", {}):
@@ -330,8 +331,8 @@ def _placed_like(was: Json, now: Json) -> Json:
     """Return the old template with the new one's labels, annotations and scheduling directives."""
 
     def mixed(part: str, of_the_new: tuple[str, ...]) -> Json:
-        kept = {key: value for key, value in was.get(part, {}).items() if key not in of_the_new}
-        return kept | {key: value for key, value in now.get(part, {}).items() if key in of_the_new}
+        unchanged = {key: value for key, value in was.get(part, {}).items() if key not in of_the_new}
+        return unchanged | {key: value for key, value in now.get(part, {}).items() if key in of_the_new}
 
     metadata = mixed("metadata", ("labels", "annotations"))
     return {**was, "metadata": metadata, "spec": mixed("spec", _SCHEDULING_DIRECTIVES)}
@@ -372,16 +373,16 @@ def _time_zone(spec: Json, path: str) -> r.Found:
 
 @cache
 def _zones() -> frozenset[str]:
-    """Return names of time zones; all of them are read from disk once."""
+    """Return the names of time zones; they are read from disk once."""
     return frozenset({*available_timezones(), "UTC"})
 
 
 _LONGEST_CRON_JOB = 52
-"""Its Jobs are called by it and eleven characters more."""
+"""Names of its Jobs are eleven characters longer."""
 
 
 def cron_job_name(name: str) -> tuple[str, ...]:
-    """Return the form of a CronJob's name."""
+    """Check the name of a CronJob."""
     long = (f"must be no more than {_LONGEST_CRON_JOB} characters",) if len(name) > _LONGEST_CRON_JOB else ()
     return (*names.subdomain(name), *long)
 
@@ -395,4 +396,4 @@ cron_job = r.below(
     r.at_least(0, "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
     _started,
 )
-"""A schedule and the job it starts."""
+"""Check a schedule and its job template."""
