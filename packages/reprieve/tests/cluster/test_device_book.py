@@ -147,7 +147,7 @@ def test_pod_that_is_bound_in_the_api_is_given_nothing() -> None:
     world = World(node("n"), device_class(), slice_of("n", devices(1)), claim("c"), user("p", "c", node="n"))
     state = world.engine.cluster
     assert _had(state) == []
-    assert state.devices.claims["default/c"].held.holders == {"uid-p"}
+    assert state.devices.claims["default/c"].assumptions.holders == {"uid-p"}
 
 
 def test_allocation_in_the_api_replaces_the_assumed_one() -> None:
@@ -555,8 +555,8 @@ SPOILT: list[tuple[str, Callable[[ClusterState, PodRecord], object], str]] = [
         "holders gone",
         lambda state, one: setattr(
             state.devices.claims["default/d"],
-            "held",
-            state.devices.claims["default/d"].held._replace(gone=frozenset({"x"})),
+            "assumptions",
+            state.devices.claims["default/d"].assumptions._replace(gone=frozenset({"x"})),
         ),
         "has holders gone",
     ),
@@ -564,8 +564,10 @@ SPOILT: list[tuple[str, Callable[[ClusterState, PodRecord], object], str]] = [
         "assumed for no pod",
         lambda state, _: setattr(
             state.devices.claims["default/d"],
-            "held",
-            state.devices.claims["default/d"].held._replace(assumed=state.devices.claims["default/c"].allocation),
+            "assumptions",
+            state.devices.claims["default/d"].assumptions._replace(
+                assumed=state.devices.claims["default/c"].allocation
+            ),
         ),
         "is assumed for no pod|is stale",
     ),

@@ -104,7 +104,7 @@ def seen(state: ClusterState) -> dict[str, Any]:
         "used": [state.volumes.used_on("v", row) for row in rows.tolist()],
         "full": state.attached.exceeding(other, rows, overlaid=state.overlaid).tolist(),
         "got": {key: devices.got_of(found) for key, found in book.claims.items()},
-        "holders": {key: sorted(found.held.holders) for key, found in book.claims.items()},
+        "holders": {key: sorted(found.assumptions.holders) for key, found in book.claims.items()},
         "taken": (dict(book.in_use.whole), dict(book.in_use.shares), dict(book.in_use.consumed)),
         "free": [book.verdicts([one], rows).codes.tolist() for one in claims if one.allocation is None],
     }

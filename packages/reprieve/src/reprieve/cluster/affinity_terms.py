@@ -1,13 +1,12 @@
-"""What pods say about other pods: inter-pod (anti-)affinity terms, compiled.
+"""Inter-pod (anti-)affinity terms, compiled.
 
-A *matcher* says which pods are meant: a namespace (by name, or by its labels) and labels.  A *term* adds where: nodes
-with the same value of a label, the topology key.  Both are plain values; equal ones are one object in
-`reprieve.cluster.pod_affinity_index`.
+A *matcher* selects pods by namespace (name or labels) and labels. A *term* adds the topology key: nodes with the same
+value of that label. Both are plain values; `reprieve.cluster.pod_affinity_index` interns equal ones.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework GetAffinityTerms): no namespaces and no namespace selector mean the
 pod's own namespace; an empty namespace selector means every namespace; an absent label selector matches no pod.
-`matchLabelKeys` and `mismatchLabelKeys` are merged into the label selector when a pod is created (KEP-3633); a selector
-that was merged by the API server has the requirement already and is left as it is.
+`matchLabelKeys` and `mismatchLabelKeys` are merged into the label selector when a pod is created (KEP-3633). A selector
+that the API server merged already contains the requirement and is left unchanged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ from kube_rules.selectors import IN, NOT_IN, NOTHING, Requirement, Selector, com
 
 
 class TermKind(IntEnum):
-    """Which list of the pod's affinity a term is from."""
+    """The list of a pod's affinity that a term comes from."""
 
     REQUIRED_AFFINITY = 0
     REQUIRED_ANTI_AFFINITY = 1
@@ -30,7 +29,7 @@ class TermKind(IntEnum):
 
 
 class Matcher(NamedTuple):
-    """Which pods are meant. `staying`: only those that are not terminating."""
+    """A selection of pods. `staying`: only pods that are not terminating."""
 
     namespaces: frozenset[str]
     namespace_selector: Selector
@@ -40,7 +39,7 @@ class Matcher(NamedTuple):
     def accepts(
         self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str], *, terminating: bool
     ) -> bool:
-        """Return whether a pod of that namespace with those labels is meant."""
+        """Return whether the matcher selects a pod of that namespace with those labels."""
         if terminating and self.staying:
             return False
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
@@ -71,18 +70,18 @@ class AffinityTerms:
 def merged_with_keys(
     selector: Selector, match: Iterable[str], mismatch: Iterable[str], labels: Mapping[str, str]
 ) -> Selector:
-    """Return the selector and what label keys add: the pod's own value (`match`) or any but that (`mismatch`).
+    """Return the selector with the label keys merged: the pod's own value (`match`) or any other (`mismatch`).
 
-    Keys the pod has no label for add nothing.
+    Keys without a label on the pod add nothing.
     """
     if selector.nothing:
         return selector
-    known = {(r.key, r.operator) for r in selector.requirements}
+    merged_keys = {(r.key, r.operator) for r in selector.requirements}
     more = [
         Requirement(key, operator, (labels[key],))
         for operator, keys in ((IN, match), (NOT_IN, mismatch))
         for key in keys
-        if key in labels and (key, operator) not in known
+        if key in labels and (key, operator) not in merged_keys
     ]
     return Selector((*selector.requirements, *more)) if more else selector
 
@@ -125,5 +124,5 @@ def _matcher(term: objects.PodAffinityTerm, namespace: str, labels: Mapping[str,
 
 @lru_cache(maxsize=1024)
 def _only(namespace: str) -> frozenset[str]:
-    """Return one set for all terms that mean just that namespace."""
+    """Return an interned set with just this namespace."""
     return frozenset((namespace,))

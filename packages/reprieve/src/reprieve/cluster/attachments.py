@@ -1,14 +1,14 @@
-"""What is attached where: the CSI volumes of every node, as columns.
+"""The CSI volumes attached to every node, as columns.
 
-Terms: a volume is *explained* on a node where a pod that runs there uses it; a VolumeAttachment of a volume that no
-pod there explains still takes its place: its pod was deleted and it is not detached yet, or it was attached by hand.
+Terms: a volume is *explained* on a node if a running pod uses it there. A VolumeAttachment of a volume that no pod
+explains still counts: its pod was deleted before the volume was detached, or the volume was attached by hand.
 
 Rules (devices.md 1): the limit of a driver is `allocatable.count` of the node's CSINode; a volume counts once per node;
-volumes of in-tree plugins count for the CSI driver that they have been migrated to, where the CSINode says so; a claim
-without a volume counts for the driver of its class's provisioner.
+volumes of in-tree plugins count for the CSI driver they were migrated to, if the CSINode lists the plugin as migrated;
+a claim without a volume counts for the driver of its class's provisioner.
 
-A row is counted again when its pods change (the touch log) or when an object that its volumes come from does
-(`VolumeObjects.stale`); to ask for one pod costs a few array operations, however many nodes and pods there are.
+A row is counted again when its pods change (the touch log) or when an object of its volumes changes
+(`VolumeObjects.stale`). A query for one pod takes a few array operations, regardless of the numbers of nodes and pods.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.volumes import MIGRATED, VolumeObjects
 
 Attached = tuple[str, str]
-"""(driver, what names the volume there)."""
+"""(driver, name of the volume for that driver)."""
 Mask = npt.NDArray[np.bool_]
 
 IN_TREE: Final = {
@@ -39,42 +39,42 @@ IN_TREE: Final = {
 """Field of a volume source -> (in-tree plugin, the CSI driver it was migrated to)."""
 _DRIVER_OF: Final = dict(IN_TREE.values())
 ALL_MIGRATED: Final = frozenset(_DRIVER_OF)
-"""As on a node where the CSINode lists every in-tree plugin as migrated."""
+"""The migrated plugins of a node if its CSINode lists every in-tree plugin."""
 _NOTHING: Final[frozenset[Attached]] = frozenset()
 _MOST_MIGRATIONS: Final = 64
-"""Different sets of migrated plugins that are distinguished before everything is counted again."""
+"""The maximum number of distinct sets of migrated plugins before everything is counted again."""
 _UNLIMITED: Final = -1
 
 
 class AttachedVolumes:
-    """See the module docstring. `changes`: of the pods on the rows."""
+    """See the module docstring. `changes` reports rows with changed pods."""
 
     def __init__(self, store: VolumeObjects, nodes: NodeColumns, changes: ChangeReader) -> None:
         self._store = store
         self._nodes = nodes
         self._changes = changes
         self._on: list[frozenset[Attached]] = []
-        """By row: what the pods there explain."""
+        """By row: the explained volumes."""
         self._drivers: list[tuple[str, ...]] = []
         """By row: drivers with a limit."""
         self._where: dict[Attached, set[int]] = {}
         """Volume -> rows of `_on`."""
         self._limits: dict[str, npt.NDArray[np.int64]] = {}
-        """Driver -> `int64[rows]`, `_UNLIMITED` where none is stated."""
+        """Driver -> `int64[rows]`, `_UNLIMITED` without a stated limit."""
         self._taken: dict[str, npt.NDArray[np.int64]] = {}
-        """Driver -> `int64[rows]`: volumes attached, where there is a limit."""
+        """Driver -> `int64[rows]`: attached volumes, on rows with a limit."""
         self._migrations: list[frozenset[str]] = []
         self._migration: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-        """`int32[rows]`: the migrated plugins, by place in `_migrations`."""
+        """`int32[rows]`: the index in `_migrations` of the migrated plugins."""
         self._listed: list[tuple[str, ...]] = []
         """By row: drivers that the CSINode lists."""
         self._installed: dict[str, Mask] = {}
         """Driver -> `bool[rows]`."""
 
     def exceeding(self, pod: PodRecord, rows: npt.NDArray[np.int64], *, overlaid: bool) -> Mask:
-        """`bool[len(rows)]`: where the pod's volumes would be more than a driver can attach.
+        """Return `bool[len(rows)]`: the rows on which the pod's volumes would exceed a driver's limit.
 
-        `overlaid`: pods are pretended to run of which the touch log does not tell (`ClusterState.assume_silently`).
+        `overlaid`: there are assumed pods that the touch log does not record (`ClusterState.assume_silently`).
         """
         mask: Mask = np.zeros(len(rows), dtype=np.bool_)
         if not self._store.csi_nodes:
@@ -87,18 +87,18 @@ class AttachedVolumes:
             for driver, volumes in by_driver(attached_by(self._store, pod, self._migrations[kind])).items():
                 if driver not in self._limits:
                     continue
-                limit, taken = self._limits[driver][rows], self._taken[driver][rows]
-                over = (kinds == kind) & (limit != _UNLIMITED) & (taken + len(volumes) > limit)
+                limit, attached = self._limits[driver][rows], self._taken[driver][rows]
+                over = (kinds == kind) & (limit != _UNLIMITED) & (attached + len(volumes) > limit)
                 shared = {row for volume in volumes for row in self._where.get(volume, ())} if over.any() else ()
                 for index in np.flatnonzero(over & np.isin(rows, list(shared))) if shared else ():
                     new = len(volumes - self._on[int(rows[index])])
-                    over[index] = bool(new) and taken[index] + new > limit[index]
+                    over[index] = bool(new) and attached[index] + new > limit[index]
                 mask |= over
         return mask
 
     def without_driver(self, pod: PodRecord, rows: npt.NDArray[np.int64], *, overlaid: bool) -> dict[str, Mask]:
-        """Driver of the pod's volumes that has to be installed (KEP-5030) -> `bool[len(rows)]`: where it is not."""
-        required = [name for name, one in self._store.drivers.items() if one.spec.prevent_pod_scheduling_if_missing]
+        """Return the missing required drivers (KEP-5030) of the pod's volumes -> `bool[len(rows)]`."""
+        required = [name for name, d in self._store.drivers.items() if d.spec.prevent_pod_scheduling_if_missing]
         result: dict[str, Mask] = {}
         if not required:
             return result
@@ -123,7 +123,7 @@ class AttachedVolumes:
                     result[driver] = result[driver] | lacks if driver in result else lacks
         return {driver: mask for driver, mask in result.items() if mask.any()}
 
-    # -- keeping up ---------------------------------------------------------------------------------------------------
+    # -- updates -------------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
         nodes, stale = self._nodes, self._store.stale
@@ -150,8 +150,8 @@ class AttachedVolumes:
         self._on += [_NOTHING] * more
         self._drivers += [()] * more
         self._listed += [()] * more
-        for driver, there in self._installed.items():
-            self._installed[driver] = np.concatenate([there, np.zeros(more, dtype=np.bool_)])
+        for driver, installed in self._installed.items():
+            self._installed[driver] = np.concatenate([installed, np.zeros(more, dtype=np.bool_)])
         self._migration = np.concatenate([self._migration, np.zeros(more, dtype=np.int32)])
         for table, filler in ((self._limits, _UNLIMITED), (self._taken, 0)):
             for driver, column in table.items():
@@ -159,9 +159,9 @@ class AttachedVolumes:
 
     def _inspect(self, row: int) -> None:
         for volume in self._on[row]:
-            there = self._where[volume]
-            there.discard(row)
-            if not there:
+            volume_rows = self._where[volume]
+            volume_rows.discard(row)
+            if not volume_rows:
                 del self._where[volume]
         for driver in self._drivers[row]:
             self._limits[driver][row] = _UNLIMITED
@@ -187,24 +187,24 @@ class AttachedVolumes:
                 self._limits[driver] = np.full(len(self._on), _UNLIMITED, dtype=np.int64)
                 self._taken[driver] = np.zeros(len(self._on), dtype=np.int64)
             self._limits[driver][row] = limit
-            self._taken[driver][row] = sum(1 for other, _ in (*on, *lingering) if other == driver)
+            self._taken[driver][row] = sum(1 for volume_driver, _ in (*on, *lingering) if volume_driver == driver)
 
     def _attached(self, row: int, migrated: frozenset[str]) -> tuple[frozenset[Attached], frozenset[Attached]]:
-        """Return what the pods of a row explain, and what is attached there beside that."""
+        """Return the explained volumes of a row, and the other attached volumes."""
         store = self._store
-        there = (other for other in self._nodes.pods[row].values() if other.volumes is not None)
-        on = frozenset(volume for other in there for volume in attached_by(store, other, migrated))
+        pods = (pod for pod in self._nodes.pods[row].values() if pod.volumes is not None)
+        on = frozenset(volume for pod in pods for volume in attached_by(store, pod, migrated))
         lingering: set[Attached] = set()
         for attachment in store.attachments_on(self._nodes.names[row]):
             volume = store.volumes.get(attachment.spec.source.persistent_volume_name or "")
-            found = of_volume(volume, migrated) if volume is not None else None
-            if found is not None and volume is not None:
-                driver = attachment.spec.attacher if volume.spec.csi is not None else found[0]
-                lingering.add((driver, found[1]))
+            attached = of_volume(volume, migrated) if volume is not None else None
+            if attached is not None and volume is not None:
+                driver = attachment.spec.attacher if volume.spec.csi is not None else attached[0]
+                lingering.add((driver, attached[1]))
         return on, frozenset(lingering - on)
 
     def _exceeds(self, pod: PodRecord, row: int) -> bool:
-        """The same for one row as it is at this moment."""
+        """Return whether the pod's volumes exceed a driver's limit on one row, from the present state."""
         csi_node = self._store.csi_nodes.get(self._nodes.names[row])
         limits = limits_of(csi_node) if csi_node is not None else {}
         if not limits:
@@ -213,14 +213,14 @@ class AttachedVolumes:
         on, lingering = self._attached(row, migrated)
         for driver, volumes in by_driver(attached_by(self._store, pod, migrated)).items():
             new = len(volumes - on)
-            taken = sum(1 for other, _ in (*on, *lingering) if other == driver)
-            if new and driver in limits and taken + new > limits[driver]:
+            attached = sum(1 for volume_driver, _ in (*on, *lingering) if volume_driver == driver)
+            if new and driver in limits and attached + new > limits[driver]:
                 return True
         return False
 
 
 def limits_of(csi_node: CSINode) -> dict[str, int]:
-    """Driver -> how many volumes it can attach; drivers that state no number are left out."""
+    """Return driver -> how many volumes it can attach; drivers without a number are left out."""
     return {
         driver.name: driver.allocatable.count
         for driver in csi_node.spec.drivers
@@ -229,14 +229,14 @@ def limits_of(csi_node: CSINode) -> dict[str, int]:
 
 
 def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
-    """In-tree plugins with volumes that CSI drivers serve on the node."""
+    """Return the in-tree plugins with volumes that CSI drivers serve on the node."""
     if csi_node is None:
         return frozenset()
     return frozenset(filter(None, csi_node.metadata.annotations.get(MIGRATED, "").split(",")))
 
 
 def by_driver(volumes: Iterator[Attached]) -> dict[str, set[Attached]]:
-    """Return the volumes of each driver, each once."""
+    """Return the distinct volumes of each driver."""
     result: dict[str, set[Attached]] = {}
     for volume in volumes:
         result.setdefault(volume[0], set()).add(volume)
@@ -244,13 +244,13 @@ def by_driver(volumes: Iterator[Attached]) -> dict[str, set[Attached]]:
 
 
 def attached_by(store: VolumeObjects, pod: PodRecord, migrated: frozenset[str]) -> Iterator[Attached]:
-    """Yield the CSI volumes that a pod has attached on a node with these plugins migrated."""
+    """Yield the CSI volumes that a pod has attached on a node with these migrated plugins."""
     if pod.volumes is None:
         return
     for used in pod.volumes.claims:
-        found = _of_claim(store, used.key, migrated)
-        if found is not None:
-            yield found
+        volume = _of_claim(store, used.key, migrated)
+        if volume is not None:
+            yield volume
     for disk in pod.volumes.disks:
         inline = _of_disk(disk, migrated)
         if inline is not None:
@@ -264,17 +264,17 @@ def _of_claim(store: VolumeObjects, key: str, migrated: frozenset[str]) -> Attac
     volume = store.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
         return of_volume(volume, migrated)
-    found = store.classes.get(class_of(claim))
-    if found is None or not found.provisioner:
+    storage_class = store.classes.get(class_of(claim))
+    if storage_class is None or not storage_class.provisioner:
         return None
-    driver = _DRIVER_OF.get(found.provisioner)
+    driver = _DRIVER_OF.get(storage_class.provisioner)
     if driver is None:
-        return found.provisioner, f"claim {key}"
-    return (driver, f"claim {key}") if found.provisioner in migrated else None
+        return storage_class.provisioner, f"claim {key}"
+    return (driver, f"claim {key}") if storage_class.provisioner in migrated else None
 
 
 def of_volume(volume: PersistentVolume, migrated: frozenset[str]) -> Attached | None:
-    """Return a volume as its CSI driver knows it; None where no CSI driver does."""
+    """Return the driver and handle of a volume; None without a CSI driver."""
     spec = volume.spec
     if spec.csi is not None:
         return (spec.csi.driver, spec.csi.volume_handle) if spec.csi.driver and spec.csi.volume_handle else None

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as preemption counts them (preemption.md 6): best effort, never a veto."""
+"""PodDisruptionBudgets in preemption (preemption.md 6): best effort, never a veto."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,17 @@ class Budget:
     selector: Selector
     allowed: int
     disrupted: frozenset[str]
-    """Names of pods; the API server has counted their disruption already."""
+    """Names of pods with disruptions that the API server has already counted."""
 
     def counts(self, pod: PodRecord) -> bool:
-        """Return whether disrupting the pod is charged to this budget."""
+        """Return whether disrupting the pod counts against this budget."""
         return pod.namespace == self.namespace and pod.name not in self.disrupted and self.selector.matches(pod.labels)
 
 
 def budget_of(pdb: objects.PodDisruptionBudget) -> Budget:
-    """Return the budget of an API object. A nil selector matches nothing, an empty one the whole namespace
-    (policy/v1).
+    """Return the budget of an API object.
+
+    A nil selector matches nothing, an empty one the whole namespace (policy/v1).
     """
     return Budget(
         namespace=pdb.metadata.namespace or "default",
@@ -38,27 +39,27 @@ def budget_of(pdb: objects.PodDisruptionBudget) -> Budget:
 
 
 _MOST_LABELS = 1_024
-"""Sets of labels for which it is kept which budgets count them."""
+"""The maximum number of label sets with cached charges."""
 
 
 class ByLabel:
-    """Selectors of namespaces by one label that they ask for: those that a pod may concern, without asking all."""
+    """An index of selectors by namespace and one required label, to find the selectors that may match a pod."""
 
     def __init__(self, selectors: Iterable[tuple[int, str, Selector]]) -> None:
         self._by_label: dict[str, dict[str, dict[str, list[int]]]] = {}
         """By namespace, key and value."""
         self._others: dict[str, list[int]] = {}
         for number, namespace, selector in selectors:
-            asked = next((requirement for requirement in selector.requirements if requirement.operator == IN), None)
-            if asked is None:
+            label = next((requirement for requirement in selector.requirements if requirement.operator == IN), None)
+            if label is None:
                 self._others.setdefault(namespace, []).append(number)
                 continue
-            values = self._by_label.setdefault(namespace, {}).setdefault(asked.key, {})
-            for value in dict.fromkeys(asked.values):
+            values = self._by_label.setdefault(namespace, {}).setdefault(label.key, {})
+            for value in dict.fromkeys(label.values):
                 values.setdefault(value, []).append(number)
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Sequence[int]:
-        """Return the numbers of all selectors that can match the labels, each once, and perhaps of some that do not."""
+        """Return the numbers of all selectors that can match the labels, each once; some may not match."""
         result = self._others.get(namespace, [])
         by_key = self._by_label.get(namespace)
         if by_key:
@@ -69,7 +70,7 @@ class ByLabel:
         return result
 
     def by_one_label(self, namespace: str) -> tuple[str, Mapping[str, Sequence[int]]] | None:
-        """Return the label by which all selectors of the namespace ask, and the numbers by value; None: not by one."""
+        """Return the one label key that all selectors of the namespace require, with numbers by value, or None."""
         by_key = self._by_label.get(namespace, {})
         if self._others.get(namespace) or len(by_key) != 1:
             return None
@@ -77,11 +78,11 @@ class ByLabel:
 
 
 class BudgetIndex:
-    """Some budgets, ready to be asked which pods they count.
+    """An index of budgets that returns the budgets of a pod.
 
-    Budgets that count the same pods are one: the pods exceed any of them when they exceed the smallest allowance.  A
-    budget's number is its place in `allowed` (how many each allows) and `counting` (what it counts by: namespace,
-    selector and names that are left out); the numbers have no particular order.
+    Budgets with the same pods are merged: the pods exceed any of them if they exceed the smallest allowance. The number
+    of a budget is its index in `allowed` (allowed disruptions) and `counting` (namespace, selector and excluded names).
+    The numbers have no particular order.
     """
 
     def __init__(self, budgets: Iterable[Budget]) -> None:
@@ -93,21 +94,19 @@ class BudgetIndex:
         self.counting = tuple(same)
         self.allowed = [budget.allowed for budget in same.values()]
         self._budgets = list(same.values())
-        self._by_label = ByLabel((number, one.namespace, one.selector) for number, one in enumerate(self._budgets))
+        self._by_label = ByLabel((number, b.namespace, b.selector) for number, b in enumerate(self._budgets))
         self._sure = [
-            len(one.selector.requirements) == 1 and one.selector.requirements[0].operator == IN and not one.disrupted
-            for one in self._budgets
+            len(b.selector.requirements) == 1 and b.selector.requirements[0].operator == IN and not b.disrupted
+            for b in self._budgets
         ]
-        """By number: whether it counts all that `_by_label` names."""
+        """By number: whether the budget counts every pod for which `_by_label` returns it."""
         self._plain = not any(budget.disrupted for budget in self._budgets)
-        """No names are left out: pods of one namespace with the same labels are counted by the same budgets."""
+        """No budget excludes names: the same budgets count all pods of a namespace with the same labels."""
         self._like: dict[tuple[str, frozenset[tuple[str, str]]], dict[int, int]] = {}
-        """By namespace and labels: what a lone pod is charged with, to be read only."""
+        """By namespace and labels: the charges of a single pod; read only."""
 
     def _charged_alike(self, unit: Sequence[PodRecord]) -> dict[int, int]:
-        """Return how many pods of the unit each budget counts; selectors are asked once for all pods with the same
-        labels.
-        """
+        """Return how many pods of the unit each budget counts, with one lookup for pods with the same labels."""
         result: dict[int, int] = {}
         for pod in unit:
             key = (pod.namespace, frozenset(pod.labels.items()))
@@ -125,7 +124,7 @@ class BudgetIndex:
         return result
 
     def charges(self, units: Sequence[Sequence[PodRecord]]) -> list[dict[int, int]]:
-        """For each unit, how many of its pods each budget counts, by the budget's number; to be read only."""
+        """Return for each unit how many of its pods each budget counts, by the budget's number; read only."""
         if not self._budgets:
             return [{} for _ in units]
         result = []
@@ -153,7 +152,7 @@ class BudgetIndex:
 
 
 def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> list[bool]:
-    """For each unit, in importance order, given what `BudgetIndex.charges` says: does it drive a budget below zero?"""
+    """Return for each unit, by importance, whether its `BudgetIndex.charges` drive a budget below zero."""
     if not allowed:
         return [False] * len(charged)
     left = list(allowed)
@@ -168,9 +167,9 @@ def exceeding(charged: Sequence[Mapping[int, int]], allowed: Sequence[int]) -> l
 
 
 def violating(units: Sequence[Sequence[PodRecord]], index: BudgetIndex) -> list[bool]:
-    """For each unit, in importance order: does disrupting it drive a matching budget below zero?
+    """Return for each unit, in importance order, whether disrupting it drives a matching budget below zero.
 
-    The walk keeps a copy of every budget's allowance and charges each pod of each unit, violating or not
+    The function copies every budget's allowance and charges each pod of each unit, violating or not
     (preemption.md 6).
     """
     return exceeding(index.charges(units), index.allowed)

@@ -1,11 +1,11 @@
-"""What has changed in the cluster cache since a reader read it last.
+"""Changes of the cluster cache since a reader last read them.
 
-A cache of answers about nodes has a `ChangeReader` beside it: `take` names the rows to look at again, or says that
-everything has to be.  Of groups a `GangReader` says which ones have more pods that run, or fewer.  A reader of what
-*lasts* gets nothing of trials that are over, which have left everything as it was.
+A cache of results about nodes has a `ChangeReader`: `take` returns the rows to recompute, or None to recompute all. A
+`GangReader` returns the groups with a changed number of running pods. A reader of *lasting* changes skips completed
+trials, which left everything unchanged.
 
-Invariant: a row is in the log if its pods, nominations or allocatable amounts have changed; whatever else changes on a
-node makes `NodeColumns.static_version` grow.
+Invariant: a row is in the log if its pods, nominations or allocatable amounts changed; any other change of a node
+increments `NodeColumns.static_version`.
 """
 
 from collections.abc import Sequence
@@ -18,37 +18,37 @@ T = TypeVar("T", int, str)
 
 
 class ChangeLog(Generic[T]):
-    """What changed, in order, with repeats: rows, or the keys of groups."""
+    """The changed rows or groups in order, with repetitions."""
 
     __slots__ = ("_before", "_forgotten", "_lasting", "_open", "_sorted_out", "_undone", "entries", "epoch")
 
     def __init__(self) -> None:
         self.entries: list[T] = []
         self.epoch = 0
-        """Grows when the log starts over."""
+        """Increases when the log starts over."""
         self._before = 0
-        """How many entries there were before the log started over."""
+        """The number of entries before the log started over."""
         self._open: list[int] = []
-        """Where the trials began that are open."""
+        """The positions where open trials began."""
         self._undone: list[tuple[int, int]] = []
-        """The parts of the entries that belong to trials which are over: from, to."""
+        """The ranges of entries of completed trials: (start, end)."""
         self._lasting: list[T] = []
         self._forgotten = 0
-        """Count entries that last and are no longer in `_lasting`."""
+        """The number of lasting entries removed from `_lasting`."""
         self._sorted_out = 0
-        """So many of the entries are in `_lasting`, if they last."""
+        """The number of entries already processed for `_lasting`."""
 
     @property
     def total(self) -> int:
-        """Return how much has ever changed, trials included."""
+        """Return the number of changes ever logged, including trials."""
         return self._before + len(self.entries)
 
     def trial_begins(self) -> None:
-        """What is logged from now on is going to be undone."""
+        """Mark the following entries as temporary until `trial_ends`."""
         self._open.append(len(self.entries))
 
     def trial_ends(self) -> None:
-        """Everything since the trial began has been undone."""
+        """Record that everything since the trial began has been undone."""
         began = self._open.pop()
         while self._undone and self._undone[-1][0] >= began:
             self._undone.pop()
@@ -56,13 +56,13 @@ class ChangeLog(Generic[T]):
             self._undone.append((began, len(self.entries)))
 
     def forget_from(self, position: int) -> None:
-        """Drop the last entries, which no reader has read."""
+        """Drop the entries from `position` on, which no reader has read."""
         del self.entries[position:]
         while self._undone and self._undone[-1][1] > position:
             self._undone.pop()
 
     def net(self) -> tuple[list[T], int, list[T]]:
-        """What lasts and is not to be changed, how many entries were before that, and what open trials changed."""
+        """Return the lasting entries (read only), the number of entries before them, and the entries of open trials."""
         now, end = self._open[0] if self._open else len(self.entries), len(self.entries)
         if now > self._sorted_out:
             self._lasting += self._kept(self._sorted_out, now)
@@ -71,9 +71,9 @@ class ChangeLog(Generic[T]):
         return self._lasting, self._forgotten, self._kept(now, end) if end > now else []
 
     def cut(self, limit: int) -> None:
-        """Start over once the log is longer than the limit; readers must take everything for changed.
+        """Start over when the log exceeds the limit; readers must then treat everything as changed.
 
-        Of what lasts the newer half stays, and readers that have come that far go on from there.
+        The newer half of the lasting entries remains, so readers that have read the older half continue from there.
         """
         if len(self.entries) > limit:
             self.net()
@@ -86,7 +86,7 @@ class ChangeLog(Generic[T]):
             self._forgotten += older
 
     def _kept(self, start: int, end: int) -> list[T]:
-        """Return the entries from one place to another without those that were undone."""
+        """Return the entries of a range without undone ones."""
         gaps: list[tuple[int, int]] = [part for part in self._undone if part[0] >= start and part[1] <= end]
         if not gaps:
             return self.entries[start:end]
@@ -95,7 +95,7 @@ class ChangeLog(Generic[T]):
 
 
 class GangReader:
-    """One reader's place in a log of groups, at its end when made. `lasting`: see the module docstring."""
+    """A reader's position in a log of groups, initially the end. `lasting`: see the module docstring."""
 
     __slots__ = ("_lasting", "_log", "_position", "_stamp", "_tentative")
 
@@ -105,22 +105,22 @@ class GangReader:
         self._position = start + len(entries)
 
     def take(self) -> set[str] | None:
-        """Return the groups since the last call; None: it may be any."""
+        """Return the groups that changed since the last call; None: any group may have changed."""
         entries, start, stamp, tentative = _read(self._log, lasting=self._lasting)
-        known = stamp == self._stamp and self._position >= start
-        result = {*entries[self._position - start :], *self._tentative, *tentative} if known else None
+        complete = stamp == self._stamp and self._position >= start
+        result = {*entries[self._position - start :], *self._tentative, *tentative} if complete else None
         self._stamp, self._position, self._tentative = stamp, start + len(entries), tentative
         return result
 
     def copy(self) -> "GangReader":
-        """Return a reader in the same place."""
-        made = GangReader(self._log, lasting=self._lasting)
-        made._stamp, made._position, made._tentative = self._stamp, self._position, self._tentative
-        return made
+        """Return a reader at the same position."""
+        reader = GangReader(self._log, lasting=self._lasting)
+        reader._stamp, reader._position, reader._tentative = self._stamp, self._position, self._tentative
+        return reader
 
 
 class ChangeReader:
-    """One reader's place in the changes. Without nodes it records their pods only: there may be more rows, too.
+    """A reader's position in the log of rows. Without `nodes` new rows are not reported.
 
     `lasting`: see the module docstring.
     """
@@ -134,12 +134,12 @@ class ChangeReader:
         self._position = 0
         self._stamp: tuple[int, ...] = ()
         self._tentative: Sequence[int] = ()
-        """What open trials had changed at the last call."""
+        """The changes of open trials at the last call."""
 
     def take(self, *versions: int) -> list[int] | None:
-        """Rows touched since the last call (with repeats); None: everything may have changed, as at the first call.
+        """Return the rows changed since the last call, with repetitions; None at first or if all may have changed.
 
-        `versions`: numbers of anything else that the reader's answers depend on.
+        `versions`: version numbers of other inputs of the reader's results.
         """
         nodes = self._nodes
         of_nodes = () if nodes is None else nodes.version
@@ -152,14 +152,14 @@ class ChangeReader:
         return touched
 
     def copy(self) -> "ChangeReader":
-        """Return a reader in the same place."""
-        made = ChangeReader(self._log, self._nodes, lasting=self._lasting)
-        made._position, made._stamp, made._tentative = self._position, self._stamp, self._tentative
-        return made
+        """Return a reader at the same position."""
+        reader = ChangeReader(self._log, self._nodes, lasting=self._lasting)
+        reader._position, reader._stamp, reader._tentative = self._position, self._stamp, self._tentative
+        return reader
 
 
 def _read(log: ChangeLog[T], *, lasting: bool) -> tuple[list[T], int, int, Sequence[T]]:
-    """Return entries, how many there were before them, how often they started over, and what open trials changed."""
+    """Return the entries, the number of entries before them, the epoch, and the entries of open trials."""
     if not lasting:
         return log.entries, 0, log.epoch, ()
     entries, before, tentative = log.net()

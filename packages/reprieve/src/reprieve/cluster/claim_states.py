@@ -1,4 +1,4 @@
-"""One device claim: its state by the API and in the present view, and where claims like it can be allocated."""
+"""One device claim: its state in the API and in the current view, and the nodes for claims of its shape."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,57 +12,57 @@ from reprieve.cluster.device_requests import Allocation, ClaimShape
 from reprieve.cluster.pods import PodRecord
 
 
-class Held(NamedTuple):
-    """What is known of a claim beyond the API; replaced as a whole, so that undo is exact."""
+class AssumedClaim(NamedTuple):
+    """The scheduler's own knowledge about a claim; replaced as a whole, so that undo is exact."""
 
     assumed: Allocation | None = None
     parked: Allocation | None = None
-    """What was assumed before its last holder was taken away in a trial."""
+    """The allocation that was assumed before a trial removed its last holder."""
     holders: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
-    """Pods taken away in a trial, by UID."""
+    """UIDs of the pods that a trial removed."""
 
 
-NOTHING = Held()
+NOTHING = AssumedClaim()
 
 
 @dataclass(eq=False, slots=True)
 class ClaimState:
-    """One claim: what the API states of it, and what follows. `key`: namespace/name."""
+    """One claim: its state in the API, and derived values. `key`: namespace/name."""
 
     key: str
     object: ResourceClaim | None = None
-    """None: pods name it, but it does not exist."""
+    """None: pods reference the claim, but it does not exist."""
     shape: ClaimShape | None = None
     fault: str = ""
-    """Why its spec or allocation cannot be read."""
+    """Why the spec or allocation is invalid."""
     stated: Allocation | None = None
     consumers: frozenset[str] = frozenset()
     """UIDs of the pods in status.reservedFor."""
     groups: frozenset[str] = frozenset()
     """UIDs of the PodGroups in status.reservedFor."""
     pods_only: bool = True
-    """Only pods are in status.reservedFor."""
+    """Whether status.reservedFor has only pods."""
     strangers: bool = False
-    """A consumer in status.reservedFor is neither a pod nor a PodGroup."""
-    held: Held = NOTHING
+    """Whether status.reservedFor has a consumer that is neither a pod nor a PodGroup."""
+    assumptions: AssumedClaim = NOTHING
     allocation: Allocation | None = None
-    """What it has in the present view."""
+    """The allocation in the current view."""
     users: dict[str, PodRecord] = field(default_factory=dict)
-    """Known pods that name it, by UID."""
+    """Known pods that reference the claim, by UID."""
 
     @property
     def claim(self) -> ResourceClaim:
-        """Return the object, which must be known."""
+        """Return the object, which must exist."""
         assert self.object is not None
         return self.object
 
     def in_view(self) -> Allocation | None:
-        """Work out `allocation`."""
-        held = self.held
-        if held.assumed is not None or self.stated is None:
-            return held.assumed
-        given_up = held.gone and not held.holders and self.pods_only and self.consumers <= held.gone
+        """Return the allocation in the current view."""
+        own = self.assumptions
+        if own.assumed is not None or self.stated is None:
+            return own.assumed
+        given_up = own.gone and not own.holders and self.pods_only and self.consumers <= own.gone
         return None if given_up else self.stated
 
 
@@ -70,7 +70,7 @@ class ClaimState:
 class DeviceVerdicts:
     """Where claims of certain shapes can be allocated. `codes`: int8[rows], UNKNOWN where no pod has asked.
 
-    `potential`: int8[rows], what the code would be with every device free; `scores`: int64[rows]; `faults`: row -> why.
+    `potential`: int8[rows], the code with every device free; `scores`: int64[rows]; `faults`: row -> reason.
     """
 
     codes: npt.NDArray[np.int8]
@@ -79,4 +79,4 @@ class DeviceVerdicts:
     changes: ChangeReader
     faults: dict[int, str] = field(default_factory=dict)
     given_up: int = 0
-    """On how many nodes the search was too long."""
+    """The number of nodes on which the search exceeded its limit."""

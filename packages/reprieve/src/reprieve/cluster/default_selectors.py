@@ -1,8 +1,8 @@
-"""Services, replication controllers, replica sets, stateful sets: the selectors of default spread constraints.
+"""Selectors of Services, ReplicationControllers, ReplicaSets and StatefulSets, for default spread constraints.
 
-A pod's *default selector* is what its services' selectors and its controller's selector ask for together
-(kubernetes/kubernetes pkg/scheduler/framework/plugins/helper DefaultSelector).  Without any there is none, and the
-default constraints do not concern the pod.
+A pod's *default selector* combines the selectors of its Services and of its controller (kubernetes/kubernetes
+pkg/scheduler/framework/plugins/helper DefaultSelector). Without any of them the pod has no default selector, and the
+default constraints do not apply.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ _Key = tuple[str, str, str]
 
 
 class DefaultSelectors:
-    """The selectors that are known. `version` grows with every change."""
+    """The known selectors. `version` increases with every change."""
 
     def __init__(self) -> None:
         self.version = 0
         self._services: dict[tuple[str, str], dict[str, str]] = {}
-        """(namespace, service) -> selector, where there is one."""
+        """(namespace, service) -> selector; Services without a selector are left out."""
         self._index: SelectorIndex[tuple[str, str]] = SelectorIndex()
         self._controllers: dict[_Key, Selector] = {}
 
@@ -33,7 +33,7 @@ class DefaultSelectors:
         return bool(self._services) or bool(self._controllers)
 
     def set(self, item: SelectorOwner) -> None:
-        """Learn of an object or its change."""
+        """Add or update an object."""
         namespace, name = item.metadata.namespace or "default", item.metadata.name
         self.remove(type(item).__name__, namespace, name)
         if isinstance(item, objects.Service):
@@ -47,17 +47,17 @@ class DefaultSelectors:
         self.version += 1
 
     def remove(self, kind: str, namespace: str, name: str) -> bool:
-        """An object was deleted; returns whether it was known."""
+        """Remove a deleted object; return whether it was known."""
         if kind == "Service":
-            known = self._services.pop((namespace, name), None) is not None
+            removed = self._services.pop((namespace, name), None) is not None
             self._index.remove((namespace, name))
         else:
-            known = self._controllers.pop((kind, namespace, name), None) is not None
-        self.version += known
-        return known
+            removed = self._controllers.pop((kind, namespace, name), None) is not None
+        self.version += removed
+        return removed
 
     def default_selector(self, namespace: str, labels: Mapping[str, str], owner: Owner | None) -> Selector | None:
-        """Return what a pod's services and controller select by, or None where that is nothing at all."""
+        """Return the combined selector of a pod's Services and controller, or None without any."""
         merged: dict[str, str] = {}
         for service in sorted(self._index.may_match(namespace, labels)):
             selector = self._services[service]
@@ -68,9 +68,9 @@ class DefaultSelectors:
             controller = None
         more = controller.requirements if controller is not None else ()
         own = tuple(Requirement(key, IN, (value,)) for key, value in sorted(merged.items()))
-        known = set(own)
-        found = Selector((*own, *(r for r in more if r not in known)))
-        return None if found.everything else found
+        service_requirements = set(own)
+        combined = Selector((*own, *(r for r in more if r not in service_requirements)))
+        return None if combined.everything else combined
 
 
 def _controls(owner: Owner | None) -> bool:

@@ -1,13 +1,13 @@
-"""Finding devices for claims on one node: the first solution in a fixed order, with backtracking and a bound.
+"""Allocation of devices to claims on one node: the first solution in a fixed order, by bounded backtracking.
 
-Rules (k8s.io/dynamic-resource-allocation/structured, 1.36): claims one after another, their requests in order, of a
-prioritized list the first option that works out; devices in the order of `reprieve.cluster.device_pools`.  Devices of
-one request are taken in ascending order, so sets are tried and not their permutations.  A device is taken if no claim
-has it (admin access does not ask, and takes nothing away), the selectors of class and request hold, its taints are
-tolerated, its pool's counters and - for a device that several claims share - its capacities last, and the claim's
-constraints hold.
+Rules (k8s.io/dynamic-resource-allocation/structured, 1.36): claims are allocated in order, and so are the requests of a
+claim. Of a prioritized list the first feasible option is used. Devices are tried in the order of
+`reprieve.cluster.device_pools`. The devices of one request are taken in ascending order, so the search tries sets, not
+permutations. A device is feasible under these conditions: no claim uses it (admin access ignores other claims and
+consumes nothing); the selectors of class and request match; its taints are tolerated; its pool's counters suffice; the
+capacities of a shared device suffice; and the claim's constraints hold.
 
-Instead of a time-out there is `MOST_STEPS`: the same input gives the same answer.
+`MOST_STEPS` replaces a timeout, so the same input gives the same answer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,31 +26,31 @@ from reprieve.cluster.device_requests import (
 )
 
 MOST_STEPS = 20_000
-"""Devices examined for one pod on one node before the search gives up."""
+"""The number of devices examined for one pod on one node before the search gives up."""
 FEWER_STEPS = 500
-"""The same once that happened on `MOST_GIVEN_UP` nodes: what cannot be found there is not searched for everywhere."""
+"""The lower limit once the search gave up on `MOST_GIVEN_UP` nodes, to bound the total effort."""
 MOST_GIVEN_UP = 8
 _COUNT_AFTER = 1000
-"""After so many steps it is worth asking whether the requests have enough devices at all."""
+"""The step after which the search checks whether the requests have enough devices at all."""
 BLOCKING = ("NoSchedule", "NoExecute")
-"""Effects of taints that keep claims from devices; any other is for information."""
+"""Taint effects that keep claims from devices; other effects are informational."""
 
 
 class DeviceError(ValueError):
-    """Something is wrong with a claim or a class: no node can help, the attempt ends with SchedulerError."""
+    """A claim or a class is invalid: no node can help, and the attempt ends with SchedulerError."""
 
 
 class NodeError(ValueError):
-    """Why no solution can be found on this node, where it is more than that there is none."""
+    """The claims cannot be allocated on this node for a specific reason."""
 
 
 class GaveUpError(NodeError):
-    """The search was too long."""
+    """The search exceeded its step limit."""
 
 
 @dataclass(slots=True)
 class DevicesInUse:
-    """What allocations take: whole devices (how often), and of shared ones the capacity and how many shares."""
+    """The devices that allocations use: whole devices with a use count, shared devices with capacity and shares."""
 
     whole: dict[DeviceId, int] = field(default_factory=dict)
     shares: dict[DeviceId, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class DevicesInUse:
         return device in self.whole or device in self.shares
 
     def count(self, allocation: Allocation, by: int) -> None:
-        """Add (1) or take away (-1) what an allocation takes; admin access takes nothing."""
+        """Add (`by=1`) or remove (`by=-1`) the devices of an allocation; admin access uses none."""
         for grant in allocation.grants:
             if grant.admin:
                 continue
@@ -82,7 +82,7 @@ class DevicesInUse:
 
 @dataclass(slots=True)
 class PendingClaim:
-    """One claim to be allocated. `key`: namespace/name."""
+    """A claim to allocate. `key`: namespace/name."""
 
     key: str
     shape: ClaimShape
@@ -90,7 +90,7 @@ class PendingClaim:
 
 @dataclass(slots=True)
 class _Slot:
-    """One device of the node in the order of the search."""
+    """A device of the node, at its position in the search order."""
 
     pool: Pool
     origin: Slice
@@ -98,7 +98,7 @@ class _Slot:
 
 
 class _TooManyError(Exception):
-    """More devices than a claim's status can hold: another option may need fewer."""
+    """The claim needs more devices than its status can hold; another option may need fewer."""
 
 
 def allocate(
@@ -111,7 +111,7 @@ def allocate(
     matcher: DeviceMatcher,
     steps: int = MOST_STEPS,
 ) -> list[list[Chosen]] | None:
-    """Devices for each claim, in order; None if there is no solution. Raises DeviceError or NodeError."""
+    """Return the devices for each claim, in order; None without a solution. Raises DeviceError or NodeError."""
     search = _Search(pending, node, labels, pools, in_use, classes, matcher, steps)
     try:
         if search.claim(0):
@@ -126,7 +126,7 @@ def allocate(
 
 
 class _HopelessError(Exception):
-    """Some request has fewer devices to choose from than it needs."""
+    """A request needs more devices than exist for it."""
 
 
 class _Search:
@@ -159,11 +159,11 @@ class _Search:
         ]
         self.chosen: list[list[Chosen]] = [[] for _ in pending]
         self._taking: dict[DeviceId, set[int]] = {}
-        """Devices taken in this search, and by which claims (by number)."""
+        """The devices taken in this search -> the numbers of the claims."""
         self._sharing: dict[DeviceId, list[Mapping[str, int]]] = {}
         self._counters_left: dict[PoolId, dict[str, dict[str, int]]] = {}
         self._values: list[list[dict[str, int]]] = [[{} for _ in claim.shape.constraints] for claim in pending]
-        """Per claim and constraint: attribute value -> how many chosen devices have it; under "" how many there are."""
+        """Per claim and constraint: attribute value -> number of chosen devices with it; "" -> number of devices."""
         self._selectable: dict[tuple[int, str, DeviceId], bool] = {}
         self._steps = 0
         self._most_steps = steps
@@ -190,7 +190,7 @@ class _Search:
                 )
 
     def _demand(self, number: int, claim: PendingClaim, option: Option) -> int:
-        """Return how many devices an option needs."""
+        """Return how many devices an option needs. Raises DeviceError for an invalid option."""
         where = f"claim {claim.key}, request {option.name}"
         for index, text in enumerate(option.selectors):
             if text is None:
@@ -223,7 +223,7 @@ class _Search:
     # -- the search ---------------------------------------------------------------------------------------------------
 
     def claim(self, number: int) -> bool:
-        """Allocate this claim and all after it."""
+        """Allocate this claim and all later ones; return whether there is a solution."""
         if number == len(self._pending):
             return True
         return self._request(number, 0)
@@ -247,22 +247,22 @@ class _Search:
             raise _TooManyError
         return False
 
-    def _option(self, number: int, index: int, option: Option, taken: int, start: int) -> bool:
-        """Take the devices of an option from slot `start` on, `taken` of them being there already."""
-        all_of_them = self._all.get((number, option.name)) if option.mode == "All" else None
-        needed = option.count if all_of_them is None else len(all_of_them)
+    def _option(self, number: int, index: int, option: Option, taken_count: int, start: int) -> bool:
+        """Take devices for an option from slot `start` on; `taken_count` of them are already taken."""
+        all_slots = self._all.get((number, option.name)) if option.mode == "All" else None
+        needed = option.count if all_slots is None else len(all_slots)
         if not needed:
             return False
-        if taken == needed:
+        if taken_count == needed:
             return self._request(number, index + 1)
-        if len(self.chosen[number]) + needed - taken > MOST_RESULTS:
+        if len(self.chosen[number]) + needed - taken_count > MOST_RESULTS:
             raise _TooManyError
-        if all_of_them is not None:
-            undo = self._take(number, option, all_of_them[taken], must=True)
+        if all_slots is not None:
+            undo = self._take(number, option, all_slots[taken_count], must=True)
             if undo is None:
                 return False
             try:
-                done = self._option(number, index, option, taken + 1, 0)
+                done = self._option(number, index, option, taken_count + 1, 0)
             except _TooManyError:
                 undo()
                 raise
@@ -270,13 +270,13 @@ class _Search:
                 undo()
             return done
         slots = self._slots
-        for position in range(start, len(slots) - (needed - taken) + 1):
+        for position in range(start, len(slots) - (needed - taken_count) + 1):
             slot = slots[position]
             undo = self._take(number, option, slot) if self._suits(number, option, slot, free=True) else None
             if undo is None:
                 continue
             try:
-                done = self._option(number, index, option, taken + 1, position + 1)
+                done = self._option(number, index, option, taken_count + 1, position + 1)
             except _TooManyError:
                 undo()
                 raise
@@ -286,7 +286,7 @@ class _Search:
         return False
 
     def _suits(self, number: int, option: Option, slot: _Slot, *, free: bool = False) -> bool:
-        """Return whether class and request would have the device; with `free` also whether it is there to be had."""
+        """Return whether the device matches class and request; with `free` also whether it is available."""
         self._steps += 1
         if self._steps == _COUNT_AFTER and self._hopeless():
             raise _HopelessError
@@ -298,7 +298,7 @@ class _Search:
         return self._fitting(number, option, slot)
 
     def _fitting(self, number: int, option: Option, slot: _Slot) -> bool:
-        """Return whether class and request select the device, and it is for this node."""
+        """Return whether class and request select the device and the node can reach it."""
         device = slot.device
         key = (number, option.name, device.id)
         result = self._selectable.get(key)
@@ -309,9 +309,7 @@ class _Search:
         return result
 
     def _hopeless(self) -> bool:
-        """Return whether a request has too few devices whatever the others take. A fault is left for the search to
-        find.
-        """
+        """Return whether a request has too few devices regardless of other requests; ignore invalid options."""
         try:
             for number, claim in enumerate(self._pending):
                 for request in claim.shape.requests:
@@ -324,22 +322,22 @@ class _Search:
     def _enough(self, number: int, option: Option) -> bool:
         if option.mode == "All":
             return True
-        there = 0
+        available = 0
         for slot in self._slots:
             free = option.admin or slot.device.id not in self._in_use.whole
-            there += free and self._fitting(number, option, slot)
-        return there >= option.count
+            available += free and self._fitting(number, option, slot)
+        return available >= option.count
 
     def _busy(self, number: int, option: Option, device: Device) -> bool:
-        """Taken, by another claim or in this search; with admin access only this claim's own choice counts."""
+        """Return whether the device is taken, by any claim or, with admin access, by this claim."""
         if option.admin:
             return number in self._taking.get(device.id, ())
         return device.id in self._in_use.whole or bool(self._taking.get(device.id))
 
     def _selected(self, number: int, option: Option, device: Device) -> bool:
-        held = self._classes[option.class_name]
+        device_class = self._classes[option.class_name]
         for where, texts in (
-            (f"class {option.class_name}", expressions(held.spec.selectors)),
+            (f"class {option.class_name}", expressions(device_class.spec.selectors)),
             (f"claim {self._pending[number].key}", option.selectors),
         ):
             for index, text in enumerate(texts):
@@ -357,7 +355,7 @@ class _Search:
         return True
 
     def _take(self, number: int, option: Option, slot: _Slot, *, must: bool = False) -> Callable[[], None] | None:
-        """Take the device if it may be taken; returns what gives it back."""
+        """Take the device if possible and return a function that gives it back; None if not possible."""
         device = slot.device
         if self._busy(number, option, device):
             return None
@@ -371,8 +369,8 @@ class _Search:
         )
         if counted and not self._counters(slot.pool, device, -1):
             return None
-        kept = self._keep_constraints(number, option, device)
-        if kept is None:
+        counted_values = self._keep_constraints(number, option, device)
+        if counted_values is None:
             if counted:
                 self._counters(slot.pool, device, 1)
             if must:
@@ -393,44 +391,44 @@ class _Search:
                 self._sharing[device.id].pop()
             else:
                 self._taking[device.id].discard(number)
-            _forget(kept)
+            _forget(counted_values)
             if counted:
                 self._counters(slot.pool, device, 1)
 
         return undo
 
     def _keep_constraints(self, number: int, option: Option, device: Device) -> list[tuple[dict[str, int], str]] | None:
-        """Count the device for the claim's constraints; None, and nothing counted, if one would be broken.
+        """Count the device for the claim's constraints; return None, with nothing counted, if it violates one.
 
-        All devices have a value in common for `matchAttribute`, and no two have one for `distinctAttribute` (KEP-5491).
+        With `matchAttribute` all devices have a common value, with `distinctAttribute` no two devices do (KEP-5491).
         """
-        kept: list[tuple[dict[str, int], str]] = []
+        counted_values: list[tuple[dict[str, int], str]] = []
         for constraint, values in zip(self._pending[number].shape.constraints, self._values[number], strict=True):
             if not constraint.concerns(option):
                 continue
             own = _values_of(device, constraint)
-            others = values.get(_DEVICES, 0)
+            chosen_count = values.get(_DEVICES, 0)
             if constraint.distinct:
                 broken = any(value in values for value in own)
             else:
-                broken = others > 0 and not any(values.get(value) == others for value in own)
+                broken = chosen_count > 0 and not any(values.get(value) == chosen_count for value in own)
             if broken or not own:
-                _forget(kept)
+                _forget(counted_values)
                 return None
             for value in (_DEVICES, *own):
                 values[value] = values.get(value, 0) + 1
-                kept.append((values, value))
-        return kept
+                counted_values.append((values, value))
+        return counted_values
 
     def _counters(self, pool: Pool, device: Device, sign: int) -> bool:
-        """Take (-1) or give back (1) what the device consumes of its pool's counters; False if they do not last."""
+        """Take (-1) or give back (1) the counters that the device consumes; return False if they do not suffice."""
         left = self._counters_left.get(pool.id)
         if left is None:
             left = {name: dict(amounts) for name, amounts in pool.counters.items()}
             for item in (*pool.slices, *pool.elsewhere):
-                for other in item.devices:
-                    if other.consumes and self._in_use.any(other.id):
-                        _subtract(left, other.consumes, 1)
+                for pool_device in item.devices:
+                    if pool_device.consumes and self._in_use.any(pool_device.id):
+                        _subtract(left, pool_device.consumes, 1)
             self._counters_left[pool.id] = left
         _subtract(left, device.consumes, -sign)
         if sign < 0 and any(left[name][counter] < 0 for name, used in device.consumes.items() for counter in used):
@@ -439,9 +437,7 @@ class _Search:
         return True
 
     def _capacity_left(self, option: Option, device: Device) -> Mapping[str, int] | None:
-        """Return what the option would consume of the device's capacities, by published name; None if they do not
-        last.
-        """
+        """Return the device's capacities that the option consumes, by published name; None if they do not suffice."""
         wanted: dict[str, int] = {}
         for name, amount in option.capacity.items():
             published = device.capacity_name(name)
@@ -463,41 +459,41 @@ class _Search:
 
 def _subtract(left: dict[str, dict[str, int]], consumes: Mapping[str, Mapping[str, int]], sign: int) -> None:
     for name, used in consumes.items():
-        there = left[name]
+        counter_values = left[name]
         for counter, amount in used.items():
-            there[counter] -= sign * amount
+            counter_values[counter] -= sign * amount
 
 
 _DEVICES = ""
-"""No value of an attribute: the number of devices."""
+"""The key of the number of devices; not an attribute value."""
 
 
-def _forget(kept: Sequence[tuple[dict[str, int], str]]) -> None:
-    for values, value in kept:
+def _forget(counted_values: Sequence[tuple[dict[str, int], str]]) -> None:
+    for values, value in counted_values:
         values[value] -= 1
         if not values[value]:
             del values[value]
 
 
 def _values_of(device: Device, constraint: Constraint) -> Sequence[str]:
-    """Return the attribute's values, each once and distinguished by their type; of a scalar the one.
+    """Return the distinct values of an attribute, prefixed with their type; a scalar has one.
 
     Empty if the device does not have the attribute.
     """
-    found = device.attribute(constraint.attribute)
-    if found is not None:
+    attribute = device.attribute(constraint.attribute)
+    if attribute is not None:
         for kind in ("string", "int", "bool", "version"):
-            if found.get(kind) is not None:
-                return (f"{kind}:{found[kind]}",)
-            if (several := found.get(f"{kind}s")) is not None:
+            if attribute.get(kind) is not None:
+                return (f"{kind}:{attribute[kind]}",)
+            if (several := attribute.get(f"{kind}s")) is not None:
                 return tuple(dict.fromkeys(f"{kind}:{value}" for value in several))
     return ()
 
 
 def rounded(wanted: int | None, capacity: Capacity) -> int | None:
-    """Return what a request for a capacity consumes by its policy; None if the policy does not allow it.
+    """Return the amount of a capacity that a request consumes by its policy; None if the policy forbids it.
 
-    Without a request the policy's default, else all of it.  Amounts in units of 10^-9.
+    Without a request it is the policy's default, else the whole capacity. Amounts are in units of 10^-9.
     """
     policy = capacity.policy
     if policy is None:

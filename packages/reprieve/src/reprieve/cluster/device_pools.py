@@ -1,16 +1,15 @@
-"""Devices as drivers publish them: slices taken apart, and the pools a node can reach.
+"""Devices as drivers publish them: parsed slices, and the pools that a node can reach.
 
 Rules (k8s.io/dynamic-resource-allocation/structured, 1.36):
-- A slice is for one node, for selected nodes, for all, or each of its devices says for itself.
-- Of a pool only the newest generation counts.  A pool of which not all slices are there (`resourceSliceCount`) is
-  *incomplete*, one with two devices of a name or with counters that do not exist is *invalid*: nothing is allocated
-  from either.
-- Pools are tried in the order of driver and name, those with binding conditions last; slices by name; devices as they
-  are listed.
-- Slices with shared counters belong to the pool whatever node they are for; devices elsewhere in the pool count for
-  what is left of the counters.
+- A slice is for one node, for selected nodes, for all nodes, or each of its devices states its nodes.
+- Only the newest generation of a pool counts. A pool with missing slices (`resourceSliceCount`) is *incomplete*. A
+  pool with duplicate device names or nonexistent counters is *invalid*. Neither provides devices.
+- Pools are tried in the order of driver and name, those with binding conditions last; slices by name; devices in
+  their listed order.
+- Slices with shared counters belong to the pool regardless of their node. Devices of the pool on other nodes also
+  consume its counters.
 
-Amounts are in units of 10^-9.  Invariant: nothing here changes after it was made.
+Amounts are in units of 10^-9.  Invariant: these objects are immutable.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +39,7 @@ class EffectiveTaint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """requestPolicy of a capacity that is consumed bit by bit; None where none is stated."""
+    """The requestPolicy of a capacity; None: not stated."""
 
     default: int | None = None
     values: tuple[int, ...] = ()
@@ -57,7 +56,7 @@ class Capacity(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Which nodes something is for."""
+    """The nodes of a slice or device."""
 
     node: str
     everywhere: bool
@@ -66,14 +65,14 @@ class Reach(NamedTuple):
     """The selector as written, for the allocation."""
 
     def includes(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node is meant."""
+        """Return whether the node is included."""
         if self.node:
             return self.node == name
         return self.everywhere or (self.selector is not None and self.selector.matches(labels, name))
 
     @property
     def known(self) -> bool:
-        """Return whether any of it is stated."""
+        """Return whether any nodes are stated."""
         return bool(self.node) or self.everywhere or self.selector is not None
 
 
@@ -87,18 +86,18 @@ class Device:
     taints: tuple[EffectiveTaint, ...]
     consumes: Mapping[str, Mapping[str, int]]
     shared: bool
-    """`allowMultipleAllocations`: shared by claims as long as its capacities last."""
+    """`allowMultipleAllocations`: claims share the device while its capacities suffice."""
     reach: Reach
     binds_to_node: bool
     binding_conditions: tuple[str, ...]
     failure_conditions: tuple[str, ...]
     value: Any = None
-    """What CEL sees of it, once it was asked for."""
+    """The CEL value of the device, created on first use."""
     answers: dict[str, bool | str] = field(default_factory=dict)
-    """Selectors it was asked for -> whether they hold, or why that cannot be evaluated."""
+    """Evaluated selectors -> result, or the error of the evaluation."""
 
     def attribute(self, name: str) -> Mapping[str, Any] | None:
-        """Return an attribute by its fully qualified name; the driver is the domain of names without one."""
+        """Return an attribute by its fully qualified name; the default domain is the driver."""
         result = self.attributes.get(name)
         if result is None:
             domain, identifier = split_name(name, "")
@@ -107,23 +106,23 @@ class Device:
         return result
 
     def capacity_name(self, wanted: str) -> str | None:
-        """Return the published name of a capacity that is asked for with or without the driver as its domain."""
+        """Return the published name of a requested capacity, with or without the driver as its domain."""
         if wanted in self.capacity:
             return wanted
         driver = self.id[0]
-        other = wanted.removeprefix(f"{driver}/") if "/" in wanted else f"{driver}/{wanted}"
-        return other if other in self.capacity else None
+        alternative = wanted.removeprefix(f"{driver}/") if "/" in wanted else f"{driver}/{wanted}"
+        return alternative if alternative in self.capacity else None
 
 
 @dataclass(eq=False, slots=True)
 class Slice:
-    """One slice, taken apart. `counters`: counter set -> counter -> amount."""
+    """One parsed slice. `counters`: counter set -> counter -> amount."""
 
     name: str
     pool: PoolId
     generation: int
     count: int
-    """How many slices the pool has."""
+    """The number of slices in the pool."""
     reach: Reach
     per_device: bool
     devices: tuple[Device, ...]
@@ -140,7 +139,7 @@ class Slice:
 
 @dataclass(eq=False, slots=True)
 class Pool:
-    """A pool as one node sees it. `elsewhere` are devices of it that this node cannot reach."""
+    """A pool as one node sees it. `elsewhere`: slices of the pool that this node cannot reach."""
 
     id: PoolId
     slices: tuple[Slice, ...] = ()
@@ -151,19 +150,19 @@ class Pool:
 
     @property
     def usable(self) -> bool:
-        """Return whether devices may be allocated from it."""
+        """Return whether devices of the pool may be allocated."""
         return not self.incomplete and not self.invalid
 
     @property
     def waits_for_devices(self) -> bool:
-        """Return whether binding to some device takes a while: such pools come last."""
+        """Return whether some device has binding conditions; such pools come last."""
         return any(device.binding_conditions for device_slice in self.slices for device in device_slice.devices)
 
 
 def read_slice(item: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> Slice:
-    """Take a slice apart; rules add taints to the devices they select (devices.md 3.1).
+    """Parse a slice; rules add taints to the devices they select (devices.md 3.1).
 
-    Raises QuantityError or SelectorError for what does not parse.
+    Raises QuantityError or SelectorError for an invalid value.
     """
     spec = item.spec
     pool = (spec.driver, spec.pool.name)
@@ -175,41 +174,43 @@ def read_slice(item: ResourceSlice, rules: Iterable[DeviceTaintRule] = ()) -> Sl
         count=spec.pool.resource_slice_count,
         reach=_reach(spec.node_name or "", spec.all_nodes, spec.node_selector),
         per_device=spec.per_device_node_selection,
-        devices=tuple(_device(pool, one, rules) for one in spec.devices),
-        counters=tuple((str(one.get("name", "")), _amounts(one.get("counters"))) for one in spec.shared_counters),
+        devices=tuple(_device(pool, device, rules) for device in spec.devices),
+        counters=tuple((str(c.get("name", "")), _amounts(c.get("counters"))) for c in spec.shared_counters),
     )
 
 
 def taint_of(rule: DeviceTaintRule) -> EffectiveTaint:
-    """Return the taint that a rule gives to devices."""
+    """Return the taint that a rule adds to devices."""
     return EffectiveTaint(rule.spec.taint.key, rule.spec.taint.value, rule.spec.taint.effect)
 
 
-def stated_taints(one: Mapping[str, Any]) -> tuple[EffectiveTaint, ...]:
-    """Return the taints that the driver gave to a device."""
+def stated_taints(device: Mapping[str, Any]) -> tuple[EffectiveTaint, ...]:
+    """Return the taints that the driver set on a device."""
     return tuple(
         EffectiveTaint(str(t.get("key", "")), str(t.get("value", "")), str(t.get("effect", "")))
-        for t in one.get("taints") or ()
+        for t in device.get("taints") or ()
     )
 
 
-def _device(pool: PoolId, one: Mapping[str, Any], rules: Sequence[DeviceTaintRule]) -> Device:
-    selector, name = one.get("nodeSelector"), str(one.get("name", ""))
+def _device(pool: PoolId, device: Mapping[str, Any], rules: Sequence[DeviceTaintRule]) -> Device:
+    selector, name = device.get("nodeSelector"), str(device.get("name", ""))
     return Device(
         id=(*pool, name),
-        attributes=one.get("attributes") or {},
-        capacity={name: _capacity(given) for name, given in (one.get("capacity") or {}).items()},
-        taints=stated_taints(one) + tuple(taint_of(rule) for rule in rules if rule.spec.selects(*pool, name)),
-        consumes={str(c.get("counterSet", "")): _amounts(c.get("counters")) for c in one.get("consumesCounters") or ()},
-        shared=bool(one.get("allowMultipleAllocations")),
+        attributes=device.get("attributes") or {},
+        capacity={name: _capacity(capacity) for name, capacity in (device.get("capacity") or {}).items()},
+        taints=stated_taints(device) + tuple(taint_of(rule) for rule in rules if rule.spec.selects(*pool, name)),
+        consumes={
+            str(c.get("counterSet", "")): _amounts(c.get("counters")) for c in device.get("consumesCounters") or ()
+        },
+        shared=bool(device.get("allowMultipleAllocations")),
         reach=_reach(
-            str(one.get("nodeName") or ""),
-            bool(one.get("allNodes")),
+            str(device.get("nodeName") or ""),
+            bool(device.get("allNodes")),
             msgspec.convert(selector, NodeSelector) if selector is not None else None,
         ),
-        binds_to_node=bool(one.get("bindsToNode")),
-        binding_conditions=tuple(one.get("bindingConditions") or ()),
-        failure_conditions=tuple(one.get("bindingFailureConditions") or ()),
+        binds_to_node=bool(device.get("bindsToNode")),
+        binding_conditions=tuple(device.get("bindingConditions") or ()),
+        failure_conditions=tuple(device.get("bindingFailureConditions") or ()),
     )
 
 
@@ -218,11 +219,11 @@ def _reach(node: str, everywhere: bool, selector: NodeSelector | None) -> Reach:
 
 
 def _amounts(counters: Mapping[str, Any] | None) -> dict[str, int]:
-    return {name: parse(given.get("value", 0)).nano for name, given in (counters or {}).items()}
+    return {name: parse(counter.get("value", 0)).nano for name, counter in (counters or {}).items()}
 
 
-def _capacity(given: Mapping[str, Any]) -> Capacity:
-    policy = given.get("requestPolicy")
+def _capacity(capacity: Mapping[str, Any]) -> Capacity:
+    policy = capacity.get("requestPolicy")
     read = None
     if policy is not None:
         span = policy.get("validRange") or {}
@@ -233,7 +234,7 @@ def _capacity(given: Mapping[str, Any]) -> Capacity:
             most=_maybe(span.get("max")),
             step=_maybe(span.get("step")),
         )
-    return Capacity(parse(given.get("value", 0)).nano, read)
+    return Capacity(parse(capacity.get("value", 0)).nano, read)
 
 
 def _maybe(text: Any) -> int | None:
@@ -244,14 +245,14 @@ def _maybe(text: Any) -> int | None:
 
 
 class SliceIndex:
-    """All slices; which pools a node reaches is computed when first asked for."""
+    """An index of all slices; the pools of a node are computed on request."""
 
     def __init__(self, slices: Iterable[Slice]) -> None:
         self._of_node: dict[str, list[Slice]] = {}
         self._of_pool: dict[PoolId, list[Slice]] = {}
         self._anywhere: list[Slice] = []
         self._counting: dict[PoolId, list[Slice]] = {}
-        """Those of one node that have the counters of their pool: they matter wherever its devices are."""
+        """Slices of one node with the counters of their pool; they matter on every node of the pool's devices."""
         for device_slice in slices:
             self._of_pool.setdefault(device_slice.pool, []).append(device_slice)
             if device_slice.counters and device_slice.reach.node:
@@ -261,8 +262,8 @@ class SliceIndex:
             else:
                 self._anywhere.append(device_slice)
         self._home: dict[PoolId, str | None] = {}
-        for pool, those in self._of_pool.items():
-            names = {item.reach.node for item in those}
+        for pool, pool_slices in self._of_pool.items():
+            names = {item.reach.node for item in pool_slices}
             self._home[pool] = names.pop() if len(names) == 1 and "" not in names else None
 
     @property
@@ -271,36 +272,36 @@ class SliceIndex:
         return not any(item.devices for item in self._anywhere)
 
     def home(self, pool: PoolId) -> str | None:
-        """Return the only node that can reach a pool, None if there may be several."""
+        """Return the only node that can reach a pool; None if there may be several."""
         return self._home.get(pool)
 
     def pools(self, name: str, labels: Mapping[str, str]) -> tuple[Pool, ...]:
-        """The pools of one node in the order they are tried."""
+        """Return the pools of one node in the order they are tried."""
         newest: dict[PoolId, list[Slice]] = {}
-        here = [item for item in (*self._of_node.get(name, ()), *self._anywhere) if item.relevant(name, labels)]
-        pools = dict.fromkeys(item.pool for item in here) if self._counting else ()
-        here += [item for pool in pools for item in self._counting.get(pool, ()) if item.reach.node != name]
-        for item in here:
-            there = newest.get(item.pool)
-            if there is None or item.generation > there[0].generation:
+        relevant = [item for item in (*self._of_node.get(name, ()), *self._anywhere) if item.relevant(name, labels)]
+        pools = dict.fromkeys(item.pool for item in relevant) if self._counting else ()
+        relevant += [item for pool in pools for item in self._counting.get(pool, ()) if item.reach.node != name]
+        for item in relevant:
+            newest_slices = newest.get(item.pool)
+            if newest_slices is None or item.generation > newest_slices[0].generation:
                 newest[item.pool] = [item]
-            elif item.generation == there[0].generation:
-                there.append(item)
-        result = [pool for key, there in newest.items() if (pool := self._pool(key, there)) is not None]
+            elif item.generation == newest_slices[0].generation:
+                newest_slices.append(item)
+        result = [pool for key, newest_slices in newest.items() if (pool := self._pool(key, newest_slices)) is not None]
         return tuple(sorted(result, key=lambda pool: (pool.waits_for_devices, pool.id)))
 
-    def _pool(self, key: PoolId, there: list[Slice]) -> Pool | None:
-        everything = there
-        if len(there) != there[0].count:
-            generation = there[0].generation
-            if any(one.generation > generation for one in self._of_pool[key]):
-                return None  # the driver is replacing it, and nothing of the new one is for this node
-            everything = [one for one in self._of_pool[key] if one.generation == generation]
-            if len(everything) != there[0].count:
+    def _pool(self, key: PoolId, reachable: list[Slice]) -> Pool | None:
+        everything = reachable
+        if len(reachable) != reachable[0].count:
+            generation = reachable[0].generation
+            if any(device_slice.generation > generation for device_slice in self._of_pool[key]):
+                return None  # the driver is replacing the pool, and no new slice is for this node
+            everything = [device_slice for device_slice in self._of_pool[key] if device_slice.generation == generation]
+            if len(everything) != reachable[0].count:
                 return Pool(key, incomplete=True)
-        ordered = sorted(there, key=lambda one: one.name)
-        slices = tuple(one for one in ordered if not one.counters)
-        elsewhere = tuple(one for one in everything if one not in there)
+        ordered = sorted(reachable, key=lambda device_slice: device_slice.name)
+        slices = tuple(device_slice for device_slice in ordered if not device_slice.counters)
+        elsewhere = tuple(device_slice for device_slice in everything if device_slice not in reachable)
         try:
             _refuse_twins(slices)
             counters = _counter_sets(ordered)
@@ -347,16 +348,16 @@ _KEPT_OF_DEVICE = 64
 
 
 class DeviceMatcher:
-    """Answers of selectors, kept by what an expression reads of a device: alike devices are asked about once."""
+    """Cached results of selectors, by the values that an expression reads, so that similar devices share them."""
 
     def __init__(self) -> None:
         self._answers: dict[tuple[object, ...], bool | str] = {}
 
     def matches(self, device: Device, expression: str) -> bool:
-        """Return whether the device satisfies it. Raises DeviceSelectorError, the same each time."""
+        """Return whether the device matches the expression. Raises DeviceSelectorError, also from the cache."""
         result = device.answers.get(expression)
         if result is None:
-            from reprieve.cluster.device_selectors import compiled  # most clusters have none, and CEL takes 15 ms
+            from reprieve.cluster.device_selectors import compiled  # rarely needed, and importing CEL takes 15 ms
 
             selector = compiled(expression)
             key = (expression, *_values_read(device, selector.reads))
@@ -385,7 +386,7 @@ def _answer(device: Device, ask: Callable[[Any], bool]) -> bool | str:
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value of an attribute in a form that can be a key."""
+    """Return an attribute value in a hashable form."""
     return tuple(map(str, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
 
 
@@ -396,8 +397,8 @@ def _values_read(device: Device, reads: frozenset[str] | None) -> tuple[object, 
         frozenset(split_name(name, driver)[0] for name in device.capacity),
     )
     attributes = tuple(
-        (name, tuple(sorted((kind, _comparable(value)) for kind, value in given.items())))
-        for name, given in device.attributes.items()
+        (name, tuple(sorted((kind, _comparable(value)) for kind, value in attribute.items())))
+        for name, attribute in device.attributes.items()
         if reads is None or split_name(name, driver)[1] in reads
     )
     amounts = tuple(

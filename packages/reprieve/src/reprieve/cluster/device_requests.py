@@ -1,7 +1,7 @@
-"""What a ResourceClaim asks for and what it got: its spec compiled once, its allocation read and written.
+"""The requests and the allocation of a ResourceClaim: the spec is compiled once, the allocation read and written.
 
-Terms: a request asks for one *option* (`exactly`) or for the first of several that can be had (`firstAvailable`); a
-*grant* is one device given to one request; an *allocation* is all grants of a claim with the nodes they can be used on.
+Terms: a request has one *option* (`exactly`) or several, of which the first feasible one is used (`firstAvailable`). A
+*grant* is one device given to one request. An *allocation* is all grants of a claim with their nodes.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from kube_rules.selectors import CompiledNodeSelector, compile_node_selector
 from reprieve.cluster.device_pools import Device, DeviceId, EffectiveTaint, Slice
 
 MOST_RESULTS = 32
-"""Devices of one claim (resourceapi.AllocationResultsMaxSize)."""
+"""The maximum number of devices of one claim (resourceapi.AllocationResultsMaxSize)."""
 MOST_OPTIONS = 8
-"""Options of one request (resourceapi.FirstAvailableDeviceRequestMaxSize)."""
+"""The maximum number of options of one request (resourceapi.FirstAvailableDeviceRequestMaxSize)."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def tolerated(tolerations: Iterable[Mapping[str, Any]], taint: EffectiveTaint) -> bool:
-    """Return whether one of them covers the taint of a device (resourceclaim.ToleratesTaint)."""
+    """Return whether a toleration covers the taint of a device (resourceclaim.ToleratesTaint)."""
     for toleration in tolerations:
         if toleration.get("effect") and toleration["effect"] != taint.effect:
             continue
@@ -40,7 +40,7 @@ def tolerated(tolerations: Iterable[Mapping[str, Any]], taint: EffectiveTaint) -
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to satisfy a request. `name` is what results and constraints call it: `request` or `request/option`."""
+    """One way to satisfy a request. `name` is its name in results and constraints: `request` or `request/option`."""
 
     name: str
     request: str
@@ -49,10 +49,10 @@ class Option:
     count: int
     admin: bool
     selectors: tuple[str | None, ...]
-    """Expressions; None for a selector of a type that is not known here."""
+    """CEL expressions; None for a selector of an unknown type."""
     tolerations: tuple[Mapping[str, Any], ...]
     capacity: Mapping[str, int]
-    """Capacity asked for, by name as written, in units of 10^-9."""
+    """Requested capacity, by name as written, in units of 10^-9."""
 
     def tolerates(self, taint: EffectiveTaint) -> bool:
         """Return whether a toleration covers the taint."""
@@ -61,7 +61,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of a claim; without options it is of a kind that is not known here."""
+    """One request of a claim; a request of an unknown kind has no options."""
 
     name: str
     options: tuple[Option, ...]
@@ -70,20 +70,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """matchAttribute (`distinct` False) or distinctAttribute over some requests (none named: all of them)."""
+    """A matchAttribute (`distinct` False) or distinctAttribute constraint; without requests it applies to all."""
 
     attribute: str
     distinct: bool
     requests: frozenset[str]
 
     def concerns(self, option: Option) -> bool:
-        """Return whether devices of that option have to keep it."""
+        """Return whether the constraint applies to devices of that option."""
         return not self.requests or option.request in self.requests or option.name in self.requests
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ClaimShape:
-    """What a claim asks for; the same object for claims that ask for the same. `id` is dense from 0."""
+    """The requests of a claim; claims with the same requests share the object. `id` is dense from 0."""
 
     id: int
     requests: tuple[Request, ...]
@@ -92,7 +92,7 @@ class ClaimShape:
 
     @property
     def prioritized(self) -> bool:
-        """Return whether some request offers a choice."""
+        """Return whether some request has a prioritized list."""
         return any(request.prioritized for request in self.requests)
 
     @property
@@ -102,13 +102,13 @@ class ClaimShape:
 
 
 class Shapes:
-    """Interns shapes by the text of `spec.devices`."""
+    """Interns claim shapes by the text of `spec.devices`."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, ClaimShape] = {}
 
     def of(self, devices: Mapping[str, Any]) -> ClaimShape:
-        """Return the shape of a claim. Raises QuantityError for a capacity that does not parse."""
+        """Return the shape of a claim. Raises QuantityError for an invalid capacity."""
         key = _encode(devices)
         result = self._known.get(key)
         if result is None:
@@ -121,38 +121,36 @@ class Shapes:
         return result
 
 
-def _request(one: Mapping[str, Any]) -> Request:
-    name = str(one.get("name", ""))
-    if (exact := one.get("exactly")) is not None:
+def _request(request: Mapping[str, Any]) -> Request:
+    name = str(request.get("name", ""))
+    if (exact := request.get("exactly")) is not None:
         return Request(name, (_option(name, name, exact, admin=bool(exact.get("adminAccess"))),), prioritized=False)
-    options = tuple(
-        _option(f"{name}/{given.get('name', '')}", name, given) for given in one.get("firstAvailable") or ()
-    )
+    options = tuple(_option(f"{name}/{sub.get('name', '')}", name, sub) for sub in request.get("firstAvailable") or ())
     return Request(name, options, prioritized=True)
 
 
-def _option(name: str, request: str, given: Mapping[str, Any], *, admin: bool = False) -> Option:
+def _option(name: str, request: str, stated: Mapping[str, Any], *, admin: bool = False) -> Option:
     return Option(
         name=name,
         request=request,
-        class_name=str(given.get("deviceClassName", "")),
-        mode=str(given.get("allocationMode") or "ExactCount"),
-        count=int(given.get("count") or 1),
+        class_name=str(stated.get("deviceClassName", "")),
+        mode=str(stated.get("allocationMode") or "ExactCount"),
+        count=int(stated.get("count") or 1),
         admin=admin,
-        selectors=expressions(given.get("selectors") or ()),
-        tolerations=tuple(given.get("tolerations") or ()),
-        capacity={n: parse(text).nano for n, text in ((given.get("capacity") or {}).get("requests") or {}).items()},
+        selectors=expressions(stated.get("selectors") or ()),
+        tolerations=tuple(stated.get("tolerations") or ()),
+        capacity={n: parse(text).nano for n, text in ((stated.get("capacity") or {}).get("requests") or {}).items()},
     )
 
 
 def expressions(selectors: Sequence[Mapping[str, Any]]) -> tuple[str | None, ...]:
-    """Return the CEL texts of selectors of a request or a class."""
+    """Return the CEL texts of the selectors of a request or a class."""
     return tuple((selector.get("cel") or {}).get("expression") for selector in selectors)
 
 
-def _constraint(one: Mapping[str, Any]) -> Constraint:
-    match, distinct = one.get("matchAttribute"), one.get("distinctAttribute")
-    return Constraint(str(match or distinct or ""), match is None, frozenset(one.get("requests") or ()))
+def _constraint(constraint: Mapping[str, Any]) -> Constraint:
+    match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
+    return Constraint(str(match or distinct or ""), match is None, frozenset(constraint.get("requests") or ()))
 
 
 # -- allocations ------------------------------------------------------------------------------------------------------
@@ -160,7 +158,7 @@ def _constraint(one: Mapping[str, Any]) -> Constraint:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeviceGrant:
-    """One device given to one request. `share` and `consumed` are set for devices that several claims share."""
+    """One device given to one request. `share` and `consumed` are set for shared devices."""
 
     option: str
     device: DeviceId
@@ -174,7 +172,7 @@ class DeviceGrant:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Allocation:
-    """What a claim got. `selector` None: usable everywhere. `body` is status.allocation as the API has it."""
+    """The allocation of a claim. `selector` None: usable everywhere. `body`: status.allocation in the API."""
 
     grants: tuple[DeviceGrant, ...]
     selector: CompiledNodeSelector | None
@@ -182,7 +180,7 @@ class Allocation:
 
     @property
     def only_node(self) -> str | None:
-        """The one node it can be used on, where that is how the selector says it."""
+        """Return the only node of the allocation, if the selector names one node."""
         if self.selector is None or len(self.selector.terms) != 1:
             return None
         term = self.selector.terms[0]
@@ -199,13 +197,13 @@ def _selector(text: bytes) -> CompiledNodeSelector:
 
 
 def _plain(item: AllocationResult | NodeSelector) -> dict[str, Any]:
-    """As JSON has it."""
+    """Return the object as plain JSON data."""
     result: dict[str, Any] = msgspec.json.decode(_encode(item))
     return result
 
 
 def read_allocation(result: AllocationResult) -> Allocation:
-    """Return the allocation of a claim's status. Raises QuantityError or SelectorError for what does not parse."""
+    """Return the allocation of a claim's status. Raises QuantityError or SelectorError for an invalid value."""
     grants = tuple(
         DeviceGrant(
             option=str(item.get("request", "")),
@@ -225,7 +223,7 @@ def read_allocation(result: AllocationResult) -> Allocation:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A grant while it is being made: with its option, its device and the slice that publishes it."""
+    """A grant before it is written: its option, device and slice."""
 
     option: Option
     device: Device
@@ -236,35 +234,35 @@ class Chosen:
 def write_allocation(
     claim_key: str, shape: ClaimShape, chosen: Sequence[Chosen], node: str, classes: Mapping[str, DeviceClass]
 ) -> Allocation:
-    """Return the allocation of a claim on a node, as the API is to have it."""
+    """Return the allocation of a claim on a node in the form of the API."""
     results, grants = [], []
-    for number, one in enumerate(chosen):
-        driver, pool, name = one.device.id
-        result: dict[str, Any] = {"request": one.option.name, "driver": driver, "pool": pool, "device": name}
-        if one.option.admin:
+    for number, grant in enumerate(chosen):
+        driver, pool, name = grant.device.id
+        result: dict[str, Any] = {"request": grant.option.name, "driver": driver, "pool": pool, "device": name}
+        if grant.option.admin:
             result["adminAccess"] = True
-        if one.option.tolerations:
-            result["tolerations"] = [dict(toleration) for toleration in one.option.tolerations]
+        if grant.option.tolerations:
+            result["tolerations"] = [dict(toleration) for toleration in grant.option.tolerations]
         share = ""
-        if one.device.shared and not one.option.admin:
-            share = result["shareID"] = share_id(claim_key, one.option.name, number)
-        if one.consumed:
-            result["consumedCapacity"] = {n: format_quantity(v, _form(v)) for n, v in one.consumed.items()}
-        if one.device.binding_conditions:
-            result["bindingConditions"] = list(one.device.binding_conditions)
-        if one.device.failure_conditions:
-            result["bindingFailureConditions"] = list(one.device.failure_conditions)
+        if grant.device.shared and not grant.option.admin:
+            share = result["shareID"] = share_id(claim_key, grant.option.name, number)
+        if grant.consumed:
+            result["consumedCapacity"] = {n: format_quantity(v, _form(v)) for n, v in grant.consumed.items()}
+        if grant.device.binding_conditions:
+            result["bindingConditions"] = list(grant.device.binding_conditions)
+        if grant.device.failure_conditions:
+            result["bindingFailureConditions"] = list(grant.device.failure_conditions)
         results.append(result)
         grants.append(
             DeviceGrant(
-                one.option.name,
-                one.device.id,
-                one.option.admin,
+                grant.option.name,
+                grant.device.id,
+                grant.option.admin,
                 share,
-                dict(one.consumed),
-                one.device.binding_conditions,
-                one.device.failure_conditions,
-                one.option.tolerations,
+                dict(grant.consumed),
+                grant.device.binding_conditions,
+                grant.device.failure_conditions,
+                grant.option.tolerations,
             )
         )
     body: dict[str, Any] = {"devices": {"results": results}}
@@ -279,7 +277,7 @@ def write_allocation(
 
 
 def share_id(claim_key: str, option: str, number: int) -> str:
-    """Tells the shares of one device apart: a UUID that the same claim gets again."""
+    """Return a UUID for a share of a device, the same for the same claim."""
     digest = hashlib.sha256(f"{claim_key}\0{option}\0{number}".encode()).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
@@ -289,9 +287,7 @@ def _form(nano: int) -> str:
 
 
 def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
-    """Return where all chosen devices can be used: one node if any is local to it, else what their selectors ask
-    for.
-    """
+    """Return the nodes on which all chosen devices are usable: one node if a device is local, else by selector."""
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []
     for item in chosen:
@@ -310,7 +306,7 @@ def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
 
 
 def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, DeviceClass]) -> list[dict[str, Any]]:
-    """Parameters for the drivers: those of the classes in use, then the claim's own."""
+    """Return the parameters for the drivers: those of the used classes, then the claim's own."""
     used = {item.option.request: item.option for item in chosen}
     result: list[dict[str, Any]] = []
     of_class: dict[str, list[dict[str, Any]]] = {}
@@ -318,21 +314,21 @@ def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, D
         option = used.get(request.name)
         if option is None:
             continue
-        known = of_class.get(option.class_name)
-        if known is not None:
-            for entry in known:
+        class_entries = of_class.get(option.class_name)
+        if class_entries is not None:
+            for entry in class_entries:
                 entry["requests"].append(option.name)
             continue
         entries = of_class[option.class_name] = []
-        held = classes.get(option.class_name)
-        configs = held.spec.config if held is not None else ()
+        device_class = classes.get(option.class_name)
+        configs = device_class.spec.config if device_class is not None else ()
         entries += [{"source": "FromClass", "requests": [option.name], **config} for config in configs]
         result += entries
-    for given in shape.config:
-        requests = given.get("requests") or []
+    for claim_config in shape.config:
+        requests = claim_config.get("requests") or []
         names = {name for option in used.values() for name in (option.name, option.request)}
         if not requests or any(name in names for name in requests):
-            result.append({"source": "FromClaim", **given, "requests": list(requests)})
+            result.append({"source": "FromClaim", **claim_config, "requests": list(requests)})
     for entry in result:
         if not entry["requests"] or len(entry["requests"]) == len(shape.requests):
             del entry["requests"]
@@ -340,7 +336,7 @@ def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, D
 
 
 def preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:
-    """Return how well a prioritized list was served: its first option counts most (upstream's computeScore)."""
+    """Return the score of the options from prioritized lists; earlier ones score more (upstream computeScore)."""
     used = {item.option.name for item in chosen}
     return sum(
         MOST_OPTIONS - number

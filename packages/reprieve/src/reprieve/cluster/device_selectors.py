@@ -1,13 +1,12 @@
 """CEL selectors of devices: compiled once per text, evaluated within a budget by `kube_rules.cel`.
 
-What an expression sees (resource.k8s.io/v1, DeviceSelector): `device.driver`, `device.allowMultipleAllocations`,
+Variables (resource.k8s.io/v1, DeviceSelector): `device.driver`, `device.allowMultipleAllocations`,
 `device.attributes["domain"].name` (bool, int, string, semver, or a list of one of them) and
-`device.capacity["domain"].name` (quantity). A domain a device does not know is an empty map; a name it does not know
-is an error, as upstream. What an expression may call is in `kube_rules.cel.library`; `kube_rules.device_expressions`
-holds it to its types and its cost.
+`device.capacity["domain"].name` (quantity). An unknown domain is an empty map; an unknown name is an error, as
+upstream. `kube_rules.cel.library` has the functions; `kube_rules.device_expressions` checks types and cost.
 
-Invariants: an expression that cannot be compiled, or may cost more than the API allows, is a `DeviceSelectorError`
-every time it is used; evaluating changes nothing and stops at the same cost.
+Invariants: an expression that does not compile, or may exceed the API's cost limit, raises `DeviceSelectorError` every
+time. Evaluation has no side effects and always stops at the same cost.
 """
 
 from collections.abc import Mapping
@@ -25,8 +24,8 @@ __all__ = ["LONGEST", "MAX_COST", "CompiledSelector", "DeviceSelectorError", "co
 class CompiledSelector:
     """A compiled expression.
 
-    `reads`: the names of attributes and capacities, without domain, that its answer can depend on beside the driver,
-    the flag for multiple allocations and which domains there are; None: on anything.
+    `reads`: the names of the attributes and capacities, without domain, that the result depends on, in addition to the
+    driver, the flag for multiple allocations and the existing domains. None: on anything.
     """
 
     __slots__ = ("_program", "reads")
@@ -36,7 +35,7 @@ class CompiledSelector:
         self.reads = reads
 
     def matches(self, device: Any) -> bool:
-        """Return whether a device (`device_value`) satisfies it. Raises DeviceSelectorError."""
+        """Return whether a device (`device_value`) matches. Raises DeviceSelectorError."""
         try:
             result = self._program.evaluate({"device": device}, cel.Meter(MAX_COST))
         except (cel.CelError, cel.CostExceededError) as error:
@@ -47,8 +46,8 @@ class CompiledSelector:
 
 
 def compiled(expression: str) -> CompiledSelector:
-    """Return the selector of a text. Raises DeviceSelectorError if it does not compile."""
-    if len(expression.encode("utf-8", "replace")) > LONGEST:  # not kept: it may be of any length
+    """Return the selector of an expression. Raises DeviceSelectorError if it does not compile."""
+    if len(expression.encode("utf-8", "replace")) > LONGEST:  # not cached: it may have any length
         raise DeviceSelectorError(f"may not be more than {LONGEST} bytes")
     result = _compiled(expression)
     if isinstance(result, str):
@@ -66,15 +65,15 @@ def _compiled(expression: str) -> CompiledSelector | str:
 
 
 def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capacity: Mapping[str, int]) -> Any:
-    """Return what an expression sees of a device.
+    """Return the CEL value of a device.
 
-    `attributes`: name, with or without a domain, to DeviceAttribute as in the manifest; `capacity`: the same to an
-    amount in units of 10^-9.  Raises DeviceSelectorError for an attribute without a value.
+    `attributes`: name, with or without a domain -> DeviceAttribute as in the manifest. `capacity`: name -> amount in
+    units of 10^-9. Raises DeviceSelectorError for an attribute without a value.
     """
-    known: dict[str, dict[str, Any]] = {}
+    attribute_values: dict[str, dict[str, Any]] = {}
     for name, attribute in attributes.items():
         domain, identifier = split_name(name, driver)
-        known.setdefault(domain, {})[identifier] = _attribute(name, attribute)
+        attribute_values.setdefault(domain, {})[identifier] = _attribute(name, attribute)
     amounts: dict[str, dict[str, Any]] = {}
     for name, nano in capacity.items():
         domain, identifier = split_name(name, driver)
@@ -82,7 +81,7 @@ def device_value(driver: str, shared: bool, attributes: Mapping[str, Any], capac
     return {
         "driver": driver,
         "allowMultipleAllocations": shared,
-        "attributes": _Domains(known),
+        "attributes": _Domains(attribute_values),
         "capacity": _Domains(amounts),
     }
 
@@ -102,20 +101,20 @@ def _attribute(name: str, attribute: Mapping[str, Any]) -> Any:
 
 
 class _Domains(cel.FullMap):
-    """A map that has an empty map for every key it does not have."""
+    """A map with an empty map for every missing key."""
 
     def __missing__(self, key: str) -> dict[str, Any]:
         return {}
 
 
-# -- what an answer depends on ----------------------------------------------------------------------------------------
+# -- dependencies of a result -----------------------------------------------------------------------------------------
 
 _DRIVER = ("device", "driver")
 _FLAT = (_DRIVER, ("device", "allowMultipleAllocations"))
 
 
 def _reads(tree: cel.Node) -> frozenset[str] | None:
-    """See `CompiledSelector.reads`: only where `device` is used in no other way than to look one entry up."""
+    """Return the names for `CompiledSelector.reads`; None if `device` is used other than to look up one entry."""
     names: set[str] = set()
 
     def walk(node: cel.Node) -> bool:
@@ -152,7 +151,7 @@ def _reads(tree: cel.Node) -> frozenset[str] | None:
 
 
 def _path(node: cel.Node) -> tuple[object, ...] | None:
-    """`device.attributes["d"].name` as its parts; None for any other expression."""
+    """Return `device.attributes["d"].name` as its parts; None for any other expression."""
     match node:
         case Ident("device"):
             return ("device",)

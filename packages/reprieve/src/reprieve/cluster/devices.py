@@ -1,20 +1,19 @@
-"""The devices in the cluster cache: claims, slices and classes, and which pod has which device.
+"""The devices in the cluster cache: claims, slices and classes, and the devices of each pod.
 
-Terms: a claim is *stated* to be allocated by the API, or *assumed* to be by this scheduler; a *holder* is a placed pod
-that uses it.  Placing a pod allocates what its claims still lack, taking it away gives that up again
-(`ClusterState.place`, `displace`), so the members of a gang see each other's devices in a trial, too.
+Terms: a claim's allocation is *stated* by the API or *assumed* by this scheduler; a *holder* is a placed pod that uses
+the claim. Placing a pod allocates its unallocated claims, and removing it releases them again (`ClusterState.place`,
+`displace`). In a trial the members of a gang therefore see each other's devices.
 
 Rules:
-- An assumed allocation lasts as long as the claim has a holder; what the API states takes its place.
-- A stated allocation outlives its holders: it ends when the API says so.  In a trial it counts as given up once every
-  consumer that the API lists is a pod taken away in the trial (what the claim controller would do, KEP-5690); a
-  consumer that is no pod keeps it.
-- A claim of the pod's PodGroup is shared by its pods and reserved for the group, which keeps it until the group is
-  gone (KEP-5729).
-- A pod put back in a trial gets back what it had; what the API states even if another pod has got it meanwhile.
+- An assumed allocation lasts as long as the claim has a holder; a stated allocation replaces it.
+- A stated allocation outlives its holders and ends with the API's. In a trial it counts as released once the trial
+  removed every pod among the API's consumers, as the claim controller would do (KEP-5690). A consumer that is not a
+  pod keeps it.
+- A claim of a PodGroup is shared by its pods and reserved for the group until the group is deleted (KEP-5729).
+- A pod restored in a trial gets its devices back; a stated allocation returns even if another pod uses the devices.
 
-Invariants: `in_use` is the sum of the allocations of all claims, inside trials too; every change of a claim's holders
-or assumed allocation is one undoable step of the trial.
+Invariants: `in_use` is the sum of the allocations of all claims, also in trials. Every change of a claim's holders or
+assumed allocation is one undoable step of the trial.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ import numpy.typing as npt
 
 from kube_rules.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from reprieve.cluster.changes import ChangeLog, ChangeReader
-from reprieve.cluster.claim_states import ClaimState, DeviceVerdicts, Held
+from reprieve.cluster.claim_states import AssumedClaim, ClaimState, DeviceVerdicts
 from reprieve.cluster.device_allocation import (
     FEWER_STEPS,
     MOST_GIVEN_UP,
@@ -67,11 +66,11 @@ DeviceObject = ResourceClaim | ResourceSlice | DeviceClass | DeviceTaintRule
 DEVICE_KINDS = (ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule)
 NO_EXECUTE = "NoExecute"
 EVERYWHERE = -1
-"""In the log of changes: any row may see it."""
+"""In the change log: any row may be affected."""
 UNKNOWN = -1
 MOST_REACHES = 256
 SPECIAL = "<extended-resources>"
-"""Stands for a claim that is not made yet, as with kube-scheduler; no name that a claim can have."""
+"""The name of a claim that is not created yet, as in kube-scheduler; no real claim can have it."""
 _MOST_SHAPES = 1024
 _LOG = 65536
 _VIEWS = 256
@@ -84,7 +83,7 @@ class DeviceBook:
     def __init__(
         self, nodes: NodeColumns, groups: Mapping[str, GroupState], undo: UndoLog, log: ChangeLog[int]
     ) -> None:
-        """`log`: of the changes of rows, which shows what happens to claims, too."""
+        """Create an empty book. `log`: the change log of rows, which also records changes of claims."""
         self._nodes = nodes
         self._groups = groups
         self._undo = undo
@@ -92,13 +91,13 @@ class DeviceBook:
         self.classes: dict[str, DeviceClass] = {}
         self.slices: dict[str, ResourceSlice] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
-        """Taints for devices that the rules select; already among the taints of what was read of the slices."""
+        """Rules that taint devices; the parsed slices already include their taints."""
         self.served: dict[str, str] = {}
         """Extended resource -> the class that serves it (devices.md 4.1)."""
         self.serves_extended = True
-        """False: no class serves any (gate DRAExtendedResource)."""
+        """False: no class serves extended resources (gate DRAExtendedResource)."""
         self._special: dict[str, str] = {}
-        """UID of a pod -> name of the claim that was made for its extended resources."""
+        """UID of a pod -> name of the claim created for its extended resources."""
         self._special_shapes: dict[tuple[object, ...], tuple[ClaimShape, tuple[Mapped, ...]]] = {}
         self.claims: dict[str, ClaimState] = {}
         self.in_use = DevicesInUse()
@@ -107,21 +106,21 @@ class DeviceBook:
         self._read: dict[str, Slice] = {}
         self._index: SliceIndex | None = None
         self._version = 0
-        """Grows when slices, classes or rules change."""
+        """Increases when slices, classes or rules change."""
         self._elsewhere = 0
-        """Grows when a claim changes that has devices which several nodes reach."""
+        """Increases when a claim with devices that several nodes reach changes."""
         self._executing: dict[DeviceId, tuple[EffectiveTaint, ...]] | None = None
-        """Those with taints of effect NoExecute, computed when first asked for."""
+        """Devices with NoExecute taints, computed on first use."""
         self._pools: dict[int, tuple[Pool, ...]] = {}
         self._pools_stamp: tuple[int, tuple[int, int]] | None = None
         self._touched = ChangeLog[int]()
-        """Rows on which devices were taken or given back."""
+        """Rows on which devices were taken or released."""
         self._verdicts: dict[tuple[int, ...], DeviceVerdicts] = {}
 
-    # -- what the API says --------------------------------------------------------------------------------------------
+    # -- API objects --------------------------------------------------------------------------------------------------
 
     def set(self, item: DeviceObject) -> DeviceObject | None:
-        """Learn of an object or its change; returns what was known of it before."""
+        """Add or update an object; return its previous version."""
         before: DeviceObject | None
         if isinstance(item, ResourceClaim):
             return self._set_claim(item)
@@ -143,7 +142,7 @@ class DeviceBook:
         return before
 
     def remove(self, kind: str, namespace: str, name: str) -> DeviceObject | None:
-        """An object was deleted; returns what was known of it."""
+        """Remove a deleted object; return its last version."""
         if kind == "ResourceClaim":
             return self._remove_claim(f"{namespace or 'default'}/{name}")
         if kind == "DeviceTaintRule":
@@ -161,12 +160,12 @@ class DeviceBook:
         return result
 
     def join(self, pod: PodRecord) -> None:
-        """A pod with claims is known."""
+        """Register a pod as a user of its claims."""
         for key in pod.claim_keys:
             self._state(key).users[pod.uid] = pod
 
     def leave(self, pod: PodRecord) -> None:
-        """The pod was deleted; it must not hold anything."""
+        """Unregister a deleted pod, which must not hold a claim."""
         for key in pod.claim_keys:
             state = self._state(key)
             state.users.pop(pod.uid, None)
@@ -175,25 +174,25 @@ class DeviceBook:
     # -- holders; undone by trials ------------------------------------------------------------------------------------
 
     def of(self, pod: PodRecord) -> list[ClaimState]:
-        """The claims a known pod names, in its order, each once."""
+        """Return the claims of a known pod, in its order, each once."""
         return [self.claims[key] for key in pod.claim_keys if key in self.claims]
 
     def hold(self, pod: PodRecord, row: int, kept: Allocation | None = None) -> None:
-        """The pod was put on a row: it uses its claims, and gets what they lack if that can be had there.
+        """Make a placed pod a holder of its claims, and allocate the unallocated ones on the row if possible.
 
-        A pod that the API says is bound gets nothing: what it has is stated, or it has nothing.  `kept`: what it had
-        before for its extended resources, and still has.
+        A pod that the API reports as bound gets no allocation: its allocations are stated, or it has none. `kept`: the
+        earlier allocation for its extended resources, which it retains.
         """
         claims = self.of(pod)
         for claim in claims:
-            held = claim.held
-            back = pod.uid in held.gone and held.assumed is None and claim.stated is None
-            assumed = held.parked if back and held.parked is not None and self._free(held.parked) else held.assumed
-            parked = None if assumed is not held.assumed else held.parked
-            self._change(claim, Held(assumed, parked, held.holders | {pod.uid}, held.gone - {pod.uid}))
+            own = claim.assumptions
+            back = pod.uid in own.gone and own.assumed is None and claim.stated is None
+            assumed = own.parked if back and own.parked is not None and self._free(own.parked) else own.assumed
+            parked = None if assumed is not own.assumed else own.parked
+            self._change(claim, AssumedClaim(assumed, parked, own.holders | {pod.uid}, own.gone - {pod.uid}))
         special = self.special(pod)
         if special is not None and kept is not None and special.allocation is None:
-            self._change(special, special.held._replace(assumed=kept))
+            self._change(special, special.assumptions._replace(assumed=kept))
         lacking = self.lacking(claims)
         wanted = self.special_shape(pod, row) if special is not None and special.allocation is None else None
         if special is not None and special.object is None and wanted is not None:
@@ -201,52 +200,52 @@ class DeviceBook:
         if not lacking or pod.bound:
             return
         try:
-            found = self._search(lacking, row, self.in_use)
+            solution = self._search(lacking, row, self.in_use)
         except (DeviceError, NodeError):
             return
-        for claim, chosen in zip(lacking, found or (), strict=False):
+        for claim, chosen in zip(lacking, solution or (), strict=False):
             assert claim.shape is not None
-            given = write_allocation(claim.key, claim.shape, chosen, self._nodes.names[row], self.classes)
+            allocation = write_allocation(claim.key, claim.shape, chosen, self._nodes.names[row], self.classes)
             owned = special if special is not None and claim.key == special.key else claim
-            self._change(owned, owned.held._replace(assumed=given))
+            self._change(owned, owned.assumptions._replace(assumed=allocation))
 
     def release(self, pod: PodRecord) -> None:
-        """The pod is taken off its row."""
+        """Remove a displaced pod from the holders of its claims."""
         trial = self._undo.in_trial
         for claim in self.of(pod):
-            held = claim.held
-            if pod.uid not in held.holders:
+            assumptions = claim.assumptions
+            if pod.uid not in assumptions.holders:
                 continue
-            holders = held.holders - {pod.uid}
-            assumed, parked = held.assumed, held.parked
+            holders = assumptions.holders - {pod.uid}
+            assumed, parked = assumptions.assumed, assumptions.parked
             if not holders and assumed is not None:
                 assumed, parked = None, assumed if trial else None
-            gone = held.gone | {pod.uid} if trial else held.gone
-            self._change(claim, Held(assumed, parked, holders, gone))
+            gone = assumptions.gone | {pod.uid} if trial else assumptions.gone
+            self._change(claim, AssumedClaim(assumed, parked, holders, gone))
 
     def users(self, key: str) -> list[PodRecord]:
-        """Known pods that name a claim, by name."""
-        found = self.claims.get(key)
-        return sorted(found.users.values(), key=lambda pod: pod.key) if found is not None else []
+        """Return the known pods that use a claim, by name."""
+        state = self.claims.get(key)
+        return sorted(state.users.values(), key=lambda pod: pod.key) if state is not None else []
 
     def lists(self, key: str, uid: str) -> bool:
-        """Return whether the API has the claim allocated and the pod as a consumer of it."""
-        found = self.claims.get(key)
-        return found is not None and found.stated is not None and uid in found.consumers
+        """Return whether the API has the claim allocated and lists the pod as a consumer."""
+        state = self.claims.get(key)
+        return state is not None and state.stated is not None and uid in state.consumers
 
     def lingering(self, pod: PodRecord) -> list[str]:
-        """Claims that keep their devices when the pod goes until the API has taken the pod off them."""
+        """Return the claims that keep their devices after the pod's deletion until the API removes the pod."""
         return [key for key in pod.claim_keys if self.lists(key, pod.uid)]
 
-    def sharing(self, pod: PodRecord, one: PodClaim) -> GroupState | None:
-        """Return the PodGroup that owns the claim of the pod's entry (KEP-5729), None: the pod's own."""
+    def sharing(self, pod: PodRecord, entry: PodClaim) -> GroupState | None:
+        """Return the PodGroup that owns the claim of a pod's entry (KEP-5729); None: the pod owns it."""
         group = self._groups.get(pod.group) if pod.group is not None else None
-        if group is None or group.spec is None or one.reference not in group.spec.claims:
+        if group is None or group.spec is None or entry.reference not in group.spec.claims:
             return None
         return group
 
     def reserver(self, pod: PodRecord, claim: ClaimState) -> GroupState | None:
-        """The PodGroup a claim is reserved for on behalf of the pod, None: it is reserved for the pod."""
+        """Return the PodGroup for which a claim of the pod is reserved; None: it is reserved for the pod."""
         if pod.group is None:
             return None
         entries = (
@@ -256,12 +255,12 @@ class DeviceBook:
 
     @staticmethod
     def lacking(claims: Iterable[ClaimState]) -> list[ClaimState]:
-        """Return those that have nothing yet and could get something."""
+        """Return the unallocated claims that can be allocated."""
         return [c for c in claims if c.allocation is None and c.object is not None and c.shape is not None]
 
-    def _change(self, claim: ClaimState, held: Held) -> None:
-        before, was = claim.held, claim.allocation
-        claim.held = held
+    def _change(self, claim: ClaimState, assumptions: AssumedClaim) -> None:
+        before, was = claim.assumptions, claim.allocation
+        claim.assumptions = assumptions
         claim.allocation = claim.in_view()
         for allocation in (was,) if claim.allocation is was else (was, claim.allocation):
             if allocation is None:
@@ -275,23 +274,23 @@ class DeviceBook:
         self._undo.record(self._change, claim, before)
 
     def _homes(self, allocation: Allocation) -> list[int]:
-        """Return the row that each device of an allocation belongs to, if there is one; EVERYWHERE if several."""
-        index, rows, found = self.index, self._nodes.row_of, []
+        """Return the row of each device of an allocation, if known; EVERYWHERE for devices of several nodes."""
+        index, rows, homes = self.index, self._nodes.row_of, []
         for grant in allocation.grants:
             home = index.home(grant.device[:2])
             row = EVERYWHERE if home is None else rows.get(home)
             if row is not None:
-                found.append(row)
-        return found
+                homes.append(row)
+        return homes
 
     def _free(self, allocation: Allocation) -> bool:
-        """Return whether no claim took the whole devices of an allocation since it was given up."""
+        """Return whether no claim took the whole devices of an allocation since its release."""
         return not any(grant.device in self.in_use.whole for grant in allocation.grants if not grant.admin)
 
     # -- extended resources -------------------------------------------------------------------------------------------
 
     def served_anew(self) -> bool:
-        """Work out which resources the classes serve; returns whether that has changed."""
+        """Recompute the resources that classes serve; return whether they changed."""
         served = served_by(self.classes.values()) if self.serves_extended else {}
         if served == self.served:
             return False
@@ -300,34 +299,32 @@ class DeviceBook:
         return True
 
     def with_extended(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> tuple[PodClaim, ...]:
-        """Claims of a pod with one for what it asks of device classes as an extended resource, if it does."""
+        """Return a pod's claims, with one for its extended resources that device classes serve, if any."""
         if not pod.signature.extended:
             return claims
         plain = tuple(claim for claim in claims if not claim.extended)
-        made = self._special.get(pod.uid)
-        if made is None and not any(
+        claim_name = self._special.get(pod.uid)
+        if claim_name is None and not any(
             name in self.served for ask in pod.signature.extended for name, _, _ in ask.amounts
         ):
             return plain
-        name = made if made is not None else f"{SPECIAL} of {pod.name}"
+        name = claim_name if claim_name is not None else f"{SPECIAL} of {pod.name}"
         return (*plain, PodClaim(SPECIAL, name, generated=False, made=True, extended=True))
 
     def special(self, pod: PodRecord) -> ClaimState | None:
-        """Return the claim for a known pod's extended resources; without `object` it is not made yet."""
+        """Return the claim for a known pod's extended resources; without `object` it is not created yet."""
         for claim in pod.claims:
             if claim.extended:
                 return self.claims.get(f"{pod.namespace}/{claim.claim}")
         return None
 
     def special_shape(self, pod: PodRecord, row: int) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
-        """Return what the claim asks for on a node, and for which containers; None where the node has all of it
-        itself.
-        """
+        """Return the special claim's shape and containers on a node; None if the node provides all resources."""
         names = {name for ask in pod.signature.extended for name, _, _ in ask.amounts if name in self.served}
         return self.shape_for(pod, frozenset(name for name in names if self._nodes.by_devices(name)[row]))
 
     def shape_for(self, pod: PodRecord, wanted: frozenset[str]) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
-        """Return the same for a node where device classes serve these resources."""
+        """Return the shape and containers for a node on which device classes serve `wanted`."""
         if not wanted:
             return None
         key = (pod.signature.extended, wanted)
@@ -342,7 +339,7 @@ class DeviceBook:
     # -- taints -------------------------------------------------------------------------------------------------------
 
     def evicting(self, allocation: Allocation) -> bool:
-        """Return whether a device of the allocation has a taint NoExecute that its request does not tolerate."""
+        """Return whether a device of the allocation has a NoExecute taint that its request does not tolerate."""
         rules = [rule for rule in self.rules.values() if rule.spec.taint.effect == NO_EXECUTE]
         if self._executing is None:
             self._executing = self._tainted()
@@ -367,7 +364,7 @@ class DeviceBook:
         return result
 
     def _taint(self, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
-        """A rule came, changed or went: read the slices again in which it selects devices."""
+        """Read the slices again in which an added, changed or removed rule selects devices."""
         specs = [rule.spec for rule in (before, after) if rule is not None]
         if len(specs) == 2 and specs[0] == specs[1]:
             return
@@ -377,22 +374,22 @@ class DeviceBook:
                 self._read_slice(item)
         self._version += 1
 
-    # -- what can be had where ----------------------------------------------------------------------------------------
+    # -- feasible nodes -----------------------------------------------------------------------------------------------
 
     @property
     def index(self) -> SliceIndex:
-        """All slices by what they are for."""
+        """Return the index of all slices."""
         if self._index is None:
             self._index = SliceIndex(self._read.values())
         return self._index
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Equal as long as nothing about devices changes of which the log of changes of rows does not tell."""
+        """Return a value that changes with every change of devices that the change log of rows omits."""
         return self._version, self._elsewhere
 
     def pools(self, row: int) -> tuple[Pool, ...]:
-        """Return the pools a node reaches."""
+        """Return the pools that a node reaches."""
         nodes = self._nodes
         stamp = (self._version, nodes.version)
         if stamp != self._pools_stamp:
@@ -404,7 +401,7 @@ class DeviceBook:
         return result
 
     def verdicts(self, claims: Sequence[ClaimState], rows: npt.NDArray[np.int64]) -> DeviceVerdicts:
-        """Return where the claims can be allocated: the codes of `rows` are filled in. Raises DeviceError."""
+        """Return where the claims can be allocated, with the codes of `rows` filled in. Raises DeviceError."""
         key = tuple(claim.shape.id for claim in claims if claim.shape is not None)
         view = self._view(key)
         for row in rows[view.codes[rows] == UNKNOWN].tolist():
@@ -412,9 +409,9 @@ class DeviceBook:
         return view
 
     def reaches(self, claims: Sequence[ClaimState]) -> list[tuple[int, ...]]:
-        """Return the sets of rows that can use the claims together if they are allocated on one node; each once.
+        """Return the distinct sets of rows that can use the claims if they are allocated on one node.
 
-        At most `MOST_REACHES` nodes are examined where devices reach farther than their node.  Raises DeviceError.
+        If devices reach beyond their node, at most `MOST_REACHES` nodes are examined. Raises DeviceError.
         """
         nodes = self._nodes
         alive = np.flatnonzero(nodes.alive[: len(nodes)])
@@ -423,14 +420,14 @@ class DeviceBook:
             return [(row,) for row in rows]
         result: dict[tuple[int, ...], None] = {}
         for row in rows[:MOST_REACHES]:
-            there = alive.tolist()
+            usable = alive.tolist()
             for claim, chosen in zip(claims, self._search(claims, row, self.in_use) or (), strict=False):
                 assert claim.shape is not None
                 selector = write_allocation(claim.key, claim.shape, chosen, nodes.names[row], self.classes).selector
                 if selector is not None:
-                    there = [other for other in there if selector.matches(nodes.labels[other], nodes.names[other])]
-            result[tuple(there)] = None
-        return [there for there in result if there]
+                    usable = [r for r in usable if selector.matches(nodes.labels[r], nodes.names[r])]
+            result[tuple(usable)] = None
+        return [usable for usable in result if usable]
 
     def _view(self, key: tuple[int, ...]) -> DeviceVerdicts:
         view = self._verdicts.get(key)
@@ -454,17 +451,19 @@ class DeviceBook:
         view.faults.pop(row, None)
         steps = MOST_STEPS if view.given_up < MOST_GIVEN_UP else FEWER_STEPS
         try:
-            found = self._search(claims, row, self.in_use, steps)
+            solution = self._search(claims, row, self.in_use, steps)
         except NodeError as fault:
-            found = None
+            solution = None
             view.faults[row] = str(fault)
             if isinstance(fault, GaveUpError):
                 view.given_up += 1
                 view.codes[row] = 2
                 return
-        if found is not None:
+        if solution is not None:
             view.codes[row] = 0
-            view.scores[row] = sum(preference(c.shape, got) for c, got in zip(claims, found, strict=True) if c.shape)
+            view.scores[row] = sum(
+                preference(c.shape, result) for c, result in zip(claims, solution, strict=True) if c.shape
+            )
             return
         if view.potential[row] == UNKNOWN:
             try:
@@ -482,34 +481,34 @@ class DeviceBook:
         return allocate(pending, nodes.names[row], nodes.labels[row], pools, in_use, self.classes, self.matcher, steps)
 
     def trim(self) -> None:
-        """Keep the log of changes short; called when nothing is going on."""
+        """Shorten the change log; call it only while no cycle or trial is active."""
         self._touched.cut(_LOG)
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
     def digest(self) -> object:
-        """Everything a plugin can read of claims, in a fixed order."""
+        """Return all claim data that a plugin can read, in a fixed order."""
         return [
             (
                 key,
                 [(g.option, g.device, g.share) for g in claim.allocation.grants] if claim.allocation else None,
-                sorted(claim.held.holders),
-                sorted(claim.held.gone),
+                sorted(claim.assumptions.holders),
+                sorted(claim.assumptions.gone),
             )
             for key, claim in sorted(self.claims.items())
         ]
 
     def check(self) -> None:
-        """Compare what is kept with what it is derived from; raises AssertionError on a difference."""
+        """Compare the caches with their sources. Raises AssertionError on a difference."""
         fresh = DevicesInUse()
         for claim in self.claims.values():
             assert claim.allocation is claim.in_view(), f"{claim.key}: the allocation in view is stale"
             if claim.allocation is not None:
                 fresh.count(claim.allocation, 1)
             holders = {uid for uid, pod in claim.users.items() if pod.row >= 0}
-            assert claim.held.holders == holders, f"{claim.key} is held by {sorted(claim.held.holders)}"
-            assert claim.held.gone == frozenset() or self._undo.in_trial, f"{claim.key} has holders gone"
-            assert claim.held.assumed is None or claim.held.holders, f"{claim.key} is assumed for no pod"
+            assert claim.assumptions.holders == holders, f"{claim.key} is held by {sorted(claim.assumptions.holders)}"
+            assert claim.assumptions.gone == frozenset() or self._undo.in_trial, f"{claim.key} has holders gone"
+            assert claim.assumptions.assumed is None or claim.assumptions.holders, f"{claim.key} is assumed for no pod"
         assert fresh == self.in_use, "the devices in use are off"
         if self._undo.in_trial:
             return
@@ -549,13 +548,13 @@ class DeviceBook:
             state.fault = f"resource claim {state.key}: {error}"
             state.shape = None
         kinds = {consumer.resource for consumer in status.reserved_for}
-        state.consumers = frozenset(one.uid for one in status.reserved_for if one.resource == "pods")
-        state.groups = frozenset(one.uid for one in status.reserved_for if one.resource == "podgroups")
+        state.consumers = frozenset(ref.uid for ref in status.reserved_for if ref.resource == "pods")
+        state.groups = frozenset(ref.uid for ref in status.reserved_for if ref.resource == "podgroups")
         state.pods_only = kinds <= {"pods"}
         state.strangers = not kinds <= {"pods", "podgroups"}
         replaced = before is not None and before.metadata.uid != meta.uid
-        keep = None if state.stated is not None or replaced else state.held.assumed
-        self._change(state, state.held._replace(assumed=keep))
+        keep = None if state.stated is not None or replaced else state.assumptions.assumed
+        self._change(state, state.assumptions._replace(assumed=keep))
         return before
 
     def _remove_claim(self, key: str) -> ResourceClaim | None:
@@ -569,7 +568,7 @@ class DeviceBook:
         state.object = state.shape = state.stated = None
         state.fault, state.consumers, state.groups = "", frozenset(), frozenset()
         state.pods_only, state.strangers = True, False
-        self._change(state, state.held._replace(assumed=None))
+        self._change(state, state.assumptions._replace(assumed=None))
         self._forget_if_unused(state)
         return before
 
@@ -582,10 +581,10 @@ class DeviceBook:
         try:
             self._read[item.metadata.name] = read_slice(item, self.rules.values())
         except (ValueError, TypeError, AttributeError):
-            # Without this slice its pool is incomplete: nothing is allocated from what cannot be understood.
+            # Without this slice its pool is incomplete, so an invalid slice provides no devices.
             self._read.pop(item.metadata.name, None)
 
 
 def _of_rules(rules: Iterable[DeviceTaintRule], device: DeviceId) -> list[EffectiveTaint]:
-    """Taints of a device by rule; there may be none of it in the slices."""
+    """Return the taints of a device by rule; the device may be missing in the slices."""
     return [taint_of(rule) for rule in rules if rule.spec.selects(*device)]

@@ -1,9 +1,9 @@
-"""Evictions of late, and the limits that they count for (cost.md 9).
+"""Recent evictions and the limits that count them (cost.md 9).
 
-A unit counts for its namespace, its owner and its priority class, by name.  Each limit has a window of its own.
+A unit counts for its namespace, its owner and its priority class, by name. Each limit has its own window.
 
-Invariants: a unit counts once for each limit; a name keeps no more evictions than its limit allows, and none that are
-older than the window; the names evicted longest ago are forgotten first.
+Invariants: a unit counts once for each limit. A name keeps at most as many evictions as its limit allows, and none
+older than the window. The names with the oldest evictions are dropped first.
 """
 
 from collections.abc import Iterable
@@ -12,30 +12,30 @@ from typing import Final, NamedTuple
 
 CLUSTER, NAMESPACE, OWNER, PRIORITY_CLASS = "cluster", "namespace", "owner", "priorityClass"
 SCOPES: Final = (CLUSTER, NAMESPACE, OWNER, PRIORITY_CLASS)
-"""Of what a limit counts the evictions: `per`."""
+"""The scopes of limits: `per`."""
 EVICTIONS, REPEATS = "Evictions", "Repeats"
 """What a limit counts: `count`."""
 _MOST_NAMES: Final = 65_536
-"""Names that each limit keeps."""
+"""The maximum number of names per limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionLimit:
-    """No more than `most` evictions of what has the same `per`, within so many seconds."""
+    """A limit of `most` evictions with the same `per` within a number of seconds."""
 
     per: str
     most: int
     within: float
     count: str = EVICTIONS
-    """`Evictions`: each unit; `Repeats`: only units that started after the last eviction that counts."""
+    """`Evictions`: every unit; `Repeats`: only units that started after the last counted eviction."""
 
 
 DEFAULT_LIMITS: Final = (EvictionLimit(OWNER, 6, 3600.0, REPEATS),)
-"""What counts if nothing is configured (cost.md 9.5)."""
+"""The limits without a configuration (cost.md 9.5)."""
 
 
 class EvictedUnit(NamedTuple):
-    """What an evicted unit counts for. `uid`: of its first pod; `start`: of its first pod, None if it has not begun."""
+    """The names under which an evicted unit counts. `uid` and `start` are those of its first pod; None: not started."""
 
     uid: str
     namespace: str
@@ -44,19 +44,19 @@ class EvictedUnit(NamedTuple):
     start: float | None
 
     def name(self, per: str) -> str:
-        """Return under which name it counts for limits of that scope."""
+        """Return the name under which the unit counts for limits of that scope."""
         return {CLUSTER: "", NAMESPACE: self.namespace, OWNER: self.owner, PRIORITY_CLASS: self.priority_class}[per]
 
 
 class _Window:
-    """What counts for one limit. Times are seconds since the epoch."""
+    """The counted evictions of one limit. Times are seconds since the epoch."""
 
     def __init__(self, limit: EvictionLimit) -> None:
         self.limit = limit
         self._times: dict[str, dict[str, float]] = {}
-        """By name: when units were evicted, by UID, in order of time; the name evicted longest ago first."""
+        """By name: eviction times by UID, in order of time; the name with the oldest eviction first."""
         self._full: set[str] = set()
-        """Names that may have none left."""
+        """Names that may have reached the limit."""
 
     def note(self, unit: EvictedUnit, now: float) -> None:
         name = unit.name(self.limit.per)
@@ -76,15 +76,15 @@ class _Window:
             self._full.discard(oldest)
 
     def used(self, name: str, now: float) -> list[float]:
-        """When the evictions were that count now, the first one first."""
+        """Return the times of the evictions that count now, earliest first."""
         return [when for when in self._times.get(name, {}).values() if when + self.limit.within > now]
 
     def counted(self, unit: EvictedUnit) -> bool:
-        """Return whether it counts already: to evict it again changes nothing."""
+        """Return whether the unit already counts, so that another eviction changes nothing."""
         return unit.uid in self._times.get(unit.name(self.limit.per), {})
 
     def at_limit(self, now: float) -> bool:
-        """Return whether any name has none left."""
+        """Return whether any name has reached the limit."""
         if not self._full:
             return False
         self._full = {name for name in self._full if len(self.used(name, now)) >= self.limit.most}
@@ -92,7 +92,7 @@ class _Window:
 
 
 def _again(times: dict[str, float], unit: EvictedUnit) -> bool:
-    """Return whether the unit had started after the last eviction that counts."""
+    """Return whether the unit started after the last counted eviction."""
     return not times or unit.start is None or unit.start > times[next(reversed(times))]
 
 
@@ -111,23 +111,23 @@ class EvictionHistory:
 
     @property
     def longest(self) -> float:
-        """Return for how many seconds an eviction may count."""
+        """Return the longest window in seconds."""
         return max((limit.within for limit in self.limits), default=0.0)
 
     def note(self, unit: EvictedUnit, now: float) -> None:
-        """Count an eviction; to be called in order of time."""
+        """Count an eviction; call it in order of time."""
         for window in self._windows:
             window.note(unit, now)
 
     def bind(self, now: float) -> bool:
-        """Return whether the limits may forbid an eviction: some count every unit, or some name has none left."""
+        """Return whether the limits may forbid an eviction: some limit counts every unit or is reached for a name."""
         return self._every or any(window.at_limit(now) for window in self._windows)
 
     def used(self, limit: int, unit: EvictedUnit, now: float) -> list[float]:
-        """When the evictions were that count with this one, for a limit by its index; the first one first."""
+        """Return the times of evictions that count with this unit for a limit (index), earliest first."""
         window = self._windows[limit]
         return window.used(unit.name(window.limit.per), now)
 
     def counted(self, limit: int, unit: EvictedUnit) -> bool:
-        """Return whether the unit counts for that limit already."""
+        """Return whether the unit already counts for a limit, by its index."""
         return self._windows[limit].counted(unit)

@@ -1,9 +1,9 @@
-"""Extended resources that device classes serve: which, and what claim a pod's containers make of them (KEP-5004).
+"""Extended resources that device classes serve, and the claim for those of a pod's containers (KEP-5004).
 
 Terms: a resource is *served* if a DeviceClass names it (`spec.extendedResourceName`) or is named by it
-(`deviceclass.resource.kubernetes.io/NAME`).  A container that runs as long as the pod, a *lasting* one, has devices of
-its own; an init container that ends before the others begin borrows those of the lasting containers after it, and where
-these are too few all such init containers share one more request.
+(`deviceclass.resource.kubernetes.io/NAME`).  A *lasting* container, which runs as long as the pod, has its own
+devices. An init container that ends before the others begin borrows the devices of later lasting containers. If these
+are too few, all such init containers share one additional request.
 
 Rules: devices.md 4 (kubernetes/kubernetes pkg/scheduler/framework/plugins/dynamicresources, 1.37).
 """
@@ -18,23 +18,23 @@ from kube_rules.quantity import value_of
 from kube_rules.requests import is_extended_resource
 
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
-"""Marks the claim that was made for a pod's extended resources."""
+"""Marks the claim created for a pod's extended resources."""
 _LONGEST_NAME: Final = 63
 _SUFFIX: Final = "-extended-resources-"
 
 
 class ContainerAsk(NamedTuple):
-    """What one container asks for. `number`: among init containers and containers together."""
+    """The request of one container. `number`: its index among init containers and containers together."""
 
     number: int
     name: str
     lasting: bool
     amounts: tuple[tuple[str, int, int], ...]
-    """(resource, devices, place among the names of all that the container asks for)."""
+    """(resource, devices, index among the names of all resources that the container requests)."""
 
 
 class Mapped(NamedTuple):
-    """A container's resource and a request of the claim that serves it (PodExtendedResourceClaimStatus)."""
+    """A container's resource and the request of the claim that serves it (PodExtendedResourceClaimStatus)."""
 
     container: str
     resource: str
@@ -47,7 +47,7 @@ def may_be_served(name: str) -> bool:
 
 
 def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
-    """Return the containers that ask for what device classes can serve; () for most pods."""
+    """Return the containers that request resources which device classes can serve; () for most pods."""
     if (
         len(spec.containers) == 1
         and not spec.init_containers
@@ -72,7 +72,7 @@ def asks_of(spec: objects.PodSpec) -> tuple[ContainerAsk, ...]:
 
 
 def served_by(classes: Iterable[objects.DeviceClass]) -> dict[str, str]:
-    """Resource -> the class that serves it: of several that name one the youngest, then the first by name."""
+    """Return resource -> the class that serves it: of several, the youngest, then the first by name."""
     result: dict[str, str] = {}
     ranks: dict[str, tuple[float, str]] = {}
     for priority_class in classes:
@@ -91,12 +91,12 @@ def served_by(classes: Iterable[objects.DeviceClass]) -> dict[str, str]:
 def requests_of(
     asks: Sequence[ContainerAsk], served: Mapping[str, str], wanted: Iterable[str]
 ) -> tuple[list[dict[str, Any]], list[Mapped]]:
-    """Return the requests of the claim for some resources, by name, and which containers they serve."""
+    """Return the requests of the claim for some resources, by name, and the containers they serve."""
     requests: list[dict[str, Any]] = []
     mapped: list[Mapped] = []
     for resource in sorted(wanted):
         lasting: dict[int, tuple[str, int]] = {}
-        """Index of a lasting container -> its request and how many devices."""
+        """Index of a lasting container -> its request and number of devices."""
         borrowed: list[Mapped] = []
         extra: tuple[str, int] | None = None
         names: set[str] = set()
@@ -108,20 +108,20 @@ def requests_of(
             if ask.lasting:
                 continue
             left = amount
-            for _, (lender, there) in sorted(item for item in lasting.items() if item[0] >= ask.number):
+            for _, (lender, lendable) in sorted(item for item in lasting.items() if item[0] >= ask.number):
                 if left > 0:
                     borrowed.append(Mapped(ask.name, resource, lender))
-                    left -= there
+                    left -= lendable
             if left > 0:
                 names.add(request)
                 borrowed.append(Mapped(ask.name, resource, request))
                 extra = (request, left) if extra is None or extra[1] < left else extra
-        for one in borrowed:
-            shared = extra is not None and one.request in names
-            mapped.append(one._replace(request=extra[0]) if shared and extra is not None else one)
+        for entry in borrowed:
+            shared = extra is not None and entry.request in names
+            mapped.append(entry._replace(request=extra[0]) if shared and extra is not None else entry)
         for name, count in (*([extra] if extra is not None else ()), *lasting.values()):
             requests.append(_request(name, served[resource], count))
-    return sorted(requests, key=lambda one: str(one["name"])), mapped
+    return sorted(requests, key=lambda request: str(request["name"])), mapped
 
 
 def _of(asks: Sequence[ContainerAsk], resource: str) -> list[tuple[ContainerAsk, int, str]]:
@@ -139,15 +139,13 @@ def _request(name: str, class_name: str, count: int) -> dict[str, Any]:
 
 
 def claim_name(pod: str, uid: str) -> str:
-    """Return the name of the claim for a pod: the same whenever it is asked for, so that a second attempt finds the
-    first.
-    """
+    """Return the deterministic name of the claim for a pod, so that a second attempt finds the first claim."""
     digest = hashlib.sha256(uid.encode()).hexdigest()[:10]
     return f"{pod[: _LONGEST_NAME - len(_SUFFIX) - len(digest)].rstrip('.-')}{_SUFFIX}{digest}"
 
 
 def owner_of(claim: objects.ResourceClaim) -> str | None:
-    """UID of the pod that a claim was made for as one for extended resources, None for any other claim."""
+    """Return the UID of the pod with the extended resources that a claim serves; None for any other claim."""
     if claim.metadata.annotations.get(ANNOTATION) != "true":
         return None
     owners = (item for item in claim.metadata.owner_references if item.controller and item.kind == "Pod")

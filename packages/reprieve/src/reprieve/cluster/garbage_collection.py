@@ -1,4 +1,4 @@
-"""How often a process that keeps a cluster looks for garbage in cycles."""
+"""Settings of the cyclic garbage collector for processes that hold a cluster."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -6,27 +6,27 @@ from contextlib import contextmanager
 
 
 def collect_seldom() -> None:
-    """Look for cyclic garbage among old objects hardly ever: what is kept of a cluster has no cycles.
+    """Collect old generations rarely: the objects of a cluster have no cycles.
 
-    Each look goes over all that is kept: with the interpreter's own settings they are half of the time that it takes to
-    learn of a large cluster, and a tenth of the time that it takes to start.  Young objects are examined after more of
-    them than one decision keeps while it is made: those of a search for victims go by themselves when it ends.
+    A full collection visits every object of the cluster. With default settings it takes half of the time to load a
+    large cluster and a tenth of the time to start. The threshold of the young generation exceeds the objects of one
+    decision, most of which a search for victims frees when it ends.
     """
     gc.set_threshold(50_000, 20, 1_000)
 
 
 @contextmanager
 def collecting_once_loaded() -> Iterator[Callable[..., None]]:
-    """Look for no cyclic garbage before the function it yields is called, nor then among what was there at that time.
+    """Disable garbage collection until the yielded function is called, and exclude the objects loaded until then.
 
-    To read a large input and to build a cluster of it makes millions of objects and next to no garbage in cycles: each
-    look goes over objects that stay.
+    Reading a large input and building its cluster creates millions of objects and almost no cyclic garbage, so each
+    collection would only visit live objects.
     """
     was_on = gc.isenabled()
     gc.disable()
 
     def loaded(*_: object) -> None:
-        if not gc.isenabled():  # further clusters that are built to try changes come and go
+        if not gc.isenabled():  # clusters built later, to try changes, are temporary
             gc.freeze()
         if was_on:
             gc.enable()

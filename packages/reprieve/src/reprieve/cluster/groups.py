@@ -1,13 +1,13 @@
-"""Pod groups and groups of groups: what the object says, which pods name it, and where it stands in its tree.
+"""Pod groups and composite groups: specs, member pods, and positions in trees.
 
 A group state exists as soon as a pod names the group, with or without the object (api.md: the reference "may name a
-group that does not exist yet").  A composite state exists while its object does.
+group that does not exist yet"). A composite state exists while its object does.
 
-A group without a parent is a tree of one level: it is its own root, its own top, and its own unit if it is disrupted as
-a whole.  `reprieve.cluster.trees` keeps `root`, `fault`, `top` and `unit` of every group up to date.
+A group without a parent is a tree of one level: it is its own root and its own top, and its own unit if it is disrupted
+as a whole. `reprieve.cluster.trees` maintains `root`, `fault`, `top` and `unit` of every group.
 
-Invariant: `existing` counts the members that are not terminating, `scheduled` those of them that have a row.  A
-terminating member cannot make up a minimum (scheduling.md 7: no gang is partly bound below minCount).
+Invariant: `existing` counts the members that are not terminating, `scheduled` those of them with a row. A terminating
+member does not count towards a minimum (scheduling.md 7: no gang is partly bound below minCount).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ from reprieve.cluster.pods import Owner, PodRecord
 class GroupSpec:
     """The part of a group's spec that scheduling reads (api.md, composite.md 1).
 
-    `min_count` is None for the `basic` policy; of a composite it counts child groups.
+    `min_count` is None for the `basic` policy; for a composite it counts child groups.
 
-    A priority that is not set counts as 0 (preemption.md 1), but pods have nothing to conflict with.
+    An unset priority counts as 0 (preemption.md 1), but conflicts with no pod.
     """
 
     min_count: int | None
@@ -37,34 +37,34 @@ class GroupSpec:
     topology_key: str | None = None
     has_priority: bool = True
     class_name: str = ""
-    """The priority class that it names."""
+    """The name of its priority class."""
     victim_priority: int = 0
-    """The priority that the group asks for as a potential victim, granted or not; never below `priority`."""
+    """The requested priority of the group as a potential victim, granted or not; at least `priority`."""
     names_victim_class: bool = False
-    """Its annotation names the class for that (preemption.md 4, "Options"); without one its parents' may count."""
+    """Its annotation names the victim priority class (preemption.md 4, "Options"); otherwise a parent's may apply."""
     claims: frozenset[tuple[str, str | None, str | None]] = frozenset()
-    """Device claims its pods share (KEP-5729): name, claim and template. A pod's own entry that is equal means it."""
+    """Device claims that its pods share (KEP-5729): name, claim and template. An equal entry of a pod refers to it."""
     parent: str | None = None
-    """`namespace/name` of the CompositePodGroup it is a child of."""
+    """`namespace/name` of its parent CompositePodGroup."""
     workload: str = ""
-    """The Workload it was made from."""
+    """The Workload from which it was created."""
     foreign: str | None = None
-    """Of another API than scheduling.k8s.io: its apiVersion, empty where there is no object (workloads.md 2)."""
+    """The apiVersion of a group outside scheduling.k8s.io, empty without an object (workloads.md 2)."""
     topology: TopologyTerms = NO_TOPOLOGY_TERMS
-    """What its annotations ask for beside the constraint (topology.md 1, 4)."""
+    """The topology terms of its annotations, in addition to the constraint (topology.md 1, 4)."""
     restarts: bool | None = None
-    """Whether it is evicted as a whole if it stays below its minimum after it was scheduled; None: as its parent."""
+    """Whether it is evicted as a whole if it stays below its minimum after scheduling; None: as its parent."""
     terms: WorkTerms = field(default=NO_WORK_TERMS, compare=False)
-    """What its annotations say of the work of its pods; it changes often, and never what is a unit."""
+    """The annotations about the work of its pods; they change often and never affect units."""
 
     @property
     def names_class(self) -> bool:
-        """It names a priority class."""
+        """Return whether the group names a priority class."""
         return bool(self.class_name)
 
 
 class _GroupRecord:
-    """What groups of pods and groups of groups have in common."""
+    """The common fields of pod groups and composite groups."""
 
     __slots__ = (
         "created",
@@ -88,9 +88,9 @@ class _GroupRecord:
     def __init__(self, key: str) -> None:
         self.key = key
         self.ref = f"{self.ref_prefix}/{key}"
-        """As the queue calls it: different for a group and a composite of the same name."""
+        """Its key in the queue, distinct for a group and a composite of the same name."""
         self.home = self.ref
-        """The `ref` of the entity in which its pods wait: its root's, or its own while it has none."""
+        """The `ref` of the entity in which its pods wait: its root's, or its own without a root."""
         self.namespace, _, self.name = key.partition("/")
         self.spec: GroupSpec | None = None
         """None while no object of that name exists."""
@@ -99,10 +99,10 @@ class _GroupRecord:
         self.owner: Owner | None = None
         """The controller of the object."""
         self.root: Group | None = cast("Group", self)
-        """The root of its tree; None while that is unknown, and `fault` says why."""
+        """The root of its tree; None while unknown, for the reason in `fault`."""
         self.fault: Fault | None = None
         self.top = cast("Group", self)
-        """The topmost group of its chain that exists."""
+        """The highest existing group of its chain."""
         self.unit: Group | None = None
         """The highest group of its chain that is disrupted as a whole; None: its pods are evicted one by one."""
         self.victim_priority: int | None = None
@@ -115,12 +115,12 @@ class _GroupRecord:
 
     @property
     def is_gang(self) -> bool:
-        """The object exists and has the gang policy."""
+        """Return whether the object exists and has the gang policy."""
         return self.spec is not None and self.spec.min_count is not None
 
 
 class GroupState(_GroupRecord):
-    """One pod group. `members` are all pods that name it and have not ended, by UID."""
+    """One pod group. `members`: all pods of the group that have not ended, by UID."""
 
     __slots__ = ("existing", "members", "ready", "scheduled")
 
@@ -133,37 +133,37 @@ class GroupState(_GroupRecord):
         self.members: dict[str, PodRecord] = {}
         self.scheduled = 0
         self.existing = 0
-        """Members that count towards minCount: all that are not terminating."""
+        """The number of members that count towards minCount: all that are not terminating."""
         self.ready = False
-        """As its parent counted it last (`reprieve.cluster.trees`)."""
+        """Readiness as last counted by its parent (`reprieve.cluster.trees`)."""
 
     def __repr__(self) -> str:
         return f"<podgroup {self.key} {self.spec} members={len(self.members)} scheduled={self.scheduled}>"
 
     @property
     def children(self) -> "Sequence[Group]":
-        """Groups below it: none."""
+        """Return the child groups: none."""
         return ()
 
     def leaves(self) -> "Iterator[GroupState]":
-        """Yield the pod groups of the tree below it, itself."""
+        """Yield the pod groups of its tree: itself."""
         yield self
 
     def below(self) -> "Iterator[Group]":
-        """Yield all groups of the tree below it, itself first."""
+        """Yield all groups of its tree: itself."""
         yield self
 
     def pending(self) -> list[PodRecord]:
-        """Members to schedule: without a row and not terminating, in no particular order."""
+        """Return the members to schedule, without a row and not terminating, in no particular order."""
         return [pod for pod in self.members.values() if pod.row < 0 and not pod.terminating]
 
     def running(self) -> list[PodRecord]:
-        """Scheduled members (bound or assumed), in no particular order."""
+        """Return the scheduled members (bound or assumed), in no particular order."""
         return [pod for pod in self.members.values() if pod.row >= 0]
 
 
 class CompositeState(_GroupRecord):
-    """One CompositePodGroup with its children, in the order in which they are tried (composite.md 2)."""
+    """One CompositePodGroup with its children, in scheduling order (composite.md 2)."""
 
     __slots__ = ("_ordered", "by_ref", "counted", "ready_children")
 
@@ -174,47 +174,47 @@ class CompositeState(_GroupRecord):
     def __init__(self, key: str) -> None:
         super().__init__(key)
         self.by_ref: dict[str, Group] = {}
-        """Its children by `ref`; changed by `reprieve.cluster.trees` alone."""
+        """Its children by `ref`; only `reprieve.cluster.trees` changes them."""
         self._ordered: tuple[Group, ...] | None = ()
         self.ready_children = 0
-        """Children that are ready; valid if the root of the tree is `counted`."""
+        """The number of ready children; valid if the root of the tree is `counted`."""
         self.counted = False
-        """Of a root: `ready_children` is current below it."""
+        """For a root: whether `ready_children` is current in the whole tree."""
 
     def __repr__(self) -> str:
         return f"<compositepodgroup {self.key} {self.spec} children={len(self.children)}>"
 
     @property
     def children(self) -> "tuple[Group, ...]":
-        """In the order in which they are tried: by creation, ties by name (composite.md 2.3)."""
+        """Return the children in scheduling order: by creation, ties by name (composite.md 2.3)."""
         if self._ordered is None:
             self._ordered = tuple(sorted(self.by_ref.values(), key=turn_of))
         return self._ordered
 
     def reorder(self) -> None:
-        """Children have come or gone, or were made at another time than was known."""
+        """Invalidate the order after children or their creation times changed."""
         self._ordered = None
 
     @property
     def ready(self) -> bool:
-        """Return whether enough children are; valid if the root of the tree is `counted`."""
+        """Return whether enough children are ready; valid if the root of the tree is `counted`."""
         return self.fault is None and self.ready_children >= max(1, self.min_count)
 
     def leaves(self) -> "Iterator[GroupState]":
-        """Yield the pod groups of the tree below it, in order, but those that have no root."""
+        """Yield the pod groups of its tree in order, except those without a root."""
         for child in self.children:
             if child.fault is None:
                 yield from child.leaves()
 
     def below(self) -> "Iterator[Group]":
-        """Yield all groups of the tree below it, parents before children, itself first; but those that have no root."""
+        """Yield all groups of its tree, itself first, parents before children, except those without a root."""
         yield self
         for child in self.children:
             if child.fault is None:
                 yield from child.below()
 
     def wrong_layout(self) -> str | None:
-        """None, or why the tree below it cannot be scheduled: a pod group below has too many levels above it."""
+        """Return why its tree cannot be scheduled, or None: a pod group has too many levels above it."""
         waiting: list[Group] = [self]
         for group in waiting:
             if isinstance(group, CompositeState):
@@ -225,25 +225,25 @@ class CompositeState(_GroupRecord):
 
     @property
     def members(self) -> "Mapping[str, PodRecord]":
-        """The pods of all its leaves, by UID."""
+        """Return the pods of all its leaves, by UID."""
         return {uid: pod for leaf in self.leaves() for uid, pod in leaf.members.items()}
 
     @property
     def scheduled(self) -> int:
-        """Pods of its leaves that have a row and are not terminating."""
+        """Return the number of pods of its leaves with a row that are not terminating."""
         return sum(leaf.scheduled for leaf in self.leaves())
 
     @property
     def existing(self) -> int:
-        """Pods of its leaves that are not terminating."""
+        """Return the number of pods of its leaves that are not terminating."""
         return sum(leaf.existing for leaf in self.leaves())
 
     def pending(self) -> list[PodRecord]:
-        """Return pods to schedule, in no particular order."""
+        """Return the pods to schedule, in no particular order."""
         return [pod for leaf in self.leaves() for pod in leaf.pending()]
 
     def running(self) -> list[PodRecord]:
-        """Scheduled pods (bound or assumed), in no particular order."""
+        """Return the scheduled pods (bound or assumed), in no particular order."""
         return [pod for leaf in self.leaves() for pod in leaf.running()]
 
 
@@ -252,22 +252,20 @@ Group = GroupState | CompositeState
 
 
 def turn_of(group: Group) -> tuple[float, str, str]:
-    """Sort key of children: by creation, ties by name (composite.md 2.3)."""
+    """Return the sort key of a child: creation, ties by name (composite.md 2.3)."""
     return (group.created, group.name, group.ref)
 
 
-def is_ready(group: Group, known: Callable[[GroupState], int]) -> bool:
-    """Return whether the tree below reaches its numbers, if so many pods of a leaf are `known` (composite.md 2.4)."""
+def is_ready(group: Group, member_count: Callable[[GroupState], int]) -> bool:
+    """Return whether a tree reaches its minimums with `member_count` pods of each leaf (composite.md 2.4)."""
     if isinstance(group, GroupState):
-        return known(group) >= max(1, group.min_count)
-    ready = sum(1 for child in group.children if child.fault is None and is_ready(child, known))
+        return member_count(group) >= max(1, group.min_count)
+    ready = sum(1 for child in group.children if child.fault is None and is_ready(child, member_count))
     return ready >= max(1, group.min_count)
 
 
 def fewest_pods(group: Group) -> int:
-    """Return how many more pods have to be placed at least for the tree below to reach its numbers (composite.md
-    3.3).
-    """
+    """Return the minimum number of further pods to place for a tree to reach its minimums (composite.md 3.3)."""
     if isinstance(group, GroupState):
         return max(0, max(1, group.min_count) - group.scheduled)
     least = sorted(fewest_pods(child) for child in group.children if child.fault is None)
@@ -275,53 +273,53 @@ def fewest_pods(group: Group) -> int:
 
 
 def all_below(group: Group, wanted: Callable[[Group], bool] = lambda _: True) -> list[Group]:
-    """Return the group and those below it that are wanted, parents first, also where they have no root.
+    """Return the group and the wanted groups below it, parents first, including those without a root.
 
-    Nothing below one that is not wanted is visited.
+    Groups below an unwanted group are skipped.
     """
     result: list[Group] = []
     waiting = [group]
     while waiting:
-        one = waiting.pop()
-        if one is not group and not wanted(one):
+        below = waiting.pop()
+        if below is not group and not wanted(below):
             continue
-        result.append(one)
-        # Each has one parent: in a cycle only the first is met again.
-        waiting.extend(child for child in reversed(one.children) if child is not group)
+        result.append(below)
+        # Each group has one parent, so a cycle can only return to the first group.
+        waiting.extend(child for child in reversed(below.children) if child is not group)
     return result
 
 
 def disrupted_with(unit: Group) -> list[Group]:
-    """Return the groups that are disrupted as one with that unit, and the composites between, itself first.
+    """Return the groups that are disrupted together with that unit, and the composites between, itself first.
 
-    Also where its chain is broken above it, or part of a cycle (composite.md 4.3).
+    The chain above the unit may be broken or part of a cycle (composite.md 4.3).
     """
-    return all_below(unit, lambda one: one.unit is unit)
+    return all_below(unit, lambda group: group.unit is unit)
 
 
 def running_below(groups: Iterable[Group]) -> list[PodRecord]:
-    """Return the scheduled pods of the pod groups among them, in no particular order."""
+    """Return the scheduled pods of the pod groups among `groups`, in no particular order."""
     return [pod for group in groups if isinstance(group, GroupState) for pod in group.running()]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a group's root is unknown: an ancestor that is `missing`, or what is wrong with the layout."""
+    """Why a group's root is unknown: an ancestor is `missing`, or the layout is invalid."""
 
     message: str
     missing: str = ""
-    """Name of the ancestor that does not exist (yet); empty: waiting for none will help."""
+    """The name of an ancestor that does not exist (yet); empty: waiting does not help."""
 
 
 def composite_spec_of(group: objects.CompositePodGroup) -> GroupSpec:
-    """Return what scheduling reads of a CompositePodGroup (v1alpha3)."""
+    """Return the scheduling spec of a CompositePodGroup (v1alpha3)."""
     gang = group.spec.scheduling_policy.gang
     least = gang.min_group_count if gang is not None else None
     return _spec(group, least, group.spec.scheduling_constraints.topology)
 
 
 def spec_of(group: objects.PodGroup, *, trees: bool = True) -> GroupSpec:
-    """Return what scheduling reads of a PodGroup in its internal form (v1beta1); without `trees` it has no parent."""
+    """Return the scheduling spec of a PodGroup in its internal form (v1beta1); without `trees` it has no parent."""
     gang, constraints = group.spec.scheduling_policy.gang, group.spec.scheduling_constraints
     least = gang.min_count if gang is not None else None
     claims = frozenset(

@@ -1,9 +1,9 @@
-"""A picture of the cluster that remembers what happened to each object, for the checks of tests.
+"""A cluster cache that records the history of each object, for the checks of tests.
 
-`ClusterState.check` says that an amount is off, not how it came to be.  `RecordedCluster` is the same state and keeps
-the last changes of every pod, node and group, trials and their undoing included; where its `check` fails, the error
-continues with the history of each object that it names (the *story* of Dask's scheduler).  An engine with
-`EngineOptions(validate=True)` has one; a scheduler at work keeps none of this.
+`ClusterState.check` reports a wrong amount, but not its cause. `RecordedCluster` also records the last changes of every
+pod, node and group, including trials and their undoing. If its `check` fails, the error includes the history of each
+object that it names (the *story* of Dask's scheduler). An engine with `EngineOptions(validate=True)` uses it; a
+production scheduler does not.
 """
 
 import re
@@ -18,9 +18,9 @@ from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 
 CHANGES = 20
-"""Changes kept of one object, the latest; and as many steps of trials, which would push the others out."""
+"""The number of recorded changes of one object, and the separate number of trial steps."""
 OBJECTS = 10_000
-"""So many objects have their changes kept, those that changed last."""
+"""The number of objects with recorded changes, those that changed last."""
 
 _NAME = re.compile(r"[\w./-]+")
 
@@ -29,55 +29,53 @@ _Kept = deque[tuple[int, str]]
 
 @dataclass(slots=True)
 class History:
-    """The last changes of the objects that changed last, by name: NAMESPACE/NAME of a pod or group, NAME of a node."""
+    """The last changes of recently changed objects, by NAMESPACE/NAME of a pod or group, or NAME of a node."""
 
     changes: int = CHANGES
     objects: int = OBJECTS
     _count: int = 0
     _of: OrderedDict[str, tuple[_Kept, _Kept]] = field(default_factory=OrderedDict)
-    """Changes, and steps of trials."""
+    """Name -> changes and trial steps."""
 
-    def record(self, what: str, *names: str, tried: bool = False) -> None:
-        """One change (or a step of a trial) of all the objects named; every one has a number, counted from 1."""
+    def record(self, change: str, *names: str, tried: bool = False) -> None:
+        """Record one change (or a trial step) of all named objects, numbered from 1."""
         self._count += 1
         for name in names:
-            there = self._of.get(name)
-            if there is None:
-                there = self._of[name] = (deque(maxlen=self.changes), deque(maxlen=self.changes))
+            queues = self._of.get(name)
+            if queues is None:
+                queues = self._of[name] = (deque(maxlen=self.changes), deque(maxlen=self.changes))
                 if len(self._of) > self.objects:
                     self._of.popitem(last=False)
-            there[tried].append((self._count, what))
+            queues[tried].append((self._count, change))
             self._of.move_to_end(name)
 
     def story(self, text: str) -> str:
-        """Return what happened to each object that `text` names, oldest first, a change per line; "" where it names
-        none.
-        """
+        """Return the history of each object that `text` names, oldest first, one change per line; "" for no object."""
         named = dict.fromkeys(name for name in _NAME.findall(text) if name in self._of)
         lines: list[str] = []
         for name in named:
-            kept = sorted((*self._of[name][0], *self._of[name][1]))
+            changes = sorted((*self._of[name][0], *self._of[name][1]))
             lines.append(f"what happened to {name}, of {self._count} changes in all:")
-            lines += [f"  #{number} {what}" for number, what in kept]
+            lines += [f"  #{number} {change}" for number, change in changes]
         return "\n".join(lines)
 
 
 class RecordedCluster(ClusterState):
-    """A `ClusterState` with failed checks that report what happened to the objects that they name."""
+    """A `ClusterState` with failed checks that report the history of the objects they name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.history = History()
 
     def check(self) -> None:
-        """See `ClusterState.check`; the AssertionError has the history as further lines."""
+        """Run `ClusterState.check`; an AssertionError includes the history in further lines."""
         try:
             super().check()
         except AssertionError as error:
             story = self.history.story(str(error))
             raise AssertionError(f"{error}\n{story}" if story else str(error)) from error
 
-    # -- each change, in the words of its method ----------------------------------------------------------------------
+    # -- recorded changes --------------------------------------------------------------------------------------------
 
     def set_node(self, node: objects.Node) -> bool:
         changed = super().set_node(node)
@@ -86,9 +84,9 @@ class RecordedCluster(ClusterState):
         return changed
 
     def remove_node(self, name: str) -> bool:
-        there = super().remove_node(name)
+        removed = super().remove_node(name)
         self.history.record(f"node {name} is removed", name)
-        return there
+        return removed
 
     def add_pod(self, pod: PodRecord, node: str | None = None, *, due: float | None = None) -> None:
         self._note(pod, f"is added, bound to {node}" if node else "is added, pending")
@@ -105,8 +103,8 @@ class RecordedCluster(ClusterState):
     def change_pod(
         self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None
     ) -> None:
-        what = "is changed" if pod.signature is not signature or pod.labels != labels else "has a start time"
-        self._note(pod, what, pod.row)
+        change = "is changed" if pod.signature is not signature or pod.labels != labels else "has a start time"
+        self._note(pod, change, pod.row)
         super().change_pod(pod, signature=signature, labels=labels, start=start)
 
     def set_claims(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> None:
@@ -161,14 +159,14 @@ class RecordedCluster(ClusterState):
             self._note(pod, f"is taken, as one of {len(pods)}, off", pod.row)
         super()._take_all(pods)
 
-    def _note(self, pod: PodRecord, what: str, row: int = -1) -> None:
-        """One change of a pod, also recorded for its node and its group."""
+    def _note(self, pod: PodRecord, change: str, row: int = -1) -> None:
+        """Record a change of a pod, also for its node and its group."""
         names = [pod.key]
         if row >= 0:
             node = self.nodes.names[row]
             names.append(node)
-            what = f"{what} {node}" if what.endswith((" on", " off", " to")) else f"{what} ({node})"
+            change = f"{change} {node}" if change.endswith((" on", " off", " to")) else f"{change} ({node})"
         if pod.group is not None:
             names.append(pod.group)
         state = " (undone)" if self._undo.rewinding else " (trial)" if self.in_trial else ""
-        self.history.record(f"pod {pod.key} {what}{state}", *names, tried=self.in_trial)
+        self.history.record(f"pod {pod.key} {change}{state}", *names, tried=self.in_trial)

@@ -1,8 +1,7 @@
-"""When pods of Jobs have to have ended: a Job's own `activeDeadlineSeconds` (cost.md 6.4).
+"""Deadlines of the pods of Jobs: a Job's `activeDeadlineSeconds` (cost.md 6.4).
 
-The time runs from when the Job started, which its status says, for all of its pods together; where that is not known (a
-Job in a file has no status) for each of them from its own start, which is not before it.  A Job that is not known says
-nothing: then what its pods say counts alone.
+The time starts with the Job, as its status states, for all of its pods. If the status does not state it (a Job in a
+file has no status), the time starts with each pod. For an unknown Job only the pods' own deadlines apply.
 """
 
 from kube_rules.group_owners import Job
@@ -13,34 +12,34 @@ _GROUP = "batch/"
 
 
 class JobDeadlines:
-    """The Jobs that have a deadline, as far as they are known. Times are seconds since the epoch."""
+    """The known Jobs with a deadline. Times are seconds since the epoch."""
 
     def __init__(self) -> None:
         self._by_job: dict[tuple[str, str], tuple[float, float | None]] = {}
-        """(namespace, name) -> how long it may run, and since when it does."""
+        """(namespace, name) -> (deadline in seconds, start time)."""
 
     def set(self, job: Job) -> bool:
-        """Learn of a Job or its change; returns whether pods of it that run end at another time than before."""
+        """Add or update a Job; return whether the end of its running pods changed."""
         meta = job.metadata
         key = (meta.namespace or "default", meta.name)
         before, seconds = self._by_job.get(key), job.active_deadline
         if seconds is None:
             self._by_job.pop(key, None)
             return before is not None
-        self._by_job[key] = found = (seconds, job.started)
-        return found != before and (before is not None or found[1] is not None)
+        self._by_job[key] = deadline = (seconds, job.started)
+        return deadline != before and (before is not None or deadline[1] is not None)
 
     def remove(self, namespace: str, name: str) -> None:
-        """A Job was deleted; its pods are about to be."""
+        """Remove a deleted Job; its pods are about to be deleted."""
         self._by_job.pop((namespace, name), None)
 
     def of(self, pod: PodRecord) -> float | None:
-        """Return when the pod has to end because its Job has to have ended; None: there is no deadline."""
+        """Return the time at which the pod's Job must have ended; None without a deadline."""
         if not self._by_job or pod.owner is None:
             return None
         version, kind, name = pod.owner
-        known = self._by_job.get((pod.namespace, name)) if kind == _KIND and version.startswith(_GROUP) else None
-        if known is None:
+        deadline = self._by_job.get((pod.namespace, name)) if kind == _KIND and version.startswith(_GROUP) else None
+        if deadline is None:
             return None
-        since = known[1] if known[1] is not None else pod.start
-        return None if since is None else since + known[0]
+        since = deadline[1] if deadline[1] is not None else pod.start
+        return None if since is None else since + deadline[0]

@@ -1,7 +1,7 @@
-"""What `reprieve.cluster.pod_affinity_index` keeps: label classes, match counts, existing terms (its terms there).
+"""The data of `reprieve.cluster.pod_affinity_index`: label classes, match counts, existing terms (defined there).
 
-There is a label class for each pod that differs from all others in its labels, and a term for each that states one of
-its own: tables that mostly hold one entry are no dicts until they hold more.
+Each pod with unique labels has its own label class, and each pod with a unique term its own term. Tables that mostly
+hold one entry therefore become dicts only when they hold more.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Matchers = tuple[Matcher, ...]
 Counts = npt.NDArray[np.int64]
 
 _SPARSE: Final = 16
-"""Pods on fewer than this part of the rows are recorded row by row."""
+"""Pods on fewer than 1/_SPARSE of the rows are recorded row by row."""
 _MOST_TERMS: Final = 64
-"""Pods with the same labels and so many different affinities: more are compiled again."""
+"""The maximum number of stored affinities of pods with the same labels; more are compiled again."""
 
 
 class MatchCounts:
-    """`counts`: int64[at least rows], placed pods that every matcher accepts."""
+    """The number of placed pods that every matcher accepts: `counts`, int64[at least rows]."""
 
     __slots__ = ("counts", "label_classes", "matchers")
 
@@ -33,10 +33,10 @@ class MatchCounts:
         self.matchers = matchers
         self.counts: Counts = np.zeros(rows, dtype=np.int64)
         self.label_classes: Few[LabelClass] = None
-        """Those with counted pods."""
+        """The label classes of counted pods."""
 
     def add(self, row: int, by: int) -> None:
-        """A pod came to a row (1) or left it (-1)."""
+        """Count a pod that was placed on a row (1) or removed (-1)."""
         if row >= len(self.counts):
             more = np.zeros(max(row + 1, 2 * len(self.counts)), dtype=np.int64)
             more[: len(self.counts)] = self.counts
@@ -45,55 +45,55 @@ class MatchCounts:
 
 
 class _Placed:
-    """How many of some pods run where."""
+    """Numbers of placed pods by row."""
 
     __slots__ = ("_rows",)
 
     def __init__(self) -> None:
         self._rows: dict[int, int] | int | None = None
-        """None: nowhere; a row: one pod there and no other."""
+        """None: no pods; an int: one pod, on that row."""
 
     @property
     def rows(self) -> Mapping[int, int]:
-        """Return pods by row, without zeros. Not to be written to nor kept."""
-        there = self._rows
-        if isinstance(there, int):
-            return {there: 1}
-        return there if there is not None else {}
+        """Return the number of pods by row, without zeros. Read only; do not store it."""
+        placed = self._rows
+        if isinstance(placed, int):
+            return {placed: 1}
+        return placed if placed is not None else {}
 
     @property
     def anywhere(self) -> bool:
-        """Return whether any of them runs."""
+        """Return whether any pod is placed."""
         return self._rows is not None
 
     def move(self, row: int, by: int) -> None:
-        """A pod came to a row (1) or left it (-1)."""
-        there = self._rows
-        if there is None and by == 1:
+        """Count a pod that was placed on a row (1) or removed (-1)."""
+        placed = self._rows
+        if placed is None and by == 1:
             self._rows = int(row)
             return
-        if isinstance(there, int):
-            if there == row and by == -1:
+        if isinstance(placed, int):
+            if placed == row and by == -1:
                 self._rows = None
                 return
-            there = self._rows = {there: 1}
-        elif there is None:
-            there = self._rows = {}
-        number = there.get(row, 0) + by
+            placed = self._rows = {placed: 1}
+        elif placed is None:
+            placed = self._rows = {}
+        number = placed.get(row, 0) + by
         if number:
-            there[row] = number
+            placed[row] = number
         else:
-            del there[row]
-            if not there:
+            del placed[row]
+            if not placed:
                 self._rows = None
 
     def nowhere(self) -> None:
-        """Start again without any."""
+        """Reset the numbers to no placed pods."""
         self._rows = None
 
 
 class ExistingTerm(_Placed):
-    """A term some pods state; `rows` has how many of them run where, `known` how many there are at all."""
+    """A term of some pods; `rows`: their placed pods by row; `known`: the number of these pods."""
 
     __slots__ = ("_counts", "known", "label_classes", "spec")
 
@@ -103,29 +103,29 @@ class ExistingTerm(_Placed):
         self.spec = spec
         self.known = 0
         self.label_classes: Few[LabelClass] = None
-        """Those it matches."""
+        """The label classes that match the term."""
 
     def counts(self, rows: int) -> Counts | None:
-        """`rows` as `int64[rows]`, not to be written to, if the pods are on enough of them; else None.
+        """Return `rows` as a read-only `int64[rows]` if the pods are on enough rows, else None.
 
-        From then on it follows every move, until they are on too few again.
+        The array then follows every move until the pods are on too few rows.
         """
         placed = len(self.rows)
         if placed * (_SPARSE if self._counts is None else 2 * _SPARSE) < rows:
             self._counts = None
             return None
         if self._counts is None:
-            there = self.rows
+            pods_by_row = self.rows
             self._counts = np.zeros(rows, dtype=np.int64)
-            self._counts[np.fromiter(there, dtype=np.int64, count=placed)] = np.fromiter(
-                there.values(), dtype=np.int64, count=placed
+            self._counts[np.fromiter(pods_by_row, dtype=np.int64, count=placed)] = np.fromiter(
+                pods_by_row.values(), dtype=np.int64, count=placed
             )
         elif len(self._counts) < rows:
             self._counts = np.append(self._counts, np.zeros(rows - len(self._counts), dtype=np.int64))
         return self._counts[:rows]
 
     def move(self, row: int, by: int) -> None:
-        """A pod that states it came to a row (1) or left it (-1)."""
+        """Count a pod with the term that was placed on a row (1) or removed (-1)."""
         super().move(row, by)
         if self._counts is not None:
             if row < len(self._counts):
@@ -135,7 +135,7 @@ class ExistingTerm(_Placed):
 
 
 class LabelClass(_Placed):
-    """Pods no selector can tell apart; see the module docstring. `rows` are kept while the index is active."""
+    """Pods that no selector can distinguish; see the module docstring. `rows` is current while the index is active."""
 
     __slots__ = (
         "_memo",
@@ -154,44 +154,44 @@ class LabelClass(_Placed):
     def __init__(self, number: int, namespace: str, labels: Mapping[str, str], *, terminating: bool) -> None:
         super().__init__()
         self.id = number
-        """Never given again to another one."""
+        """Never reused for another class."""
         self.namespace = namespace
         self.labels = labels
         self.terminating = terminating
         self.known = 0
-        """Pods that have it."""
+        """The number of its pods."""
         self.counted_by: Few[MatchCounts] = None
         self.matched = False
-        """Whether the existing terms that match it are listed: they are from the first question about its pods on."""
+        """Whether the matching existing terms are listed; they are from the first query about its pods."""
         self.anti_affinity_terms: Few[ExistingTerm] = None
-        """Required anti-affinity terms that match it."""
+        """Required anti-affinity terms that match its pods."""
         self.scoring_terms: Few[ExistingTerm] = None
-        """Every other term that matches it: they count in scores."""
+        """All other terms that match its pods, which count in scores."""
         self._terms: dict[int, AffinityTerms] | tuple[int, AffinityTerms] | None = None
         self._memo: dict[object, object] | None = None
 
     @property
     def memo(self) -> dict[object, object]:
-        """Return where plugins keep what they compiled for these pods."""
+        """Return the store for plugins' compiled data about these pods."""
         if self._memo is None:
             self._memo = {}
         return self._memo
 
     def terms(self, constraints: int) -> AffinityTerms | None:
-        """Return what was kept of its pods' own terms for the id of their constraints."""
-        kept = self._terms
-        if isinstance(kept, tuple):
-            return kept[1] if kept[0] == constraints else None
-        return kept.get(constraints) if kept is not None else None
+        """Return the stored terms of its pods for the id of their constraints."""
+        stored = self._terms
+        if isinstance(stored, tuple):
+            return stored[1] if stored[0] == constraints else None
+        return stored.get(constraints) if stored is not None else None
 
     def keep_terms(self, constraints: int, terms: AffinityTerms) -> None:
-        """Keep the own terms of pods with these constraints."""
-        kept = self._terms
-        if kept is None:
+        """Store the terms of pods with these constraints."""
+        stored = self._terms
+        if stored is None:
             self._terms = (constraints, terms)
             return
-        if isinstance(kept, tuple):
-            kept = self._terms = dict((kept,))
-        if len(kept) >= _MOST_TERMS:
-            kept.clear()
-        kept[constraints] = terms
+        if isinstance(stored, tuple):
+            stored = self._terms = dict((stored,))
+        if len(stored) >= _MOST_TERMS:
+            stored.clear()
+        stored[constraints] = terms

@@ -1,10 +1,10 @@
-"""Finds the selectors that may match labels, and the labels a selector may match, without trying all.
+"""Indexes that find the selectors that may match labels, and the labels that a selector may match.
 
-Labels are filed in their namespace under each of their keys and its value.  A selector is filed under one of its
-requirements, the one that fewest others are filed under: the values of an `In`, or the key of an `Exists`; one that has
-neither is always tried.  What is found is a superset: callers ask the selector itself.
+Labels are filed by namespace, key and value. A selector is filed under its requirement with the fewest other selectors:
+the values of an `In`, or the key of an `Exists`. A selector with neither is always a candidate. Results are a superset;
+callers must evaluate the selector.
 
-Invariant: what was removed is found no more and leaves nothing behind, so an index is as large as what is in it.
+Invariant: a removed item leaves nothing behind, so the size of an index follows its contents.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -18,18 +18,18 @@ T = TypeVar("T", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
 
 _MOST_TRIES = 10_000
-"""So many (namespace, requirement) pairs are looked at to find the requirement that fewest are filed under."""
+"""The maximum number of (namespace, requirement) pairs examined to find the least used requirement."""
 
 ANY_VALUE = (None,)
 _ALWAYS = (None, ANY_VALUE)
-"""(key, values) that a selector is filed under which has nothing to file it under."""
+"""The (key, values) of a selector without a usable requirement."""
 
 _Shelf: TypeAlias = dict[str | None, dict[str | None, Few[T]]]
-"""Label key -> value -> what is filed there."""
+"""Label key -> value -> items."""
 
 
 class SelectorIndex(Generic[T]):
-    """Items that select, found by the labels they may match."""
+    """Items with selectors, found by the labels they may match."""
 
     def __init__(self) -> None:
         self._shelves: dict[str | None, _Shelf[T]] = {}
@@ -41,19 +41,19 @@ class SelectorIndex(Generic[T]):
         return len(self._filed)
 
     def add(self, item: T, selector: Selector, namespaces: Sequence[str] | None) -> None:
-        """File an item that selects in some namespaces, None: in any."""
+        """Add an item that selects in some namespaces, or in any (None)."""
         if selector.nothing:
             return
         places: Sequence[str | None] = (None,) if namespaces is None else namespaces
         choices = list(islice(_filings(selector), _tries(places))) or [_ALWAYS]
-        key, values = choices[0] if len(choices) == 1 else min(choices, key=lambda one: self._crowd(places, *one))
+        key, values = choices[0] if len(choices) == 1 else min(choices, key=lambda filing: self._crowd(places, *filing))
         for place in places:
             for value in values:
                 _file(self._shelves, place, key, value, item)
         self._filed[item] = (places, key, values)
 
     def remove(self, item: T) -> None:
-        """Take an item out; nothing happens if it is not in."""
+        """Remove an item, if present."""
         places, key, values = self._filed.pop(item, ((), None, ()))
         for place in places:
             for value in values:
@@ -67,10 +67,10 @@ class SelectorIndex(Generic[T]):
                 continue
             yield from each(shelf.get(None, {}).get(None))
             for key, value in labels.items():
-                there = shelf.get(key)
-                if there is not None:
-                    yield from each(there.get(value))
-                    yield from each(there.get(None))
+                by_value = shelf.get(key)
+                if by_value is not None:
+                    yield from each(by_value.get(value))
+                    yield from each(by_value.get(None))
 
     def _crowd(self, places: Iterable[str | None], key: str | None, values: Sequence[str | None]) -> int:
         shelves = (self._shelves.get(place, {}).get(key, {}) for place in places)
@@ -84,12 +84,12 @@ class LabelIndex(Generic[T]):
         self._shelves: dict[str, _Shelf[T]] = {}
         """By namespace."""
         self._everywhere: dict[None, _Shelf[T]] = {}
-        """All namespaces in one, kept from the first question beyond namespaces until nothing is left."""
+        """All namespaces together, kept from the first query across namespaces until the index is empty."""
         self._in_namespace: dict[str, dict[T, None]] = {}
         self._number = 0
 
     def add(self, item: T, namespace: str, labels: Mapping[str, str]) -> None:
-        """File an item."""
+        """Add an item."""
         self._in_namespace.setdefault(namespace, {})[item] = None
         self._number += 1
         for key, value in labels.items():
@@ -99,11 +99,11 @@ class LabelIndex(Generic[T]):
                 _file(self._everywhere, None, key, value, item)
 
     def remove(self, item: T, namespace: str, labels: Mapping[str, str]) -> None:
-        """Take out an item filed under these."""
-        there = self._in_namespace[namespace]
-        del there[item]
+        """Remove an item filed under these labels."""
+        items = self._in_namespace[namespace]
+        del items[item]
         self._number -= 1
-        if not there:
+        if not items:
             del self._in_namespace[namespace]
         for key, value in labels.items():
             _take_out(self._shelves, namespace, key, value, item)
@@ -113,25 +113,25 @@ class LabelIndex(Generic[T]):
         """Yield every item that the selector may match in some namespaces (None: in any), once each."""
         if selector.nothing:
             return
-        here = self._in_namespace
+        in_namespace = self._in_namespace
         if namespaces is not None:
-            namespaces = [place for place in namespaces if place in here]
-        fewest = self._number if namespaces is None else sum(len(here[place]) for place in namespaces)
-        found: list[Collection[T]] | None = None
+            namespaces = [place for place in namespaces if place in in_namespace]
+        fewest = self._number if namespaces is None else sum(len(in_namespace[place]) for place in namespaces)
+        candidates: list[Collection[T]] | None = None
         for key, values in islice(_filings(selector), _tries(namespaces or ())):
             at_key = self._at_key(key, namespaces)
             if values is ANY_VALUE:
-                if sum(map(len, at_key)) >= fewest:  # each value has one item at least
+                if sum(map(len, at_key)) >= fewest:  # each value has at least one item
                     continue
-                some = [few for there in at_key for few in there.values()]
+                matches = [few for by_value in at_key for few in by_value.values()]
             else:
-                some = [there.get(value) for there in at_key for value in values]
-            number = sum(map(count, some))
+                matches = [by_value.get(value) for by_value in at_key for value in values]
+            number = sum(map(count, matches))
             if number < fewest:
-                fewest, found = number, [each(few) for few in some]
-        if found is None:
-            found = [here[place] for place in (here if namespaces is None else namespaces)]
-        for items in found:
+                fewest, candidates = number, [each(few) for few in matches]
+        if candidates is None:
+            candidates = [in_namespace[place] for place in (in_namespace if namespaces is None else namespaces)]
+        for items in candidates:
             yield from items
 
     def _at_key(self, key: str | None, namespaces: Sequence[str] | None) -> list[dict[str | None, Few[T]]]:
@@ -146,19 +146,19 @@ class LabelIndex(Generic[T]):
         if self._everywhere:
             return
         for shelf in self._shelves.values():
-            for key, there in shelf.items():
-                for value, few in there.items():
+            for key, by_value in shelf.items():
+                for value, few in by_value.items():
                     for item in each(few):
                         _file(self._everywhere, None, key, value, item)
 
 
 def _tries(places: Sequence[str | None]) -> int:
-    """Return how many requirements of a selector are compared: a pod's term may have many of both."""
+    """Return how many requirements of a selector to compare; a pod's term may have many of both."""
     return max(_MOST_TRIES // max(len(places), 1), 1)
 
 
 def _filings(selector: Selector) -> Iterator[tuple[str | None, Sequence[str | None]]]:
-    """(key, the values asked for; None: any) of each requirement that labels can be looked up by."""
+    """Yield (key, requested values or None for any) of each requirement usable for a lookup."""
     for requirement in selector.requirements:
         if requirement.operator == IN:
             values = requirement.values
@@ -168,19 +168,19 @@ def _filings(selector: Selector) -> Iterator[tuple[str | None, Sequence[str | No
 
 
 def _file(shelves: dict[P, _Shelf[T]], place: P, key: str | None, value: str | None, item: T) -> None:
-    there = shelves.setdefault(place, {}).setdefault(key, {})
-    there[value] = joined(there.get(value), item)
+    by_value = shelves.setdefault(place, {}).setdefault(key, {})
+    by_value[value] = joined(by_value.get(value), item)
 
 
 def _take_out(shelves: dict[P, _Shelf[T]], place: P, key: str | None, value: str | None, item: T) -> None:
     shelf = shelves.get(place, {})
-    there = shelf.get(key, {})
-    remaining = left(there.get(value), item)
+    by_value = shelf.get(key, {})
+    remaining = left(by_value.get(value), item)
     if remaining is not None:
-        there[value] = remaining
+        by_value[value] = remaining
         return
-    there.pop(value, None)
-    if not there and shelf:
+    by_value.pop(value, None)
+    if not by_value and shelf:
         shelf.pop(key, None)
         if not shelf:
             shelves.pop(place, None)

@@ -1,7 +1,7 @@
-"""Which nodes a node selector or node affinity means, over label columns.
+"""The nodes that a node selector or node affinity matches, computed from label columns.
 
-A requirement becomes one comparison of a label column (value numbers) with a small set of numbers; Gt and Lt compare
-the integers behind the values.  matchFields knows `metadata.name`.
+A requirement becomes one comparison of a label column (value numbers) with a small set of numbers. Gt and Lt compare
+the integers of the values. matchFields supports `metadata.name`.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ Mask = npt.NDArray[np.bool_]
 
 
 def requirement_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:
-    """`bool[rows]`: which nodes' labels satisfy one requirement.
+    """Return `bool[rows]`: the nodes with labels that satisfy one requirement.
 
-    NotIn and DoesNotExist hold where the key is absent.
+    NotIn and DoesNotExist hold if the key is absent.
     """
     column, numbers = nodes.label_column(requirement.key)
     operator = requirement.operator
@@ -33,9 +33,9 @@ def requirement_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -
     if operator in ("In", "NotIn"):
         holds = np.zeros(len(numbers) + 1, dtype=np.bool_)
         holds[[numbers[value] for value in requirement.values if value in numbers]] = True
-        # ABSENT is -1 and so reads the last entry, which is False.
-        found: Mask = holds[column]
-        return found if operator == "In" else ~found
+        # ABSENT is -1 and therefore reads the last entry, which is False.
+        matches: Mask = holds[column]
+        return matches if operator == "In" else ~matches
     if operator in ("Gt", "Lt"):
         return _compare(column, numbers, operator, requirement.values)
     return np.zeros(len(column), dtype=np.bool_)
@@ -54,12 +54,12 @@ def _compare(
             integer = parse_integer(value)
             if integer is not None:
                 holds[number] = integer > bound if operator == "Gt" else integer < bound
-    # ABSENT is -1 and so reads the last entry, which is False.
+    # ABSENT is -1 and therefore reads the last entry, which is False.
     return holds[column]
 
 
 def field_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask:
-    """`bool[rows]`: matchFields; only `metadata.name` with In or NotIn exists."""
+    """Return `bool[rows]` for one of matchFields; only `metadata.name` with In or NotIn exists."""
     mask = np.zeros(len(nodes), dtype=np.bool_)
     if requirement.key != "metadata.name" or requirement.operator not in ("In", "NotIn"):
         return mask
@@ -71,7 +71,7 @@ def field_mask(nodes: NodeColumns, requirement: NodeSelectorRequirement) -> Mask
 
 
 def term_mask(nodes: NodeColumns, term: NodeSelectorTerm) -> Mask:
-    """`bool[rows]`: all requirements of a term; a term without any matches nothing."""
+    """Return `bool[rows]`: the nodes that satisfy all requirements of a term; an empty term matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return np.zeros(len(nodes), dtype=np.bool_)
     mask = np.ones(len(nodes), dtype=np.bool_)
@@ -83,7 +83,7 @@ def term_mask(nodes: NodeColumns, term: NodeSelectorTerm) -> Mask:
 
 
 def required_mask(nodes: NodeColumns, signature: PodSpecSignature) -> Mask:
-    """`bool[rows]`: nodeSelector and required node affinity together (terms are ORed)."""
+    """Return `bool[rows]`: nodeSelector and required node affinity together (terms are ORed)."""
     mask = np.ones(len(nodes), dtype=np.bool_)
     for key, value in signature.node_selector.items():
         column, numbers = nodes.label_column(key)
@@ -94,7 +94,7 @@ def required_mask(nodes: NodeColumns, signature: PodSpecSignature) -> Mask:
 
 
 def affinity_mask(nodes: NodeColumns, affinity: objects.NodeAffinity | None) -> Mask:
-    """`bool[rows]`: the required terms of a node affinity (ORed); all nodes if there are none."""
+    """Return `bool[rows]`: the required terms of a node affinity (ORed); all nodes without any."""
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     if required is None:
         return np.ones(len(nodes), dtype=np.bool_)
@@ -105,7 +105,7 @@ def affinity_mask(nodes: NodeColumns, affinity: objects.NodeAffinity | None) -> 
 
 
 def named_nodes(signature: PodSpecSignature) -> set[str] | None:
-    """Return the names of nodes that are left where every required term names its nodes; None: any node may do."""
+    """Return the names of the possible nodes if every required term names its nodes; None: any node is possible."""
     affinity = signature.affinity.node_affinity if signature.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     if required is None or not required.node_selector_terms:

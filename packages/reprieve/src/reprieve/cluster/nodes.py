@@ -1,15 +1,14 @@
 """Nodes as columns.
 
-A node is a *row*.  `allocatable` and `used` are `int64[columns, rows]` (columns: `reprieve.cluster.resources`, units
-there); labels become columns of interned values when a plugin first asks for the key; taints are interned as sets.
-Rows of removed nodes are reused when their last pod has ended.  A resource gets its column when the first pod asks for
-it: until then what nodes have of it is kept by node, so that nodes with many resources of their own cost what they say.
+A node is a *row*. `allocatable` and `used` are `int64[columns, rows]`, with the columns and units of
+`reprieve.cluster.resources`. Labels become columns of interned values when a plugin first reads the key; taints are
+interned as sets. Rows of removed nodes are reused when their last pod has ended. A resource gets its column when the
+first pod requests it. Until then its amounts are stored by node, so that unused resources cost little memory. A
+resource that device classes serve (KEP-5004) has the amount `SERVED` on a node without its own: the comparison of
+amounts passes, and the devices decide.
 
-Of a resource that device classes serve (KEP-5004) a node that has none of its own has `SERVED`: a comparison of
-numbers lets the pod pass, and the devices decide.
-
-Invariants: `used[:, row]` is the sum of the deltas of the pods in `pods[row]`, always; `rank` orders rows by node name,
-so ties go to the first name (scheduling.md 2) whatever the order of arrival.
+Invariants: `used[:, row]` is always the sum of the deltas of the pods in `pods[row]`. `rank` orders rows by node name,
+so that ties go to the first name (scheduling.md 2) regardless of the order of arrival.
 """
 
 from collections.abc import Collection, Mapping
@@ -45,24 +44,24 @@ class NodeColumns:
         self.pods: list[dict[str, PodRecord]] = []
         """By row: pods bound to or assumed on the node, by UID."""
         self.ports: list[dict[HostPort, int] | None] = []
-        """By row: host ports in use and by how many pods; None where no pod ever used one."""
+        """By row: host ports in use with the number of pods; None on a row where no pod ever used one."""
         self.nominated: dict[int, dict[str, PodRecord]] = {}
-        """By row, only where there are any: pods nominated to the node, by UID."""
+        """By row: pods nominated to the node, by UID; rows without any are left out."""
         self.nominations = 0
-        """How often one was made or taken back."""
+        """The number of nominations ever set or cleared."""
         self.nominated_amounts = NominatedAmounts()
-        """The same pods as columns."""
+        """The nominated pods as columns."""
         self.images: dict[str, Few[int]] = {}
-        """Image name -> rows of the nodes of which the status lists it."""
+        """Image name -> rows of the nodes that list it in their status."""
         self._images_on: dict[int, tuple[objects.ContainerImage, ...]] = {}
-        self._unasked: dict[str, dict[int, int]] = {}
+        self._unrequested: dict[str, dict[int, int]] = {}
         """Resource without a column -> row -> amount."""
-        self._unasked_on: dict[int, tuple[str, ...]] = {}
+        self._unrequested_on: dict[int, tuple[str, ...]] = {}
         self._by_devices: dict[str, npt.NDArray[np.bool_]] = {}
-        """Resource that device classes serve -> `bool[rows]`: where they do, as the node has none of its own."""
-        resources.offered = lambda name: name in self._unasked or name in self._by_devices
+        """Resource that device classes serve -> `bool[rows]`: nodes without an amount of their own."""
+        resources.offered = lambda name: name in self._unrequested or name in self._by_devices
         self._filled = len(resources)
-        """Columns that hold what the nodes have; those of later resources are filled by `fit_columns`."""
+        """The number of filled columns; `fit_columns` fills those of later resources."""
         self._free: list[int] = []
         self.count = 0
         self.alive: npt.NDArray[np.bool_] = np.zeros(_STEP, dtype=np.bool_)
@@ -73,37 +72,37 @@ class NodeColumns:
         self._rank: npt.NDArray[np.int64] | None = None
         self._label_columns: dict[str, tuple[npt.NDArray[np.int32], dict[str, int]]] = {}
         self._label_keys: set[str] = set()
-        """Label keys that a node has or had: pods may ask for any others, and these get no column of their own."""
+        """Label keys that a node has or had; other keys that pods name get no column."""
         self._unlabelled: npt.NDArray[np.int32] = np.full(_STEP, ABSENT, dtype=np.int32)
         self.taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_set_id: dict[tuple[Taint, ...], int] = {(): 0}
         self.feature_set: npt.NDArray[np.int32] = np.zeros(_STEP, dtype=np.int32)
-        """`int32[rows]`: the declared features that decide something, by place in `feature_sets`."""
+        """`int32[rows]`: index in `feature_sets` of the relevant declared features."""
         self.feature_sets: list[frozenset[str]] = [frozenset()]
-        """No more than there are subsets of `node_features.NEEDS`."""
+        """At most one entry for each subset of `node_features.NEEDS`."""
         self.no_resize_preemption: set[int] = set()
         """Rows of nodes with a policy against evictions for resizes in place (KEP-5836)."""
         self.static_version = 0
-        """Grows whenever anything but allocatable amounts and pods changes on any node."""
+        """Increases with every change of a node other than allocatable amounts and pods."""
         self._changed_at: npt.NDArray[np.int64] = np.zeros(_STEP, dtype=np.int64)
-        """By row: `static_version` after the last such change there."""
+        """By row: `static_version` after the row's last such change."""
 
     @property
     def version(self) -> tuple[int, int]:
-        """Equal as long as there are as many rows and nothing but allocatable amounts and pods changes on any node."""
+        """Return a value that changes with the number of rows and with `static_version`."""
         return self.static_version, len(self.names)
 
     def changed_since(self, version: int) -> list[int]:
-        """Return the rows on which `static_version` has grown since it was `version`."""
+        """Return the rows that changed after `static_version` was `version`."""
         return np.flatnonzero(self._changed_at[: len(self.names)] > version).tolist()
 
     def __len__(self) -> int:
-        """Rows in use or once used: arrays are to be read as `[:len(nodes)]`."""
+        """Return the number of rows, including unused ones: read arrays as `[:len(nodes)]`."""
         return len(self.names)
 
     @property
     def rank(self) -> npt.NDArray[np.int64]:
-        """`int64[rows]`: position of each row's node in the order of names."""
+        """Return `int64[rows]`: the position of each row's node in the order of names."""
         if self._rank is None:
             order = sorted(range(len(self.names)), key=self.names.__getitem__)
             self._rank = np.empty(len(order), dtype=np.int64)
@@ -111,9 +110,9 @@ class NodeColumns:
         return self._rank
 
     def label_column(self, key: str) -> tuple[npt.NDArray[np.int32], dict[str, int]]:
-        """`int32[rows]` of value numbers for a label key (ABSENT where missing), and value -> number."""
-        found = self._label_columns.get(key)
-        if found is None:
+        """Return `int32[rows]` of value numbers of a label key (ABSENT if missing), and value -> number."""
+        cached = self._label_columns.get(key)
+        if cached is None:
             if key not in self._label_keys:
                 return self._unlabelled[: len(self.names)], {}
             column = np.full(len(self.alive), ABSENT, dtype=np.int32)
@@ -122,31 +121,31 @@ class NodeColumns:
                 value = labels.get(key)
                 if value is not None:
                     column[row] = numbers.setdefault(value, len(numbers))
-            found = self._label_columns[key] = (column, numbers)
-        return found[0][: len(self.names)], found[1]
+            cached = self._label_columns[key] = (column, numbers)
+        return cached[0][: len(self.names)], cached[1]
 
     def set_node(self, node: objects.Node) -> tuple[int, bool]:
-        """Add or update a node; returns its row and whether anything the plugins read has changed.
+        """Add or update a node; return its row and whether anything that plugins read changed.
 
-        Raises `kube_rules.quantity.QuantityError` where an amount does not parse.
+        Raises `kube_rules.quantity.QuantityError` for an invalid amount.
         """
         name = node.metadata.name
         amounts = resource_list(node.status.allocatable or {})
         self.fit_columns()
-        asked = {resource: amount for resource, amount in amounts.items() if resource in self._resources}
-        allocatable = self._resources.vector(asked)
+        wanted = {resource: amount for resource, amount in amounts.items() if resource in self._resources}
+        allocatable = self._resources.vector(wanted)
         allocatable[SCORING_CPU] = allocatable[CPU]
         allocatable[SCORING_MEMORY] = allocatable[MEMORY]
         row = self._row_for(name)
-        self._set_unasked(row, {resource: amount for resource, amount in amounts.items() if resource not in asked})
+        self._set_unrequested(row, {resource: amount for resource, amount in amounts.items() if resource not in wanted})
         changed = not self.alive[row]
         if not self.alive[row]:
             self.alive[row] = True
             self.count += 1
             self._changed(row)
-        for resource, there in self._by_devices.items():
-            there[row] = not amounts.get(resource)
-            if resource in self._resources and there[row]:
+        for resource, served in self._by_devices.items():
+            served[row] = not amounts.get(resource)
+            if resource in self._resources and served[row]:
                 allocatable[self._resources.column(resource)] = SERVED
         if not np.array_equal(self.allocatable[:, row], allocatable):
             self.allocatable[:, row] = allocatable
@@ -172,12 +171,12 @@ class NodeColumns:
         if disabled != (row in self.no_resize_preemption):
             (self.no_resize_preemption.add if disabled else self.no_resize_preemption.discard)(row)
             changed = changed or not disabled  # a policy that forbids evictions helps no resize
-        # Images rank nodes but never make one fit: no pod waits for them.
+        # Images affect scores but never feasibility: no pod waits for them.
         self._set_images(row, node.status.images or ())
         return row, changed
 
     def remove_node(self, name: str) -> int | None:
-        """Take a node out; its pods, if any, stay on the dead row until they go. Returns the row, None if unknown."""
+        """Remove a node; its pods stay on the dead row until they end. Return the row, None if unknown."""
         row = self.row_of.get(name)
         if row is None or not self.alive[row]:
             return None
@@ -199,14 +198,14 @@ class NodeColumns:
             self.allocatable[:, row] = 0
             for by_device in self._by_devices.values():
                 by_device[row] = False
-            self._set_unasked(row, {})
+            self._set_unrequested(row, {})
 
     def row_for_pod(self, name: str) -> int:
-        """The row of the node a bound pod names; a dead row is made for a node not (yet) known."""
+        """Return the row of a bound pod's node, or a new dead row for an unknown node."""
         return self._row_for(name)
 
     def fit_columns(self) -> None:
-        """Make the arrays as tall as the resource table, and fill in what nodes have of resources new in it."""
+        """Grow the arrays to the size of the resource table and fill the columns of new resources."""
         if self._filled == len(self._resources.names):
             return
         missing = self._resources.capacity - self.used.shape[0]
@@ -215,7 +214,7 @@ class NodeColumns:
             self.used = np.vstack([self.used, more])
             self.allocatable = np.vstack([self.allocatable, more])
         for column in range(self._filled, len(self._resources)):
-            for row, amount in self._unasked.pop(self._resources.names[column], {}).items():
+            for row, amount in self._unrequested.pop(self._resources.names[column], {}).items():
                 self.allocatable[column, row] = min(amount, LIMIT)
             served = self._by_devices.get(self._resources.names[column])
             if served is not None:
@@ -223,62 +222,62 @@ class NodeColumns:
         self._filled = len(self._resources)
 
     def serve(self, resources: Collection[str]) -> None:
-        """From now on device classes serve these resources, and no others, on nodes that have none of their own."""
+        """Set the resources that device classes serve on nodes without their own."""
         self.fit_columns()
         if self._by_devices.keys() == set(resources):
             return
         for resource in self._by_devices.keys() - set(resources):
-            there = self._by_devices.pop(resource)
+            served = self._by_devices.pop(resource)
             if resource in self._resources:
-                self.allocatable[self._resources.column(resource), there] = 0
+                self.allocatable[self._resources.column(resource), served] = 0
         for resource in set(resources) - self._by_devices.keys():
-            there = self._by_devices[resource] = self.alive.copy()
+            served = self._by_devices[resource] = self.alive.copy()
             if resource in self._resources:
                 column = self._resources.column(resource)
-                there &= self.allocatable[column] == 0
-                self.allocatable[column, there] = SERVED
+                served &= self.allocatable[column] == 0
+                self.allocatable[column, served] = SERVED
             else:
-                there[[row for row, amount in self._unasked.get(resource, {}).items() if amount]] = False
+                served[[row for row, amount in self._unrequested.get(resource, {}).items() if amount]] = False
         self._changed(slice(None))
 
     def by_devices(self, resource: str) -> npt.NDArray[np.bool_]:
-        """`bool[rows]`: where device classes serve a resource."""
-        found = self._by_devices.get(resource)
-        return (found if found is not None else np.zeros_like(self.alive))[: len(self.names)]
+        """Return `bool[rows]`: the nodes on which device classes serve a resource."""
+        served = self._by_devices.get(resource)
+        return (served if served is not None else np.zeros_like(self.alive))[: len(self.names)]
 
     def stated(self, column: int) -> npt.NDArray[np.int64]:
-        """`int64[rows]`: what nodes have of a resource themselves."""
+        """Return `int64[rows]`: the nodes' own amounts of a resource."""
         have = self.allocatable[column, : len(self.names)]
         served = self._by_devices.get(self._resources.names[column]) if self._by_devices else None
         return have if served is None else np.where(served[: len(self.names)], 0, have)
 
     def rows_with_image(self, name: str) -> Collection[int]:
-        """Return the rows of the nodes that have an image; not to be kept, as it may follow what happens to them."""
+        """Return the rows of the nodes that have an image. Do not store it: it may change with the nodes."""
         return each(self.images.get(name))
 
     def image_size(self, name: str, row: int) -> int:
-        """Return the bytes of an image that a node has; of several with this name the first counts."""
+        """Return the size in bytes of an image on a node, the first if several have the name."""
         return next(image.size_bytes for image in self._images_on[row] if name in image.names)
 
     @property
     def resources(self) -> list[str]:
-        """Return the names of all resources that a node states, asked for by pods or not, sorted."""
-        asked = [name for column, name in enumerate(self._resources.names) if self.allocatable[column].any()]
-        return sorted({*asked, *(name for name, rows in self._unasked.items() if any(rows.values()))})
+        """Return the names of all resources of nodes, requested by pods or not, sorted."""
+        requested = [name for column, name in enumerate(self._resources.names) if self.allocatable[column].any()]
+        return sorted({*requested, *(name for name, rows in self._unrequested.items() if any(rows.values()))})
 
     def has(self, resource: str) -> npt.NDArray[np.int64]:
-        """`int64[rows]`: what nodes state of a resource, asked for by pods or not."""
+        """Return `int64[rows]`: the nodes' own amounts of a resource, requested by pods or not."""
         if resource in self._resources and self._resources.column(resource) < self._filled:
             return self.stated(self._resources.column(resource))
         result = np.zeros(len(self.names), dtype=np.int64)
-        for row, amount in self._unasked.get(resource, {}).items():
+        for row, amount in self._unrequested.get(resource, {}).items():
             result[row] = min(amount, LIMIT)
         return result
 
     def conflicting_port(self, row: int, ports: tuple[HostPort, ...]) -> HostPort | None:
-        """Return the first of the wanted host ports that is taken on the node.
+        """Return the first of the wanted host ports that conflicts with a used one.
 
-        Taken: the same protocol and port, and the same address, or the wildcard on either side.
+        Ports conflict if protocol and port are equal and the addresses are equal or one is the wildcard.
         """
         used = self.ports[row]
         if not used:
@@ -292,16 +291,16 @@ class NodeColumns:
                 return wanted
         return None
 
-    def _set_unasked(self, row: int, amounts: Mapping[str, int]) -> None:
-        for resource in self._unasked_on.pop(row, ()):
-            there = self._unasked.get(resource, {})
-            there.pop(row, None)
-            if not there:
-                self._unasked.pop(resource, None)
+    def _set_unrequested(self, row: int, amounts: Mapping[str, int]) -> None:
+        for resource in self._unrequested_on.pop(row, ()):
+            amounts_by_row = self._unrequested.get(resource, {})
+            amounts_by_row.pop(row, None)
+            if not amounts_by_row:
+                self._unrequested.pop(resource, None)
         if amounts:
-            self._unasked_on[row] = tuple(amounts)
+            self._unrequested_on[row] = tuple(amounts)
             for resource, amount in amounts.items():
-                self._unasked.setdefault(resource, {})[row] = amount
+                self._unrequested.setdefault(resource, {})[row] = amount
 
     def _set_images(self, row: int, images: tuple[objects.ContainerImage, ...]) -> None:
         before = self._images_on.get(row, ())
@@ -309,11 +308,11 @@ class NodeColumns:
             return
         had, has = _names(before), _names(images)
         for name in had - has:
-            there = left(self.images[name], row)
-            if there is None:
+            remaining = left(self.images[name], row)
+            if remaining is None:
                 del self.images[name]
             else:
-                self.images[name] = there
+                self.images[name] = remaining
         for name in has - had:
             self.images[name] = joined(self.images.get(name), row)
         if images:
@@ -359,8 +358,8 @@ class NodeColumns:
         self.unschedulable = np.concatenate([self.unschedulable, np.zeros(more, dtype=np.bool_)])
         self.taint_set = np.concatenate([self.taint_set, np.zeros(more, dtype=np.int32)])
         self.feature_set = np.concatenate([self.feature_set, np.zeros(more, dtype=np.int32)])
-        for resource, there in self._by_devices.items():
-            self._by_devices[resource] = np.concatenate([there, np.zeros(more, dtype=np.bool_)])
+        for resource, served in self._by_devices.items():
+            self._by_devices[resource] = np.concatenate([served, np.zeros(more, dtype=np.bool_)])
         block = np.zeros((self.used.shape[0], more), dtype=np.int64)
         self.used = np.hstack([self.used, block])
         self.allocatable = np.hstack([self.allocatable, block])

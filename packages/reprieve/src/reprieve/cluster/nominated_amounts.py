@@ -1,8 +1,8 @@
-"""What nominated pods ask for, as columns: how much of each node they hold is added up for all nodes at once.
+"""The requests of nominated pods as columns, to sum the reserved amounts of all nodes at once.
 
-A queue of preemptors leaves as many nominations, and every pod after them has to count all that are as important as it
-is.  Each pod has a slot, kept as it is nominated, placed and let go; the last slot takes the place of one that becomes
-free, so the order of slots means nothing.
+A queue of preemptors creates as many nominations, and every later pod must count those of at least its importance. Each
+pod has a slot from its nomination on. The last slot replaces a slot that becomes free, so the order of slots has no
+meaning.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _FEWEST = 16
 
 
 class NominatedAmounts:
-    """See the module docstring. The first `len(self)` of each column are in use."""
+    """See the module docstring. The first `len(self)` entries of each column are in use."""
 
     def __init__(self) -> None:
         self._slot: dict[str, int] = {}
@@ -32,7 +32,7 @@ class NominatedAmounts:
         return len(self._uids)
 
     def add(self, pod: PodRecord) -> None:
-        """The pod is nominated to the row it says, and asks for what it says."""
+        """Add or update a nominated pod, with its row and requests."""
         slot = self._slot.get(pod.uid)
         if slot is None:
             slot = self._slot[pod.uid] = len(self._uids)
@@ -46,7 +46,7 @@ class NominatedAmounts:
         self._amounts[: len(delta), slot] = delta
 
     def drop(self, pod: PodRecord) -> None:
-        """The pod is nominated no more."""
+        """Remove a pod after its nomination was cleared."""
         slot, last = self._slot.pop(pod.uid), len(self._uids) - 1
         uid = self._uids.pop()
         if slot < last:
@@ -59,15 +59,15 @@ class NominatedAmounts:
             self._resize(2 * last, len(self._amounts))
 
     def moved(self, pod: PodRecord) -> None:
-        """The pod, which is nominated, was placed or displaced: a placed pod counts where it is."""
+        """Update a nominated pod that was placed or displaced; a placed pod counts on its node."""
         self._waiting[self._slot[pod.uid]] = pod.row < 0
 
     def priorities(self) -> tuple[Counts, Counts]:
-        """int64[pods] twice: the rows and the priorities of all nominated pods, placed or not."""
+        """Return the rows and priorities of all nominated pods, placed or not, as int64[pods] each."""
         return self._rows[: len(self)], self._priorities[: len(self)]
 
     def held(self, priority: int, width: int) -> tuple[Counts, Counts]:
-        """Rows with pods that are not placed and of that priority or a higher one, ascending; what these ask for there.
+        """Return the rows with unplaced pods of at least that priority, ascending, and their requests.
 
         int64[rows], and int64[width, rows] by column of the resource table.
         """
@@ -84,25 +84,25 @@ class NominatedAmounts:
         return rows[first], np.add.reduceat(amounts, first, axis=1)
 
     def check(self, nominated: Iterable[PodRecord]) -> None:
-        """Raises AssertionError unless these pods, and what they say of themselves, is what is kept."""
-        kept = {}
+        """Compare the columns with these pods. Raises AssertionError on a difference."""
+        stored = {}
         for uid, slot in self._slot.items():
             amounts = self._amounts[:, slot]
-            kept[uid] = (self._rows[slot], self._priorities[slot], self._waiting[slot], *np.trim_zeros(amounts, "b"))
+            stored[uid] = (self._rows[slot], self._priorities[slot], self._waiting[slot], *np.trim_zeros(amounts, "b"))
         for pod in nominated:
             delta = np.trim_zeros(pod.signature.delta, "b")
-            known = kept.pop(pod.uid, None)
-            assert known == (pod.nominated, pod.priority, pod.row < 0, *delta), f"{pod} is nominated otherwise"
-        assert not kept, f"{sorted(kept)} are not nominated"
+            slot_values = stored.pop(pod.uid, None)
+            assert slot_values == (pod.nominated, pod.priority, pod.row < 0, *delta), f"{pod} is nominated otherwise"
+        assert not stored, f"{sorted(stored)} are not nominated"
 
     def _resize(self, slots: int, width: int) -> None:
         number = len(self._uids)
         used = min(number, len(self._rows))
         for name in ("_rows", "_priorities", "_waiting"):
             old = getattr(self, name)
-            made = np.zeros(slots, dtype=old.dtype)
-            made[:used] = old[:used]
-            setattr(self, name, made)
+            resized = np.zeros(slots, dtype=old.dtype)
+            resized[:used] = old[:used]
+            setattr(self, name, resized)
         amounts = np.zeros((width, slots), dtype=np.int64)
         amounts[: len(self._amounts), :used] = self._amounts[:, :used]
         self._amounts = amounts

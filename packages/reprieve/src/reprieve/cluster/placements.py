@@ -1,4 +1,7 @@
-"""Where pods run and are nominated, and trial views of that.
+"""The placements and nominations of pods, and trial views of them.
+
+Decisions never copy the cluster cache: a *trial* changes it in place, keeps an undo log, and restores it
+(architecture.md: "undo instead of copy").
 
 Deciding never copies the cluster cache: a *trial* changes it in place, keeps an undo log, and puts everything back
 (architecture.md: "undo instead of copy").
@@ -9,9 +12,9 @@ Deciding never copies the cluster cache: a *trial* changes it in place, keeps an
         ...
     # everything is as it was
 
-Amounts are integers and undo applies the inverse of every step in reverse, so the view after undo equals the view
-before, bit for bit (scheduling.md 7).  Trials nest.  Whatever depends on a row learns what changed from the *touch
-log*: an append-only list of rows, read from the position where the reader last stood.
+Amounts are integers and undo applies the inverse of every step in reverse order, so the view after undo equals the
+view before, bit for bit (scheduling.md 7). Trials nest. Caches that depend on a row read its changes from the *touch
+log*, an append-only list of rows, starting at the position of their last read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +37,11 @@ from reprieve.cluster.undo import UndoLog
 from reprieve.cluster.volumes import VolumeObjects
 
 _FEW_KINDS: Final = 4
-"""Up to so many kinds of pod are counted kind by kind, which is quicker than summing pod by pod."""
+"""The maximum number of pod kinds that are counted by kind, which is faster than summing pod by pod."""
 
 
 class Placements:
-    """See the module docstring. What a placement changes: nodes, counts of groups, devices, volumes, affinity."""
+    """See the module docstring. A placement changes nodes, counts of groups, devices, volumes, affinity."""
 
     def __init__(self) -> None:
         self.resources = ResourceTable()
@@ -48,7 +51,7 @@ class Placements:
         """Every pod that has not ended, by UID."""
         self.groups: dict[str, GroupState] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        """Labels of namespaces that are known."""
+        """Labels of known namespaces."""
         self.touched = ChangeLog[int]()
         self.resized_gangs = ChangeLog[str]()
         self.volumes = VolumeObjects()
@@ -56,27 +59,27 @@ class Placements:
         self.devices = DeviceBook(self.nodes, self.groups, self._undo, self.touched)
         self.pod_affinity = PodAffinityIndex(self.nodes, self.pods, self.namespace_labels)
         self._holder: int | None = None
-        """The thread that runs a cycle, while one runs."""
+        """The thread that runs a scheduling cycle, if any."""
         self._overlaid = False
 
     def changes(self, *, of_nodes: bool = True, lasting: bool = False) -> ChangeReader:
-        """A reader of what changes on the rows, at its beginning; without `of_nodes` by the pods there alone.
+        """Return a reader of changed rows, at its beginning; without `of_nodes` only pods count as changes.
 
-        `lasting`: it gets nothing of trials that are over.
+        `lasting`: the reader skips completed trials.
         """
         return ChangeReader(self.touched, self.nodes if of_nodes else None, lasting=lasting)
 
     def gang_changes(self, *, lasting: bool = False) -> GangReader:
-        """Return a reader of the groups of which more pods run from now on, or fewer; `lasting` as in `changes`."""
+        """Return a reader of the groups that gain or lose running pods; `lasting` as in `changes`."""
         return GangReader(self.resized_gangs, lasting=lasting)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Return a namespace's labels, with the one for its name that the API server gives to each; known or not."""
-        found = self.namespaces.get(name)
-        return found if found is not None else {NAMESPACE_NAME: name}
+        """Return a namespace's labels, or for an unknown one the name label that the API server sets."""
+        labels = self.namespaces.get(name)
+        return labels if labels is not None else {NAMESPACE_NAME: name}
 
     def place(self, pod: PodRecord, row: int) -> None:
-        """Put a pod on a node: assumed, or put back in a trial. Its device claims get what they lack."""
+        """Put a pod on a node, assumed or restored in a trial, and allocate its unallocated device claims."""
         self._put(pod, row)
         if pod.claims:
             self.devices.hold(pod, row)
@@ -101,13 +104,13 @@ class Placements:
         self._undo.record(self._take, pod)
 
     def displace(self, pod: PodRecord) -> None:
-        """Take a pod off its node; it stays known and is pending again."""
+        """Remove a pod from its node; it stays known and becomes pending."""
         if pod.claims:
             self.devices.release(pod)
         self._take(pod)
 
     def lift(self, pod: PodRecord) -> None:
-        """Take a pod off its node in a trial; its devices stay its own."""
+        """Remove a pod from its node in a trial, without releasing its devices."""
         self._take(pod)
 
     def _take(self, pod: PodRecord) -> None:
@@ -131,7 +134,7 @@ class Placements:
         self._undo.record(self._put, pod, row)
 
     def displace_all(self, pods: Sequence[PodRecord]) -> None:
-        """`displace` for many pods, with the amounts in a few array operations."""
+        """Displace many pods, with a few array operations for the amounts."""
         for pod in pods:
             if pod.claims:
                 self.devices.release(pod)
@@ -140,33 +143,33 @@ class Placements:
     def _take_all(self, pods: Sequence[PodRecord]) -> None:
         rows = [pod.row for pod in pods]
         self._shift(pods, rows, -1)
-        there = self.nodes.pods
+        pods_by_row = self.nodes.pods
         for pod, row in zip(pods, rows, strict=True):
             pod.row = NO_ROW
-            del there[row][pod.uid]
+            del pods_by_row[row][pod.uid]
             if pod.nominated >= 0:
                 self.nodes.nominated_amounts.moved(pod)
         self._undo.record(self._put_all, pods, rows)
 
     def place_all(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
-        """`place` for many pods, with the amounts in a few array operations."""
+        """Place many pods, with a few array operations for the amounts."""
         self._put_all(pods, rows)
         for pod, row in zip(pods, rows, strict=True):
             if pod.claims:
                 self.devices.hold(pod, row)
 
     def _put_all(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> None:
-        there = self.nodes.pods
+        pods_by_row = self.nodes.pods
         for pod, row in zip(pods, rows, strict=True):
             pod.row = row
-            there[row][pod.uid] = pod
+            pods_by_row[row][pod.uid] = pod
             if pod.nominated >= 0:
                 self.nodes.nominated_amounts.moved(pod)
         self._shift(pods, rows, 1)
         self._undo.record(self._take_all, pods)
 
     def nominate(self, pod: PodRecord, row: int) -> None:
-        """Note that room on a node is being made for the pod."""
+        """Nominate a pod to the node on which capacity is being freed for it."""
         if pod.nominated == row:
             return
         self.clear_nomination(pod)
@@ -178,16 +181,16 @@ class Placements:
         self._undo.record(self.clear_nomination, pod)
 
     def clear_nomination(self, pod: PodRecord) -> None:
-        """Take a nomination back; nothing happens if there is none."""
+        """Clear a pod's nomination, if any."""
         row = pod.nominated
         if row < 0:
             return
         pod.nominated = NO_ROW
-        there = self.nodes.nominated[row]
+        nominated = self.nodes.nominated[row]
         self.nodes.nominations += 1
-        del there[pod.uid]
+        del nominated[pod.uid]
         self.nodes.nominated_amounts.drop(pod)
-        if not there:
+        if not nominated:
             del self.nodes.nominated[row]
         self.touched.entries.append(row)
         self._undo.record(self.nominate, pod, row)
@@ -196,21 +199,21 @@ class Placements:
 
     @property
     def held_by_this_thread(self) -> bool:
-        """While a cycle runs, trials are its thread's alone: a plugin's call that was given up may still be running."""
+        """Return whether this thread runs the cycle; a plugin call that timed out may still run in another."""
         return self._holder == get_ident()
 
     @held_by_this_thread.setter
-    def held_by_this_thread(self, held: bool) -> None:
-        self._holder = get_ident() if held else None
+    def held_by_this_thread(self, exclusive: bool) -> None:
+        self._holder = get_ident() if exclusive else None
 
-    def _refuse_strangers(self) -> None:
+    def _refuse_other_threads(self) -> None:
         if self._holder is not None and self._holder != get_ident():
             raise RuntimeError("the cluster cache may be changed only by the thread that runs the cycle")
 
     @contextmanager
     def trial(self) -> Iterator[Self]:
-        """A view to try things in: on leaving, every place/displace/nominate/clear since is undone. Nests."""
-        self._refuse_strangers()
+        """Open a trial: on exit, every place, displace, nominate and clear since then is undone. Trials nest."""
+        self._refuse_other_threads()
         logs = self.touched, self.resized_gangs
         for log in logs:
             log.trial_begins()
@@ -225,26 +228,26 @@ class Placements:
 
     @property
     def undo_mark(self) -> int:
-        """Return where the present trial stands: what `roll_back` goes back to."""
+        """Return the current position in the trial, for `roll_back`."""
         return self._undo.mark
 
     def roll_back(self, mark: int) -> None:
-        """Undo what was done in the present trial since the mark was taken in it; the trial continues."""
+        """Undo the changes of the current trial since the mark; the trial continues."""
         self._undo.rewind(mark)
 
     def trim(self) -> None:
-        """Keep the touch log short; called when nothing is going on, so that it never grows with time."""
+        """Shorten the touch log; call it only while no cycle or trial is active."""
         self.touched.cut(8 * len(self.nodes) + 4096)
         self.resized_gangs.cut(8 * len(self.groups) + 4096)
         self.devices.trim()
 
     @contextmanager
     def assume_silently(self, placed: Sequence[tuple[PodRecord, int]]) -> Iterator[None]:
-        """Pretend that pods without a row run on the given rows, without telling the touch log.
+        """Assume pods without a row on the given rows, without recording it in the touch log.
 
-        For looking at exactly these rows and nothing else.
+        The caller may only read these rows.
         """
-        self._refuse_strangers()
+        self._refuse_other_threads()
         position = len(self.touched.entries)
         before, self._overlaid = self._overlaid, True
         try:
@@ -258,11 +261,11 @@ class Placements:
 
     @contextmanager
     def assume_amounts(self, rows: npt.NDArray[np.int64], amounts: npt.NDArray[np.int64]) -> Iterator[None]:
-        """Pretend that so much more is used on the rows (each once), `int64[columns, rows]`, and nothing else.
+        """Assume additional use on the rows (each once), `int64[columns, rows]`, and nothing else.
 
-        `assume_silently` for callers that read nothing of a row but what is used there, which is much quicker.
+        A much faster `assume_silently` for callers that only read the used amounts.
         """
-        self._refuse_strangers()
+        self._refuse_other_threads()
         self.nodes.used[:, rows] += amounts
         try:
             yield
@@ -271,7 +274,7 @@ class Placements:
 
     @property
     def overlaid(self) -> bool:
-        """Return whether pods are pretended to run of which the touch log does not tell."""
+        """Return whether there are assumed pods that the touch log does not record."""
         return self._overlaid
 
     @property
@@ -282,7 +285,7 @@ class Placements:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _shift(self, pods: Sequence[PodRecord], rows: Sequence[int], by: int) -> None:
-        """Add (`by` 1) or take away (-1) what pods use on their rows, and count them for their groups."""
+        """Add (`by` 1) or subtract (-1) the pods' requests on their rows, and update the counts of their groups."""
         numbers: dict[PodSpecSignature, int] = {}
         kinds = []
         for pod, row in zip(pods, rows, strict=True):
@@ -300,24 +303,24 @@ class Placements:
         if self.pod_affinity.active:
             for pod, row in zip(pods, rows, strict=True):
                 self.pod_affinity.moved(pod, row, by)
-        there = np.array(rows, dtype=np.int64)
+        pod_rows = np.array(rows, dtype=np.int64)
         if len(numbers) <= _FEW_KINDS:
-            n, which = len(self.nodes), np.array(kinds, dtype=np.int64)
+            n, pod_kinds = len(self.nodes), np.array(kinds, dtype=np.int64)
             for signature, number in numbers.items():
-                counts = np.bincount(there[which == number], minlength=n) * by
+                counts = np.bincount(pod_rows[pod_kinds == number], minlength=n) * by
                 for column in np.flatnonzero(signature.delta):
                     self.nodes.used[column, :n] += counts * signature.delta[column]
         else:
             deltas = np.array([signature.delta for signature in numbers])
-            order = np.argsort(there, kind="stable")
-            distinct, starts = np.unique(there[order], return_index=True)
+            order = np.argsort(pod_rows, kind="stable")
+            distinct, starts = np.unique(pod_rows[order], return_index=True)
             sums = np.add.reduceat(deltas[np.array(kinds, dtype=np.int64)[order]], starts, axis=0)
             self.nodes.used[:, distinct] += by * sums.T
         self.touched.entries.extend(rows)
 
     @property
     def _chooses(self) -> bool:
-        """Return whether a pod that is placed now has volumes yet to choose: not one that is put back where it was."""
+        """Return whether a pod placed now still has volumes to choose: it is not restored to its old row."""
         return self.in_trial and not self._overlaid and not self._undo.rewinding
 
     def _leave_volumes(self, pod: PodRecord, row: int) -> None:

@@ -1,23 +1,23 @@
-"""Pods as other pods' selectors see them, counted by row and kept up to date step by step.
+"""Pods as the selectors of other pods see them, counted by row and updated incrementally.
 
 Terms of this module:
-- A *label class* is all pods of one namespace with the same labels (and all terminating, or none): no selector can
-  tell them apart.
-- *Match counts* are, row by row, the placed pods that a set of matchers accepts: what a pod's own terms and constraints
-  ask for.  They are added up when first asked for and then follow every placement.
-- An *existing term* is an inter-pod term that some known pod has, with the rows on which such pods run: what others'
-  terms say about a pod that comes.  A label class lists those that match it from the first question about its pods on.
-- A namespace is *asleep* until the first question about pods in it, or until a pod in it states a term that means pods
-  of other namespaces too. Nothing is kept of its pods, which say nothing about pods of other namespaces.
+- A *label class* contains all pods of one namespace with the same labels and the same terminating state. No selector
+  can distinguish them.
+- *Match counts* are the numbers of placed pods by row that a set of matchers accepts, for a pod's own terms and
+  constraints. They are computed at the first query and then follow every placement.
+- An *existing term* is an inter-pod term of a known pod, with the rows of such pods, for the effect of other pods'
+  terms on a new pod. A label class lists the matching ones from the first query about its pods on.
+- A namespace is *asleep* until the first query about its pods, or until one of its pods has a term that can match
+  pods of other namespaces. The index stores nothing about its pods, which cannot affect other namespaces.
 
-While no pod states a term and no caller asks for match counts, a placement costs one comparison.
+While no pod has a term and no caller queries match counts, a placement costs one comparison.
 
-What is no longer needed is dropped: a label class with its last pod, a term with the last pod that states it, of
-match counts those that were not asked for the longest once there are more than `MOST_MATCH_COUNTS`.
+Unused data is dropped: a label class with its last pod, a term with its last pod, and the least recently queried match
+counts beyond `MOST_MATCH_COUNTS`.
 
-Invariants: `matched.counts[row]` and `existing.rows[row]` equal a recount of the placed pods, inside trials too (undo
-takes the same steps backwards); `existing.known` counts known pods, placed or not, so it does not change in a trial;
-`label_class.rows` is right in namespaces that are awake while the index is active. All this holds of those alone.
+Invariants, for namespaces that are awake: `matched.counts[row]` and `existing.rows[row]` equal a recount of the placed
+pods, also in trials (undo reverses the same steps). `existing.known` counts known pods, placed or not, so a trial does
+not change it. `label_class.rows` is correct while the index is active.
 """
 
 from collections import Counter
@@ -36,14 +36,14 @@ from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.small_sets import each, joined, left
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The label every namespace has, with its name (the API server sees to it)."""
+"""The label with the name of a namespace, which the API server sets on every namespace."""
 
 MOST_MATCH_COUNTS: Final = 1024
-"""So many sets of matchers are counted at once."""
+"""The maximum number of sets of matchers that are counted at once."""
 
 
 class PodAffinityIndex:
-    """See the module docstring. One per cluster; changed only by `ClusterState`."""
+    """See the module docstring. A cluster has one index; only `ClusterState` changes it."""
 
     def __init__(
         self,
@@ -55,17 +55,17 @@ class PodAffinityIndex:
         self._pods = pods
         self._namespace_labels = namespace_labels
         self.active = False
-        """Whether placements have to be reported at all."""
+        """Whether placements must be reported."""
         self._awake: set[str] = set()
-        """Namespaces with label classes and terms of their pods."""
+        """Namespaces with indexed pods, which have label classes and terms."""
         self._all_awake = False
-        """Whether every namespace is, one that is not known yet included."""
+        """Whether all namespaces are awake, including unknown ones."""
         self._sleepers: dict[str, dict[PodRecord, None]] | None = None
-        """Pods of the others by namespace, listed when the first one wakes."""
+        """Pods of sleeping namespaces, by namespace; listed when the first namespace wakes."""
         self._label_classes: dict[object, LabelClass] = {}
         self._class_index: LabelIndex[LabelClass] = LabelIndex()
         self._match_counts: dict[Matchers, MatchCounts] = {}
-        """The one asked for longest ago comes first."""
+        """The least recently queried entry comes first."""
         self._counting_index: SelectorIndex[MatchCounts] = SelectorIndex()
         self._existing: dict[TermSpec, ExistingTerm] = {}
         self._existing_index: SelectorIndex[ExistingTerm] = SelectorIndex()
@@ -73,19 +73,19 @@ class PodAffinityIndex:
         self._domains_version: tuple[int, int] = (-1, 0)
         self._next = 0
         self._classes_version = 0
-        """How often label classes have come, gone, or been recreated."""
+        """Increases when a label class is added, removed or recreated."""
         self._matched_classes: dict[tuple[int, int, TermKind], tuple[int, dict[str, Counter[LabelClass]]]] = {}
-        """By label class, constraints and kind of term: the label classes that the terms match, by topology label."""
+        """By label class, constraints and kind of term: the matching label classes by topology label."""
 
-    # -- asking ------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def label_class(self, pod: PodRecord) -> LabelClass:
         """Return the label class of a pod."""
-        found = pod.label_class
-        if found is None:
+        label_class = pod.label_class
+        if label_class is None:
             self._wake((pod.namespace,))
-            found = pod.label_class
-        return found if found is not None else self._intern(pod)
+            label_class = pod.label_class
+        return label_class if label_class is not None else self._intern(pod)
 
     def terms(self, pod: PodRecord) -> AffinityTerms:
         """Return the pod's own inter-pod terms."""
@@ -94,7 +94,7 @@ class PodAffinityIndex:
         return self._terms(self.label_class(pod), pod.signature)
 
     def counts(self, matchers: Matchers) -> Counts:
-        """`int64[rows]`: placed pods that every matcher accepts, by row. Not to be written to."""
+        """Return `int64[rows]`: the placed pods that every matcher accepts. Read only."""
         rows = len(self._nodes)
         matched = self._match_counts.pop(matchers, None)
         if matched is None:
@@ -105,16 +105,16 @@ class PodAffinityIndex:
         return matched.counts[:rows]
 
     def by_row(self, pod: PodRecord, kind: TermKind) -> dict[str, Counts]:
-        """`int64[rows]` by topology label: placed pods that the pod's own terms of a kind match, once for each term.
+        """Return `int64[rows]` by topology label: the placed pods that match the pod's terms of a kind, per term.
 
-        With the weight of each term, for kinds that have one.  For pods with many terms: which label classes a term
-        matches is computed once for all pods of a kind, and again when there are other label classes.
+        Preferred terms count with their weight. For pods with many terms: the label classes that match a term are
+        computed once for all pods of a kind, and again after a change of label classes.
         """
         if not self.active:
             self._activate()
         key = (self.label_class(pod).id, pod.signature.constraints.id, kind)
-        known = self._matched_classes.get(key)
-        if known is None or known[0] != self._classes_version:
+        cached = self._matched_classes.get(key)
+        if cached is None or cached[0] != self._classes_version:
             while len(self._matched_classes) >= MOST_MATCH_COUNTS:
                 del self._matched_classes[next(iter(self._matched_classes))]
             matched: dict[str, Counter[LabelClass]] = {}
@@ -125,11 +125,11 @@ class PodAffinityIndex:
                 for label_class in self._class_index.may_match(matcher.selector, namespaces):
                     if self._accepts((matcher,), label_class):
                         times[label_class] += spec.weight or 1
-            known = self._matched_classes[key] = (self._classes_version, matched)
+            cached = self._matched_classes[key] = (self._classes_version, matched)
         result: dict[str, Counts] = {}
         nowhere = np.zeros(len(self._nodes), dtype=np.int64)
-        for topology, classes in known[1].items():
-            if not self.domains(topology)[1]:  # a pod may name thousands of these
+        for topology, classes in cached[1].items():
+            if not self.domains(topology)[1]:  # a pod may name thousands of unknown labels
                 result[topology] = nowhere
                 continue
             counts = result[topology] = np.zeros(len(self._nodes), dtype=np.int64)
@@ -139,7 +139,7 @@ class PodAffinityIndex:
         return result
 
     def stated(self, term: ExistingTerm) -> Counts | None:
-        """`int64[rows]`: placed pods that state a term, by row; None where `term.rows` is the shorter way to tell."""
+        """Return `int64[rows]`: the placed pods with a term; None if `term.rows` is faster."""
         return term.counts(len(self._nodes))
 
     def accepted(self, matchers: Matchers, pod: PodRecord) -> bool:
@@ -147,21 +147,21 @@ class PodAffinityIndex:
         return self._accepts(matchers, pod)
 
     def anti_affinity_terms(self, pod: PodRecord) -> list[ExistingTerm]:
-        """Required anti-affinity terms that known pods state and that match this pod."""
+        """Return the required anti-affinity terms of known pods that match this pod."""
         return list(each(self._matched(pod).anti_affinity_terms)) if self._some_exist(pod) else []
 
     def has_anti_affinity_terms(self, pod: PodRecord) -> bool:
-        """Return whether there are any; the same before, in and after a trial."""
+        """Return whether there are any such terms; a trial does not change the result."""
         return self._some_exist(pod) and self._matched(pod).anti_affinity_terms is not None
 
     def scoring_terms(self, pod: PodRecord) -> list[ExistingTerm]:
-        """Return all other terms that placed pods state and that match this pod."""
+        """Return all other terms of placed pods that match this pod."""
         if not self._some_exist(pod):
             return []
         return [term for term in each(self._matched(pod).scoring_terms) if term.anywhere]
 
     def domains(self, key: str) -> tuple[npt.NDArray[np.int64], int]:
-        """`int64[rows]`: 1 + the number of the value each live node has for a label, 0 for none; and the highest."""
+        """Return `int64[rows]`: 1 + the number of each live node's label value, 0 without; and the highest."""
         nodes = self._nodes
         version = nodes.version
         if version != self._domains_version:
@@ -170,31 +170,31 @@ class PodAffinityIndex:
         result = self._domains.get(key)
         if result is None:
             result = _domains(nodes, key)
-            if not result[1]:  # pods may name any number of labels that no node has
+            if not result[1]:  # pods may name any number of unknown labels
                 key = ""
             result = self._domains.setdefault(key, result)
         return result
 
     def by_domain(self, key: str, by_row: Counts) -> Counts:
-        """Sum counts by row up by domain of a topology label: `int64[highest domain + 1]`; entry 0 is 0."""
+        """Return the sums of counts by domain of a topology label: `int64[highest domain + 1]`; entry 0 is 0."""
         domains, highest = self.domains(key)
-        there = np.flatnonzero(by_row)
-        counts: Counts = np.bincount(domains[there], weights=by_row[there], minlength=highest + 1).astype(np.int64)
+        rows = np.flatnonzero(by_row)
+        counts: Counts = np.bincount(domains[rows], weights=by_row[rows], minlength=highest + 1).astype(np.int64)
         counts[0] = 0
         return counts
 
     def sizes(self) -> dict[str, int]:
-        """Return how much is kept, for the gauges."""
+        """Return the sizes of the tables, for the gauges."""
         return {
             "label_classes": len(self._label_classes),
             "match_counts": len(self._match_counts),
             "affinity_terms": len(self._existing),
         }
 
-    # -- keeping up to date ------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------
 
     def moved(self, pod: PodRecord, row: int, by: int) -> None:
-        """A pod came to a row (1) or left it (-1)."""
+        """Update the counts for a pod that was placed on a row (1) or removed (-1)."""
         if not self._all_awake and pod.namespace not in self._awake:
             return
         label_class = pod.label_class
@@ -208,7 +208,7 @@ class PodAffinityIndex:
                 self._existing_term(spec).move(row, by)
 
     def join(self, pod: PodRecord) -> None:
-        """A pod without a row became known, or what selectors and terms see of it has changed."""
+        """Add a pod without a row that is new or has changed labels or terms."""
         if pod.signature.constraints.selects and not self.active:
             self._activate()
         if self._is_awake(pod.namespace):
@@ -220,7 +220,7 @@ class PodAffinityIndex:
             self._wake((pod.namespace,))
 
     def leave(self, pod: PodRecord) -> None:
-        """A pod without a row is forgotten, or is about to change; `join` it again then."""
+        """Remove a pod without a row that is deleted or about to change; `join` it again after a change."""
         if not self._is_awake(pod.namespace):
             if self._sleepers is not None:
                 sleepers = self._sleepers[pod.namespace]
@@ -242,7 +242,7 @@ class PodAffinityIndex:
                 self._forget_class(label_class)
 
     def namespace_changed(self) -> None:
-        """Labels of a namespace have changed: what selects namespaces by labels may mean other pods."""
+        """Update the index after a change of namespace labels, which namespace selectors may match."""
         by_labels = (matcher.namespace_selector for matchers in self._match_counts for matcher in matchers)
         if any(not selector.nothing for selector in by_labels) or any(
             not spec.matcher.namespace_selector.nothing for spec in self._existing
@@ -250,7 +250,7 @@ class PodAffinityIndex:
             self._start_over()
 
     def check(self) -> None:
-        """Recount everything; raises AssertionError on a difference (tests turn this on after every step)."""
+        """Recount everything. Raises AssertionError on a difference; tests call it after every step."""
         asleep = [pod for pod in self._pods.values() if not self._is_awake(pod.namespace)]
         if self._sleepers is not None:
             listed = {pod.uid for sleepers in self._sleepers.values() for pod in sleepers}
@@ -272,33 +272,33 @@ class PodAffinityIndex:
             for label_class in self._label_classes.values():
                 assert label_class.rows == dict(placed.get(label_class, {})), f"rows of {label_class.labels} are off"
         for matchers, matched in self._match_counts.items():
-            # What is held grows when a pod that counts comes to a new row, or when it is asked for.
+            # The array grows when a counted pod is placed on a new row, or at the next query.
             counts = np.zeros(max(len(matched.counts), len(self._nodes)), dtype=np.int64)
-            held = np.zeros_like(counts)
-            held[: len(matched.counts)] = matched.counts
+            cached_counts = np.zeros_like(counts)
+            cached_counts[: len(matched.counts)] = matched.counts
             for pod in pods:
                 if pod.row >= 0:
                     counts[pod.row] += self._accepts(matchers, self.label_class(pod))
-            assert np.array_equal(counts, held), f"the match counts of {matchers} are off"
+            assert np.array_equal(counts, cached_counts), f"the match counts of {matchers} are off"
         rows: dict[TermSpec, Counter[int]] = {spec: Counter() for spec in self._existing}
-        known = dict.fromkeys(self._existing, 0)
+        stating = dict.fromkeys(self._existing, 0)
         for pod in pods:
             for spec in self.terms(pod).specs:
-                known[spec] += 1
+                stating[spec] += 1
                 if pod.row >= 0:
                     rows[spec][pod.row] += 1
         for spec, existing in self._existing.items():
             assert existing.rows == dict(rows[spec]), f"rows of {spec} are off"
             stated = self.stated(existing)
             if stated is not None:
-                there = {int(row): int(stated[row]) for row in np.flatnonzero(stated)}
-                assert there == existing.rows, f"counts of {spec} are off"
-            assert existing.known == known[spec], f"{existing.known} pods state {spec}, really {known[spec]}"
+                rows_with_pods = {int(row): int(stated[row]) for row in np.flatnonzero(stated)}
+                assert rows_with_pods == existing.rows, f"counts of {spec} are off"
+            assert existing.known == stating[spec], f"{existing.known} pods state {spec}, really {stating[spec]}"
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _activate(self) -> None:
-        """From now on placements are reported; what is placed already is counted once."""
+        """Start to follow placements; count the pods that are already placed."""
         self.active = True
         for label_class in self._label_classes.values():
             label_class.nowhere()
@@ -310,7 +310,7 @@ class PodAffinityIndex:
         return self._all_awake or namespace in self._awake
 
     def _wake(self, namespaces: Sequence[str] | None) -> None:
-        """From now on everything is kept of the pods of these namespaces; None: of all."""
+        """Start to index the pods of these namespaces; None: of all."""
         if self._all_awake:
             return
         names = [name for name in namespaces or () if name not in self._awake]
@@ -330,13 +330,13 @@ class PodAffinityIndex:
                     self.moved(pod, pod.row, 1)
 
     def _learn(self, pod: PodRecord) -> None:
-        """Count a pod among those that state its terms."""
+        """Count a pod for each of its terms."""
         if pod.signature.constraints.selects:
             for spec in self.terms(pod).specs:
                 self._existing_term(spec).known += 1
 
     def _some_exist(self, pod: PodRecord) -> bool:
-        """Return whether there are terms at all that may mean the pod."""
+        """Return whether any existing term may match the pod."""
         self._wake((pod.namespace,))
         return bool(self._existing)
 
@@ -359,20 +359,20 @@ class PodAffinityIndex:
     def _intern(self, pod: PodRecord) -> LabelClass:
         key = _key(pod.namespace, pod.labels, terminating=pod.terminating)
         result = self._label_classes.get(key)
-        known = self._pods.get(pod.uid) is pod
+        is_known = self._pods.get(pod.uid) is pod
         if result is None:
             result = LabelClass(self._next, pod.namespace, pod.labels, terminating=pod.terminating)
             self._next += 1
             for matched in self._counting_index.may_match(result.namespace, result.labels):
                 if self._accepts(matched.matchers, result):
                     result.counted_by = joined(result.counted_by, matched)
-                    if known:
+                    if is_known:
                         matched.label_classes = joined(matched.label_classes, result)
-            if known:
+            if is_known:
                 self._label_classes[key] = result
                 self._classes_version += 1
                 self._class_index.add(result, result.namespace, result.labels)
-        if known:  # one that has left is asked about for a moment, by hints: nothing is kept for it
+        if is_known:  # queueing hints query pods that have left: store nothing for them
             pod.label_class = result
             result.known += 1
         return result
@@ -465,12 +465,12 @@ _NO_TERMS = AffinityTerms()
 
 
 def _namespaces(matcher: Matcher) -> Sequence[str] | None:
-    """Return the namespaces a matcher means by name; None: it asks for labels of namespaces too."""
+    """Return the namespaces that a matcher names; None: it also selects namespaces by labels."""
     return tuple(sorted(matcher.namespaces)) if matcher.namespace_selector.nothing else None
 
 
 def _key(namespace: str, labels: Mapping[str, str], *, terminating: bool) -> tuple[str | bool, ...]:
-    """Equal for pods of one class: as many keys as values, so no two sets of labels read the same."""
+    """Return the key of a label class; it has as many keys as values, so distinct label sets never collide."""
     keys = sorted(labels)
     return (namespace, terminating, *keys, *map(labels.__getitem__, keys))
 
@@ -478,5 +478,5 @@ def _key(namespace: str, labels: Mapping[str, str], *, terminating: bool) -> tup
 def _domains(nodes: NodeColumns, key: str) -> tuple[npt.NDArray[np.int64], int]:
     column, numbers = nodes.label_column(key)
     alive = nodes.alive[: len(nodes)]
-    found: npt.NDArray[np.int64] = np.where(alive, column, ABSENT).astype(np.int64) + 1
-    return found, len(numbers)
+    numbered: npt.NDArray[np.int64] = np.where(alive, column, ABSENT).astype(np.int64) + 1
+    return numbered, len(numbers)

@@ -1,4 +1,4 @@
-"""What a pod's spec says of volumes, as far as it matters for placement: claims, and disks that it names itself."""
+"""The volumes in a pod's spec that matter for placement: claims and inline disks."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from kube_rules import objects
 
 @dataclass(frozen=True, slots=True)
 class UsedClaim:
-    """A claim that a pod uses; `ephemeral`: made for this pod (generic ephemeral volume) and owned by it."""
+    """A claim that a pod uses; `ephemeral`: created for and owned by this pod (generic ephemeral volume)."""
 
     key: str
     name: str
@@ -16,9 +16,9 @@ class UsedClaim:
 
 @dataclass(frozen=True, slots=True)
 class InlineDisk:
-    """A disk that a pod's spec names itself. `source` is the field of `spec.volumes[]`.
+    """A disk named in a pod's spec. `source` is the field of `spec.volumes[]`.
 
-    `ids` are the names of which one in common means the same disk.
+    `ids`: two disks with a common id are the same disk.
     """
 
     source: str
@@ -28,14 +28,14 @@ class InlineDisk:
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """What the volume plugins read of a pod's spec; equal for pods that use the same."""
+    """The volume data of a pod's spec that volume plugins read; equal for pods with the same volumes."""
 
     claims: tuple[UsedClaim, ...]
     disks: tuple[InlineDisk, ...]
 
 
 def volumes_of(pod: objects.Pod) -> PodVolumes | None:
-    """Return the volumes of a pod that matter for placement; None if there are none, as for most pods."""
+    """Return the volumes of a pod that matter for placement; None without any, as for most pods."""
     if not pod.spec.volumes:
         return None
     namespace = pod.metadata.namespace or "default"
@@ -72,6 +72,6 @@ def _inline(volume: objects.Volume) -> InlineDisk | None:
     if volume.cinder is not None:
         return InlineDisk("cinder", frozenset({volume.cinder.volume_id}), volume.cinder.read_only)
     if volume.portworx_volume is not None:
-        found = volume.portworx_volume
-        return InlineDisk("portworxVolume", frozenset({found.volume_id}), found.read_only)
+        portworx = volume.portworx_volume
+        return InlineDisk("portworxVolume", frozenset({portworx.volume_id}), portworx.read_only)
     return None

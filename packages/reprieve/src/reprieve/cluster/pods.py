@@ -1,9 +1,9 @@
 """Pods as the scheduler sees them: one small record each.
 
-A record is *pending* (`row < 0`), *assumed* or *bound* (`row >= 0`); the difference between the last two is the
-business of the caller, not of deciding.  Rows are those of `reprieve.cluster.nodes.NodeColumns`.
+A record is *pending* (`row < 0`), *assumed* or *bound* (`row >= 0`); only callers distinguish the last two. Rows are
+those of `reprieve.cluster.nodes.NodeColumns`.
 
-Invariant: `row` and `nominated` are changed only by `reprieve.cluster.state.ClusterState`.
+Invariant: only `reprieve.cluster.state.ClusterState` changes `row` and `nominated`.
 """
 
 from collections.abc import Mapping
@@ -28,20 +28,20 @@ Owner = tuple[str, str, str]
 
 
 MOVED: Final = f"{DOMAIN}Moved"
-"""The condition of a pod that leaves for another node, of the one that replaces it there, and of the pod for which
-units move (moving.md 4.6).
+"""The condition of a pod that moves to another node, of its replacement, and of the pod for which units move (moving.md
+4.6).
 """
 _MOVES_TO: Final = " moves to "
 _FOR_IT: Final = " moved for it"
 _DIGITS: Final = 6
 _seconds: Final = lru_cache(maxsize=1024)(float)
-"""Number of seconds -> the same float for all pods with this grace period."""
+"""Number of seconds -> one float object, shared by all pods with this grace period."""
 
 
 class Moved(NamedTuple):
-    """Units were moved. `when` that was decided, in seconds since the epoch.
+    """A move of units. `when`: the time of the decision, in seconds since the epoch.
 
-    Of a pod of such a unit: its name, and the node of the pod; of the pod for which they move: how many they are.
+    For a moving pod: the names of its unit and of its node. For the pod that they move for: the number of units.
     """
 
     when: float
@@ -51,26 +51,26 @@ class Moved(NamedTuple):
 
 
 class PodClaim(NamedTuple):
-    """spec.resourceClaims[] with what the pod's status says of it.
+    """An entry of spec.resourceClaims[] together with the pod's status.
 
-    `claim` is the name of the ResourceClaim; None with `made`: there is none and none is needed; without: not made yet.
+    `claim` is the name of the ResourceClaim. None: not created yet, or, with `made`, not needed.
     """
 
     name: str
     claim: str | None
     generated: bool
-    """From a template: the claim has to belong to the pod."""
+    """Created from a template: the claim must belong to the pod."""
     made: bool
     known: bool = True
-    """False: of a kind of reference that is not known here."""
+    """False: a reference of an unknown kind."""
     template: str | None = None
-    """The ResourceClaimTemplate it names."""
+    """The name of its ResourceClaimTemplate."""
     extended: bool = False
-    """No entry of the spec: the claim for extended resources that device classes serve (devices.md 4)."""
+    """Not in the spec: the claim for extended resources that device classes serve (devices.md 4)."""
 
     @property
     def reference(self) -> tuple[str, str | None, str | None]:
-        """Name, claim and template as the pod's spec has them: what a claim of its group is compared with."""
+        """Return the name, claim and template from the pod's spec, to compare with the claims of its group."""
         return self.name, None if self.generated else self.claim, self.template
 
 
@@ -86,7 +86,7 @@ class PodRecord(msgspec.Struct, eq=False, gc=False, kw_only=True):
     signature: PodSpecSignature
     priority: int = 0
     group: str | None = None
-    """`namespace/name` of the PodGroup it names, whether or not that object exists."""
+    """`namespace/name` of its PodGroup, whether or not the object exists."""
     created: float = 0.0
     start: float | None = None
     labels: Mapping[str, str] = map_field()
@@ -95,37 +95,37 @@ class PodRecord(msgspec.Struct, eq=False, gc=False, kw_only=True):
     gates: tuple[str, ...] = ()
     grace: float = 30.0
     terminating: bool = False
-    """It has a deletionTimestamp."""
+    """Whether it has a deletionTimestamp."""
     preempted: bool = False
     """DisruptionTarget=True with reason PreemptionByScheduler (preemption.md 2.3)."""
     owner: Owner | None = None
     claims: tuple[PodClaim, ...] = ()
-    """The device claims it names; changed only by `ClusterState.set_claims`."""
+    """Its device claims; only `ClusterState.set_claims` changes them."""
     volumes: PodVolumes | None = None
     """Claims and disks that matter for placement; None for most pods."""
     generation: int = 0
-    """The API's, for conditions that name it; 0 where the API does not count."""
+    """The generation of the object, for conditions; 0 without one."""
     class_name: str = ""
-    """The priority class that it names."""
+    """The name of its priority class."""
     terms: WorkTerms = NO_WORK_TERMS
-    """What its own annotations say of its work; see `ClusterState.terms_of`."""
+    """Its own annotations about its work; see `ClusterState.terms_of`."""
     annotations: Mapping[str, str] = map_field()
     """For plugins (`annotations_of`)."""
     unschedulable_since: float | None = None
-    """Since when the API says that it fits nowhere, as of when it was first seen; None: it does not say so."""
+    """The time since when the API reports it as unschedulable, as first seen; None: it does not."""
     moved: Moved | None = None
-    """It leaves for another node, or replaces a pod that did, by its condition (moving.md 4.6)."""
+    """Its move to another node, or that of the pod it replaces, by its condition (moving.md 4.6)."""
     label_class: LabelClass | None = None
-    """What other pods' selectors see of it, once it was asked for; changed only by the pod affinity index."""
+    """Its label class, once queried; only the pod affinity index changes it."""
     resizing: bool = False
-    """It runs, and its resize in place is deferred: it is queued for that (resizes.md 1)."""
+    """Whether it runs with a deferred in-place resize, for which it is queued (resizes.md 1)."""
     resize_ref: str = ""
-    """What its deferred resize waits in; empty while it is not `resizing`."""
+    """The queue key of its deferred resize; empty unless `resizing`."""
     resize_disabled: bool = False
-    """Its resize is deferred, and its kubelet reports that no pods may be evicted for it (resizes.md 1.8)."""
+    """Whether its kubelet reports that no pods may be evicted for its deferred resize (resizes.md 1.8)."""
     row: int = NO_ROW
     bound: bool = False
-    """The API says it is bound; an assumed pod has a row and is not bound."""
+    """Whether the API reports it as bound; an assumed pod has a row and is not bound."""
     nominated: int = NO_ROW
     key: str = ""
     """`namespace/name`."""
@@ -133,31 +133,31 @@ class PodRecord(msgspec.Struct, eq=False, gc=False, kw_only=True):
     def __post_init__(self) -> None:
         self.key = f"{self.namespace}/{self.name}"
         if self.uid == self.key:
-            self.uid = self.key  # one text where there is no UID
+            self.uid = self.key  # share the string if there is no UID
 
     def __repr__(self) -> str:
         return f"<pod {self.key} priority={self.priority} row={self.row}>"
 
     @property
     def names_class(self) -> bool:
-        """It names a priority class."""
+        """Return whether the pod names a priority class."""
         return bool(self.class_name)
 
     @property
     def claim_keys(self) -> list[str]:
-        """`namespace/name` of the device claims it names, in their order, each once."""
+        """Return `namespace/name` of its device claims, in order, each once."""
         return list(
             dict.fromkeys(f"{self.namespace}/{claim.claim}" for claim in self.claims if claim.claim is not None)
         )
 
     @property
     def scheduled(self) -> bool:
-        """Assumed or bound."""
+        """Return whether the pod is assumed or bound."""
         return self.row >= 0
 
 
 def queue_order(pod: PodRecord) -> tuple[int, float, str, str]:
-    """Sort key of a group's members: priority descending, then creation (scheduling.md 3.1); names settle ties."""
+    """Return the sort key of a group's member: priority descending, creation (scheduling.md 3.1), name."""
     return (-pod.priority, pod.created, pod.namespace, pod.name)
 
 
@@ -171,8 +171,8 @@ def record_of(
 ) -> PodRecord:
     """Return the record of an API object.
 
-    `created` (seconds) stands in for `metadata.creationTimestamp`.  `group` is the key of its group (`namespace/name`);
-    `scheduler_name` of the profile that its own name stands for, where that is another.
+    `created` (seconds) replaces `metadata.creationTimestamp`. `group` is the key of its group (`namespace/name`).
+    `scheduler_name` is the name of its profile, if it differs from the pod's own.
     """
     meta, spec, status = pod.metadata, pod.spec, pod.status
     namespace = meta.namespace or "default"
@@ -213,17 +213,17 @@ def unschedulable_since(pod: objects.Pod) -> float | None:
         for c in pod.status.conditions or ()
         if c.type == "PodScheduled" and c.status == "False" and c.reason == "Unschedulable"
     )
-    found = next(since, None)
-    return found.timestamp() if found is not None else None
+    transition = next(since, None)
+    return transition.timestamp() if transition is not None else None
 
 
 def moved_of(pod: objects.Pod) -> Moved | None:
-    """Return the move of which a pod is a part, by its condition; None: it states none, or none that can be read."""
-    for found in pod.status.conditions or ():
-        if found.type == MOVED and found.status == "True" and found.last_transition_time is not None:
-            when = found.last_transition_time.timestamp()
-            unit, _, node = found.message.rpartition(_MOVES_TO)
-            count = found.message.removesuffix(_FOR_IT)
+    """Return the move in a pod's condition; None without a readable one."""
+    for condition in pod.status.conditions or ():
+        if condition.type == MOVED and condition.status == "True" and condition.last_transition_time is not None:
+            when = condition.last_transition_time.timestamp()
+            unit, _, node = condition.message.rpartition(_MOVES_TO)
+            count = condition.message.removesuffix(_FOR_IT)
             if unit and node:
                 return Moved(when, unit, node)
             return Moved(when, units=int(count)) if count.isdecimal() and len(count) <= _DIGITS else None
@@ -231,7 +231,7 @@ def moved_of(pod: objects.Pod) -> Moved | None:
 
 
 def moved_condition(moved: Moved) -> Mapping[str, str]:
-    """Return the condition from which `moved_of` reads a move, as the API has it."""
+    """Return the condition for a move, in the form of the API; `moved_of` reads it."""
     return {
         "type": MOVED,
         "status": "True",
@@ -242,7 +242,7 @@ def moved_condition(moved: Moved) -> Mapping[str, str]:
 
 
 def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
-    """Return the annotations that plugins see: all but the copy of the manifest that `kubectl apply` keeps."""
+    """Return the annotations that plugins see: all except the manifest copy of `kubectl apply`."""
     if not meta.annotations:
         return _EMPTY
     if _APPLIED not in meta.annotations:
@@ -251,17 +251,17 @@ def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
 
 
 def controller_of(meta: ObjectMeta) -> Owner | None:
-    """Return the owner reference that is marked as the controller's."""
+    """Return the owner reference marked as controller."""
     if not meta.owner_references:
         return None
     return next(((o.api_version, o.kind, o.name) for o in meta.owner_references if o.controller), None)
 
 
 def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
-    """Return the device claims of a pod, those from templates as far as its status names them (resourceclaim.Name)."""
+    """Return the device claims of a pod; the status names those from templates (resourceclaim.Name)."""
     if not pod.spec.resource_claims:
         return ()
-    made = {item.name: item.resource_claim_name for item in pod.status.resource_claim_statuses}
+    names = {item.name: item.resource_claim_name for item in pod.status.resource_claim_statuses}
     result = []
     for item in pod.spec.resource_claims:
         if item.resource_claim_name is not None:
@@ -269,7 +269,7 @@ def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
         elif item.resource_claim_template_name is not None:
             template = item.resource_claim_template_name
             result.append(
-                PodClaim(item.name, made.get(item.name), generated=True, made=item.name in made, template=template)
+                PodClaim(item.name, names.get(item.name), generated=True, made=item.name in names, template=template)
             )
         else:
             result.append(PodClaim(item.name, None, generated=False, made=False, known=False))
@@ -277,7 +277,7 @@ def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
 
 
 def was_preempted(pod: objects.Pod) -> bool:
-    """Return whether the pod carries DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
+    """Return whether the pod has DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
     return bool(pod.status.conditions) and any(
         c.type == "DisruptionTarget" and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
         for c in pod.status.conditions or ()
@@ -285,8 +285,6 @@ def was_preempted(pod: objects.Pod) -> bool:
 
 
 def gone_by(pod: objects.Pod) -> float | None:
-    """Return when a pod that is terminating is to be gone (its deletionTimestamp), in seconds; None for one that
-    stays.
-    """
+    """Return the deletionTimestamp of a terminating pod, in seconds; None for other pods."""
     stamp = pod.metadata.deletion_timestamp
     return stamp.timestamp() if stamp is not None else None

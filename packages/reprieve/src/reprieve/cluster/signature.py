@@ -1,16 +1,14 @@
-"""Signatures: what the plugins read of a pod, shared by identical pods; constraints, shared by many more.
+"""Signatures, the scheduling-relevant parts of pods, shared by identical pods; and constraints, shared by many more.
 
-Two pods with the same *signature* are interchangeable for every plugin that signs (scheduling.md 4): what depends on
-the signature and the nodes alone is computed once.  Identity, priority and group are not part of it.
+Two pods with the same *signature* are interchangeable for every plugin that signs (scheduling.md 4): results that
+depend only on the signature and the nodes are computed once. Identity, priority and group are not part of it.
 
-Real pods differ, mostly in amounts and images, which plugins read as data. What they are compiled and masked by is the
-same for far more pods: selectors, tolerations, affinity, ports, spread constraints. That part is the signature's
-*constraints*, shared by all pods that have the same, whatever they ask for; and of these the part that speaks of nodes
-alone its *node constraints*, shared by pods that say different things of other pods.
+Real pods differ mostly in amounts and images, which plugins read as data. Far more pods share their selectors,
+tolerations, affinity, ports and spread constraints, which plugins compile. These are the signature's *constraints*. The
+part about nodes is its *node constraints*, shared by pods with different terms about other pods.
 
-Invariants: both are interned, so equality is identity; an `id` is a digest of what is read, so none stands for two.
-What no pod has is forgotten before the tables have grown by a quarter, or to twice their size after a search that found
-nothing of the kind.
+Invariants: both are interned, so equality is identity; an `id` is a digest of the data, so it is unique. Unused entries
+are dropped before a table has grown by a quarter, or to twice its size after a search without unused entries.
 """
 
 import hashlib
@@ -37,20 +35,20 @@ from reprieve.cluster.resources import (
 )
 
 HostPort = tuple[str, str, int]
-"""(protocol, host IP, port) as `kube_rules.requests.host_ports` gives them."""
+"""(protocol, host IP, port), as `kube_rules.requests.host_ports` returns them."""
 
 
 class NodeConstraints(msgspec.Struct, frozen=True, eq=False):
-    """What a pod's spec says about nodes themselves: nodeSelector, node affinity, tolerations, features it needs."""
+    """A pod's constraints on nodes: nodeSelector, node affinity, tolerations, required features."""
 
     id: int
     features: tuple[str, ...]
     memo: dict[str, object] = msgspec.field(default_factory=dict)
-    """Where plugins keep what they compiled from it, by plugin name."""
+    """Data that plugins compiled from the constraints, by plugin name."""
 
 
 class PodConstraints(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What a pod's spec says about nodes and other pods, apart from amounts and images."""
+    """A pod's constraints on nodes and other pods, without amounts and images."""
 
     id: int
     nodes: NodeConstraints
@@ -60,16 +58,16 @@ class PodConstraints(msgspec.Struct, frozen=True, eq=False, gc=False):
     ports: tuple[HostPort, ...]
     spread: tuple[objects.TopologySpreadConstraint, ...]
     selects: bool
-    """It has inter-pod affinity or anti-affinity terms: other pods matter to it, and it to others."""
+    """Whether it has inter-pod affinity or anti-affinity terms."""
     reaches: bool = False
-    """Some of these terms mean pods of other namespaces too, or may."""
+    """Whether some of these terms can match pods of other namespaces."""
 
 
 class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The scheduling-relevant part of a pod's spec.
 
-    `requests` are (column, amount) pairs with an amount above zero, in column order: what NodeResourcesFit compares.
-    The scoring columns have amounts of their own.
+    `requests` are (column, amount) pairs with positive amounts in column order, for NodeResourcesFit. The scoring
+    columns have separate amounts.
     """
 
     id: int
@@ -79,17 +77,17 @@ class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
     scoring_cpu: int
     scoring_memory: int
     image: str | tuple[str, ...] = ()
-    """See `images`; without a tuple for one, as most pods have."""
+    """See `images`; a plain string for one image, as for most pods."""
     extended: tuple[ContainerAsk, ...] = ()
-    """What its containers ask for that device classes may serve."""
+    """Container requests that device classes may serve."""
     node_name: str = ""
-    """A bound pod's nodeName is where it runs; only a pod not yet seen by the scheduler can have one as a request."""
+    """The nodeName of a pod that the scheduler has not seen yet; for a bound pod it is the pod's node instead."""
     vector: Vector | None = None
-    """`delta` since it was first read: most running pods are only ever added to their node."""
+    """The cached `delta`; most running pods never need one."""
 
     @property
     def delta(self) -> Vector:
-        """`int64[columns]`: what placing such a pod adds to a node's row, scoring columns and the pod slot included."""
+        """Return `int64[columns]`: the amounts that such a pod adds to its node, with scoring columns and pod slot."""
         if self.vector is None:
             vector = np.zeros(self.resources.capacity, dtype=np.int64)
             vector[SCORING_CPU], vector[SCORING_MEMORY] = self.scoring_cpu, self.scoring_memory
@@ -100,7 +98,7 @@ class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.vector
 
     def add_to(self, used: npt.NDArray[np.int64], row: int, by: int) -> None:
-        """Add what `by` such pods take to a row of `int64[columns, rows]`."""
+        """Add the amounts of `by` such pods to a row of `int64[columns, rows]`."""
         if self.vector is not None:
             used[:, row] += self.vector if by == 1 else by * self.vector
             return
@@ -111,56 +109,56 @@ class PodSpecSignature(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def images(self) -> tuple[str, ...]:
-        """Image names as node status has them, of init containers and containers, one entry for each container."""
+        """Return image names as in node status, of init containers and containers, one entry per container."""
         return self.image if isinstance(self.image, tuple) else (self.image,)
 
     @property
     def affinity(self) -> objects.Affinity | None:
-        """See `PodConstraints`."""
+        """Return the field of `PodConstraints`."""
         return self.constraints.affinity
 
     @property
     def node_selector(self) -> dict[str, str]:
-        """See `PodConstraints`."""
+        """Return the field of `PodConstraints`."""
         return self.constraints.node_selector
 
     @property
     def tolerations(self) -> tuple[objects.Toleration, ...]:
-        """See `PodConstraints`."""
+        """Return the field of `PodConstraints`."""
         return self.constraints.tolerations
 
     @property
     def ports(self) -> tuple[HostPort, ...]:
-        """See `PodConstraints`."""
+        """Return the field of `PodConstraints`."""
         return self.constraints.ports
 
     @property
     def spread(self) -> tuple[objects.TopologySpreadConstraint, ...]:
-        """See `PodConstraints`."""
+        """Return the field of `PodConstraints`."""
         return self.constraints.spread
 
     @property
     def amounts(self) -> dict[str, int]:
-        """Return what is asked for by name, the pod slot apart; nothing that is zero."""
+        """Return the positive requests by name, without the pod slot."""
         names = self.resources.names
         return {names[column]: amount for column, amount in self.requests if column != PODS}
 
 
 _MOST_PAIRS = 16_384
 _FEWEST = 1_024
-"""Up to this number of signatures, unused ones are not searched for."""
+"""The number of signatures up to which unused ones are not searched for."""
 _UNUSED = 2
-"""References to what a table alone has: its own, and that of the call that counts them."""
+"""The reference count of an entry that only the table has: its own, and that of the counting call."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _key(read: object, more: int = 0) -> int:
-    """Equal where the same is read: a digest, as that may be long; of 120 bits, so that none are equal by chance."""
+    """Return a digest of the data with 120 bits, enough to exclude collisions."""
     return int.from_bytes(hashlib.blake2b(b"%x" % more + _encode(read), digest_size=15).digest())
 
 
 class SignatureTable:
-    """Interns signatures against one `ResourceTable`."""
+    """Interns signatures for one `ResourceTable`."""
 
     def __init__(self, resources: ResourceTable) -> None:
         self._resources = resources
@@ -175,7 +173,7 @@ class SignatureTable:
         return len(self._signatures)
 
     def sizes(self) -> dict[str, int]:
-        """Return how much pods have, for the gauges."""
+        """Return the numbers of used entries, for the gauges."""
         self._forget()
         return {
             "signatures": len(self._signatures),
@@ -184,9 +182,9 @@ class SignatureTable:
         }
 
     def intern(self, pod: objects.Pod) -> PodSpecSignature:
-        """Return the signature of a pod; the same object for every pod that reads the same to the plugins.
+        """Return the signature of a pod, the same object for pods with equal scheduling-relevant data.
 
-        Raises `kube_rules.quantity.QuantityError` where a request does not parse.
+        Raises `kube_rules.quantity.QuantityError` for an invalid request.
         """
         spec = pod.spec
         amounts, nonzero = amounts_of(pod)
@@ -211,10 +209,10 @@ class SignatureTable:
         return result
 
     def _forget(self) -> None:
-        """Forget what no pod has; weak references would need as much memory as what they refer to."""
+        """Drop entries that no pod has; weak references would need as much memory as the entries."""
         before = len(self._signatures)
         tables: tuple[dict[int, Any], ...] = (self._signatures, self._constraints, self._node_constraints)
-        for table in tables:  # the former hold the latter
+        for table in tables:  # the first tables refer to the later ones
             counts = map(getrefcount, table.values())
             for key in [key for key, count in zip(table, counts, strict=True) if count == _UNUSED]:
                 del table[key]
@@ -222,14 +220,14 @@ class SignatureTable:
         self._most = max(_FEWEST, now * 5 // 4 if now < before else now * 2)
 
     def _shared(self, pairs: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        """Return the equal pairs that came first: many pods ask for the same amount of one resource."""
-        known = self._pairs
-        if len(known) >= _MOST_PAIRS:
-            known.clear()
-        return tuple([known.setdefault(pair, pair) for pair in pairs])
+        """Return interned pairs: many pods request the same amount of one resource."""
+        interned = self._pairs
+        if len(interned) >= _MOST_PAIRS:
+            interned.clear()
+        return tuple([interned.setdefault(pair, pair) for pair in pairs])
 
     def fit(self, capacity: int) -> None:
-        """Pad every delta to `int64[capacity]` if the columns have grown."""
+        """Pad every delta to `int64[capacity]` after new columns."""
         if capacity == self._fitted:
             return
         self._fitted = capacity
@@ -243,7 +241,7 @@ class SignatureTable:
     ) -> PodConstraints:
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
         stated = (spec.node_selector, node_affinity, spec.tolerations, features)
-        key = _key(stated) if any(stated) else 1  # 0 is of constraints
+        key = _key(stated) if any(stated) else 1  # 0 identifies constraints
         nodes = self._node_constraints.get(key)
         if nodes is None:
             nodes = self._node_constraints[key] = NodeConstraints(key, features)
@@ -285,7 +283,7 @@ class SignatureTable:
 
 
 def _inter_pod_terms(affinity: objects.Affinity | None) -> Iterator[objects.PodAffinityTerm]:
-    """Yield the terms about other pods."""
+    """Yield the inter-pod terms."""
     kinds = () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity)
     for kind in kinds:
         if kind is not None:
@@ -295,6 +293,6 @@ def _inter_pod_terms(affinity: objects.Affinity | None) -> Iterator[objects.PodA
 
 
 def _images(spec: objects.PodSpec) -> tuple[str, ...]:
-    """As container runtimes report images: a name without a tag means `:latest`."""
+    """Return image names as container runtimes report them: without a tag `:latest` applies."""
     names = [container.image for container in (*spec.init_containers, *spec.containers)]
     return tuple([name if name.rfind(":") > name.rfind("/") else f"{name}:latest" for name in names])

@@ -1,9 +1,9 @@
-"""Groups without an object: their pods say how many they are (workloads.md 2.4, plain pods of Kueue).
+"""Groups without an object, with a size that their pods state (workloads.md 2.4, plain pods of Kueue).
 
-Such a group is there as long as a pod of it is. Where pods give several sizes the largest counts, so that the answer
-does not depend on arrival order and nothing runs that is smaller than a pod asked for.
+Such a group exists as long as one of its pods does. If pods state different sizes the largest counts: the answer does
+not depend on the order of arrival, and the group never runs smaller than a pod requires.
 
-Invariant: kept are the sizes that pods give which are there.
+Invariant: the sizes are those of existing pods.
 """
 
 from collections import Counter
@@ -18,22 +18,22 @@ class SizedGroups:
     def __init__(self) -> None:
         self._sizes: dict[str, dict[str, int]] = {}
         """By key, then by UID of the pod."""
-        self._given: dict[str, Counter[int]] = {}
-        """By key: how many pods give a size."""
+        self._pods_by_size: dict[str, Counter[int]] = {}
+        """By key: the number of pods for each size."""
 
     def __len__(self) -> int:
         return sum(map(len, self._sizes.values()))
 
     def joined(self, key: str, uid: str, size: int) -> bool:
-        """A pod that gives this size is there; whether the group is another than before."""
+        """Add a pod with this size; return whether the group changed."""
         before = self.size(key)
         self._forget(key, uid)
         self._sizes.setdefault(key, {})[uid] = size
-        self._given.setdefault(key, Counter())[size] += 1
+        self._pods_by_size.setdefault(key, Counter())[size] += 1
         return self.size(key) != before
 
     def left(self, key: str, uid: str) -> bool:
-        """A pod was deleted; return whether the group changed."""
+        """Remove a deleted pod; return whether the group changed."""
         before = self.size(key)
         self._forget(key, uid)
         return self.size(key) != before
@@ -43,19 +43,19 @@ class SizedGroups:
         size = sizes.pop(uid, None)
         if size is None:
             return
-        given = self._given[key]
-        given[size] -= 1
-        if not given[size]:
-            del given[size]
+        pods_by_size = self._pods_by_size[key]
+        pods_by_size[size] -= 1
+        if not pods_by_size[size]:
+            del pods_by_size[size]
         if not sizes:
-            del self._sizes[key], self._given[key]
+            del self._sizes[key], self._pods_by_size[key]
 
     def size(self, key: str) -> int | None:
-        """Return how many pods the group has; None where no pod says so."""
-        return max(self._given.get(key, ()), default=None)
+        """Return the number of pods of the group; None if no pod states it."""
+        return max(self._pods_by_size.get(key, ()), default=None)
 
     def group(self, key: str) -> objects.PodGroup | None:
-        """Return the group as an object; None where no pod gives a size."""
+        """Return the group as an object; None if no pod states a size."""
         size = self.size(key)
         if size is None:
             return None

@@ -1,8 +1,8 @@
-"""Sets of which there are very many, and that mostly hold nothing or one item.
+"""Memory-efficient sets for very many sets with at most one item.
 
-Among pods that all differ each has a label class, a term and a place in an index of its own: a dict for every one of
-them would be most of what a cluster takes in memory.  `Few[T]` is None, the item itself, or `Several` of them, in the
-order they came; the functions here give back what to keep in its place.  Items are never None nor dicts.
+If all pods differ, each has its own label class, term and index entries. A dict for each of them would take most of the
+memory of a cluster. `Few[T]` is None, the item itself, or `Several` items in insertion order; the functions return the
+new value to store. Items are never None or dicts.
 
 Invariant: `Several` holds at least two items.
 """
@@ -14,17 +14,17 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Several(dict[T, None]):
-    """Two items or more."""
+    """Two or more items."""
 
     __slots__ = ()
 
 
 Few: TypeAlias = T | Several[T] | None
-"""Nothing, one item, or several."""
+"""No item, one item, or several."""
 
 
 def joined(few: Few[T], item: T) -> Few[T]:
-    """With an item that may be in already."""
+    """Return the set with the item added."""
     if few is None:
         return item
     if isinstance(few, Several):
@@ -34,7 +34,7 @@ def joined(few: Few[T], item: T) -> Few[T]:
 
 
 def left(few: Few[T], item: T) -> Few[T]:
-    """Without an item that may not be in."""
+    """Return the set without the item."""
     if not isinstance(few, Several):
         return None if few == item else few
     few.pop(item, None)
@@ -45,14 +45,14 @@ def left(few: Few[T], item: T) -> Few[T]:
 
 
 def each(few: Few[T]) -> Collection[T]:
-    """Return the items; not to be kept, as it may follow what happens to the set."""
+    """Return the items. Do not store the result: it may change with the set."""
     if few is None:
         return ()
     return few if isinstance(few, Several) else (few,)
 
 
 def count(few: Few[T]) -> int:
-    """Return how many items there are."""
+    """Return the number of items."""
     if few is None:
         return 0
     return len(few) if isinstance(few, Several) else 1

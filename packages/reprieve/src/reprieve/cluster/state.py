@@ -1,7 +1,7 @@
-"""The cluster cache: what the API states of nodes, pods, groups, budgets and their classes.
+"""The cluster cache: the API objects of nodes, pods, groups, budgets and their classes.
 
-`ClusterState` is one of the few places where the scheduler's state is changed.  `reprieve.cluster.placements` has where
-pods run, and trial views; what the API says cannot change inside a trial.
+`ClusterState` is one of the few places where the scheduler's state changes. `reprieve.cluster.placements` holds the
+placements of pods and trial views. API objects cannot change inside a trial.
 """
 
 import hashlib
@@ -37,51 +37,51 @@ from reprieve.cluster.trees import GroupTrees
 from reprieve.cluster.work_rules import WorkRules
 
 _SETTLED_AFTER: Final = 30.0
-"""Seconds after which the status of a budget accounts for a deleted pod, whether or not it was written since."""
+"""Seconds after which the status of a budget counts as updated for a deleted pod."""
 
 
 class ClusterState(Placements):
-    """Nodes, pods, groups and budgets: the cluster cache. It is changed only through these methods."""
+    """The cluster cache: nodes, pods, groups and budgets. Only these methods change it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.classes: dict[str, ClassTerms] = {}
-        """What PriorityClasses say of the work of their pods, by name; those that say nothing are not kept."""
+        """Terms about work in PriorityClasses, by name; classes without any are left out."""
         self.trees = GroupTrees(self.groups, self.classes)
-        """Groups of groups, and where each group stands."""
+        """Composite groups, and the position of each group in its tree."""
         self.budgets: dict[str, Budget] = {}
         self.budgets_version = 0
         self._budget_index: BudgetIndex | None = None
         self._budgets_by_label: tuple[tuple[str, ...], ByLabel] | None = None
-        """The keys of the budgets, and by what label each may count a pod; None: to be computed again."""
+        """The keys of the budgets, and the label index of their selectors; None: not computed."""
         self.groups_version = 0
-        """Grows when a group object changes: unit membership and priorities may differ."""
+        """Increases with a group object's change, which may change units and priorities."""
         self.terms_version = 0
-        """Grows when an annotation about work changes."""
+        """Increases when an annotation about work changes."""
         self.doomed: set[str] = set()
-        """UIDs of victims of decided preemptions, until they are deleted or it failed."""
+        """UIDs of victims of decided preemptions, until their deletion or a failed eviction."""
         self.evictions = EvictionHistory()
         self.work_rules = WorkRules()
         self._unsettled: dict[str, deque[float]] = {}
-        """By budget: when pods that it counts were gone of which its status may not know yet."""
+        """By budget: the removal times of counted pods that its status may not include yet."""
         self.now = 0.0
-        """The time of the cache (seconds since the epoch): that of the step that reads it, given by the shell."""
+        """The time of the current step, in seconds since the epoch, set by the caller."""
         self.default_selectors = DefaultSelectors()
-        """Services, controllers: what default spread constraints take their selectors from."""
+        """Selectors of Services and controllers, for default spread constraints."""
         self.controllers = Controllers()
         self.job_deadlines = JobDeadlines()
         self.departures: dict[str, float | None] = {}
-        """Terminating pods, by UID: when each is due to be gone (seconds), where that is known."""
+        """Terminating pods by UID: the time (seconds) when each must be gone, if known."""
         self.departing: dict[OwnershipKey, dict[str, None]] = {}
-        """The UIDs of the same by owner."""
+        """UIDs of terminating pods by owner."""
         self.overdue: set[str] = set()
-        """UIDs of victims that have not left long after they should have: their capacity is not counted on."""
+        """UIDs of victims that have not terminated in time; their capacity does not count as freed."""
         self.attached = AttachedVolumes(self.volumes, self.nodes, self.changes(of_nodes=False))
 
-    # -- what the API says -------------------------------------------------------------------------------------------
+    # -- API objects -------------------------------------------------------------------------------------------------
 
     def set_node(self, node: objects.Node) -> bool:
-        """Add or update a node; returns whether anything a plugin reads has changed."""
+        """Add or update a node; return whether anything that plugins read changed."""
         self._outside_trials()
         row, changed = self.nodes.set_node(node)
         self._fit()
@@ -99,9 +99,9 @@ class ClusterState(Placements):
         return True
 
     def add_pod(self, pod: PodRecord, node: str | None = None, *, due: float | None = None) -> None:
-        """Learn of a pod; with a node name it is bound there. A pod of the same UID must not be known.
+        """Add a new pod, bound to a node if one is given. Raises ValueError for a known UID.
 
-        `due`: when a terminating one is to be gone.
+        `due`: the time when a terminating pod must be gone.
         """
         self._outside_trials()
         if pod.uid in self.pods:
@@ -126,7 +126,7 @@ class ClusterState(Placements):
             self.place(pod, self.nodes.row_for_pod(node))
 
     def remove_pod(self, pod: PodRecord) -> None:
-        """Remove a pod that has ended or was deleted; its capacity and nomination become free."""
+        """Remove a pod that has ended or was deleted, and free its capacity and nomination."""
         self._outside_trials()
         if self.pods.pop(pod.uid, None) is None:
             return
@@ -134,10 +134,10 @@ class ClusterState(Placements):
         self.doomed.discard(pod.uid)
         if pod.row >= 0 and any(terms.respects_budgets for terms in self.classes.values()):
             for key in self.budgets_counting(pod):
-                gone = self._unsettled.setdefault(key, deque())
-                while gone and gone[0] + _SETTLED_AFTER <= self.now:
-                    gone.popleft()
-                gone.append(self.now)
+                removal_times = self._unsettled.setdefault(key, deque())
+                while removal_times and removal_times[0] + _SETTLED_AFTER <= self.now:
+                    removal_times.popleft()
+                removal_times.append(self.now)
         if pod.row >= 0:
             row = pod.row
             self.displace(pod)
@@ -164,7 +164,7 @@ class ClusterState(Placements):
         self.departing.setdefault(ownership_key(pod), {})[pod.uid] = None
 
     def _listed_with(self, before: OwnershipKey, key: OwnershipKey | None, pod: PodRecord) -> None:
-        """A terminating pod has another key than before, or was deleted."""
+        """Move a terminating pod to another ownership key, or remove a deleted one."""
         if key == before:
             return
         of_key = self.departing[before]
@@ -175,10 +175,9 @@ class ClusterState(Placements):
             self.departing.setdefault(key, {})[pod.uid] = None
 
     def set_terminating(self, pod: PodRecord, *, due: float | None = None) -> None:
-        """Record a deletionTimestamp: the pod keeps its capacity until it is deleted, but no longer counts for its
-        group.
+        """Record a deletionTimestamp: the pod keeps its capacity but no longer counts for its group.
 
-        `due`: when it is to be gone, in seconds, where that is known.
+        `due`: the time when the pod must be gone, in seconds, if known.
         """
         self._outside_trials()
         self._departs(pod, due)
@@ -211,14 +210,14 @@ class ClusterState(Placements):
     def change_pod(
         self, pod: PodRecord, *, signature: PodSpecSignature, labels: Mapping[str, str], start: float | None
     ) -> None:
-        """Record that fields of a pod which budgets, importance or filters read have changed."""
+        """Update the fields of a pod that budgets, importance or filters read."""
         self._outside_trials()
         self._fit()
         pod.start = start
         row = pod.row
         if pod.signature is not signature or pod.labels != labels:
             if row >= 0:
-                self._take(pod)  # its devices stay its own
+                self._take(pod)  # without releasing its devices
             self.pod_affinity.leave(pod)
             key = ownership_key(pod)
             pod.labels, pod.signature = labels, signature
@@ -234,23 +233,23 @@ class ClusterState(Placements):
                 self._touch(touched)
 
     def set_claims(self, pod: PodRecord, claims: tuple[PodClaim, ...]) -> None:
-        """The pod's device claims got names, or others; what it holds already is not allocated again.
+        """Set the pod's device claims; existing allocations remain.
 
-        What is assumed for its extended resources lasts when the claim for them has been made.
+        The assumed allocation for its extended resources remains when their claim has been created.
         """
         self._outside_trials()
         special = self.devices.special(pod)
-        kept = special.held.assumed if special is not None and pod.row >= 0 else None
+        allocation = special.assumptions.assumed if special is not None and pod.row >= 0 else None
         if pod.row >= 0:
             self.devices.release(pod)
         self.devices.leave(pod)
         pod.claims = claims
         self.devices.join(pod)
         if pod.row >= 0:
-            self.devices.hold(pod, pod.row, kept)
+            self.devices.hold(pod, pod.row, allocation)
 
     def claims_renewed(self, pod: PodRecord) -> bool:
-        """Look again whether device classes serve what the pod asks for, by which claim; whether that is new."""
+        """Recompute the claim for extended resources of a pod; return whether it changed."""
         claims = self.devices.with_extended(pod, pod.claims)
         if claims == pod.claims:
             return False
@@ -258,7 +257,7 @@ class ClusterState(Placements):
         return True
 
     def classes_changed(self) -> list[PodRecord]:
-        """Device classes serve other resources: nodes and pods are updated. Returns the pods that it concerns."""
+        """Update nodes and pods after device classes serve other resources; return the affected pods."""
         self._outside_trials()
         self.nodes.serve(self.devices.served)
         self._fit()
@@ -293,14 +292,14 @@ class ClusterState(Placements):
             self._touch(pod.row)
 
     def group(self, key: str) -> GroupState:
-        """Return the state of a group, made when first named."""
+        """Return the state of a group, created on first use."""
         result = self.groups.get(key)
         if result is None:
             result = self.groups[key] = GroupState(key)
         return result
 
     def set_group(self, group: objects.PodGroup, *, created: float = 0.0, trees: bool = True) -> GroupState:
-        """Learn of a PodGroup object or its change; without `trees` it stands alone, whatever parent it names."""
+        """Add or update a PodGroup object; without `trees` its parent is ignored."""
         self._outside_trials()
         state = self.group(group.full_key)
         self._set_group(state, spec_of(group, trees=trees), group.metadata, created)
@@ -309,7 +308,7 @@ class ClusterState(Placements):
     def set_composite(
         self, group: objects.CompositePodGroup, *, created: float = 0.0, foreign: str | None = None
     ) -> CompositeState:
-        """Learn of a CompositePodGroup object or its change; of one that a `foreign` PodGroup stands for."""
+        """Add or update a CompositePodGroup object, or one that represents a `foreign` PodGroup."""
         self._outside_trials()
         key = group.full_key
         state = self.trees.composites.get(key) or CompositeState(key)
@@ -334,7 +333,7 @@ class ClusterState(Placements):
             self.trees.place(state)
 
     def remove_group(self, key: str) -> GroupState | None:
-        """Remove a PodGroup object; its pods become units of their own (preemption.md 1)."""
+        """Remove a PodGroup object; each of its pods becomes a unit (preemption.md 1)."""
         self._outside_trials()
         state = self.groups.get(key)
         if state is None or state.spec is None:
@@ -358,13 +357,13 @@ class ClusterState(Placements):
         self._stands_elsewhere(state)
 
     def _stands_elsewhere(self, state: Group) -> None:
-        """The group, or all below it, may be disrupted otherwise than before."""
+        """Update the tree positions of the group and the groups below it."""
         for leaf in self.trees.place(state):
             self._touch_members(leaf)
 
-    def set_class(self, found: objects.PriorityClass) -> bool:
-        """Add or update a PriorityClass; return whether its annotations about work have changed."""
-        return self._class(found.metadata.name, class_terms(found.metadata.annotations))
+    def set_class(self, priority_class: objects.PriorityClass) -> bool:
+        """Add or update a PriorityClass; return whether its annotations about work changed."""
+        return self._class(priority_class.metadata.name, class_terms(priority_class.metadata.annotations))
 
     def remove_class(self, name: str) -> bool:
         """Remove a PriorityClass with its annotations about work; return whether it had any."""
@@ -391,21 +390,20 @@ class ClusterState(Placements):
         return bool(self.work_rules) or self.evictions.bind(self.now)
 
     def unsettled_disruptions(self, key: str) -> int:
-        """Return how many pods that a budget counts have ended since its status was written (cost.md 2.8)."""
-        return sum(1 for gone in self._unsettled.get(key, ()) if gone + _SETTLED_AFTER > self.now)
+        """Return how many pods of a budget have ended since its status was written (cost.md 2.8)."""
+        return sum(1 for removed_at in self._unsettled.get(key, ()) if removed_at + _SETTLED_AFTER > self.now)
 
     def set_terms(self, pod: PodRecord, terms: WorkTerms) -> None:
-        """What a pod says of its own work has changed."""
+        """Set a pod's own terms about its work."""
         self._outside_trials()
         pod.terms = terms
         self.work_rules.note(f"pod/{pod.uid}", terms)
         self.terms_version += 1
 
     def terms_of(self, pod: PodRecord) -> WorkTerms:
-        """Return the annotations about a pod's work: on the pod, else on its group, else on the class of the group or
-        pod.
+        """Return the terms about a pod's work: its own, else its group's, else its priority class's.
 
-        As far as the pod's own class grants them, and that of its group where it names another (cost.md 7).
+        They are limited by the grants of the pod's own class, and of its group's class if different (cost.md 7).
         """
         group = self.groups.get(pod.group) if pod.group is not None else None
         spec = group.spec if group is not None else None
@@ -423,7 +421,7 @@ class ClusterState(Placements):
         return self.classes.get(class_name, NO_CLASS_TERMS).grant_in(namespace)
 
     def class_terms_of(self, preemptor: PodRecord | Group) -> ClassTerms:
-        """Return what the class of a preemptor says: of a pod of a group that of the group, if that names one."""
+        """Return the class terms of a preemptor; the class of its group, if named, takes precedence."""
         if isinstance(preemptor, PodRecord):
             group = self.groups.get(preemptor.group) if preemptor.group is not None else None
             of_group = group.spec.class_name if group is not None and group.spec is not None else ""
@@ -440,7 +438,7 @@ class ClusterState(Placements):
         return self._namespace(namespace.metadata.name, dict(namespace.metadata.labels))
 
     def remove_namespace(self, name: str) -> bool:
-        """A namespace was deleted."""
+        """Remove a deleted namespace; return whether its labels changed."""
         return self._namespace(name, None)
 
     def set_budget(self, pdb: objects.PodDisruptionBudget) -> None:
@@ -455,16 +453,16 @@ class ClusterState(Placements):
         self._budgets_changed()
 
     def remove_budget(self, key: str) -> None:
-        """A budget was deleted."""
+        """Remove a deleted budget."""
         self._unsettled.pop(key, None)
         if self.budgets.pop(key, None) is not None:
             self._budgets_by_label = None
             self._budgets_changed()
 
     def budgets_counting(self, pod: PodRecord) -> list[str]:
-        """Return the keys of the budgets that count a pod; which can is known by label, however many there are."""
+        """Return the keys of the budgets that count a pod, with a lookup by label."""
         if self._budgets_by_label is None:
-            selectors = ((number, one.namespace, one.selector) for number, one in enumerate(self.budgets.values()))
+            selectors = ((number, b.namespace, b.selector) for number, b in enumerate(self.budgets.values()))
             self._budgets_by_label = tuple(self.budgets), ByLabel(selectors)
         keys, by_label = self._budgets_by_label
         numbers = by_label.candidates(pod.namespace, pod.labels)
@@ -476,22 +474,22 @@ class ClusterState(Placements):
 
     @property
     def budget_index(self) -> BudgetIndex:
-        """Return the budgets as they are now, ready to be asked which pods they count."""
+        """Return the index of the current budgets."""
         if self._budget_index is None:
             self._budget_index = BudgetIndex(self.budgets.values())
         return self._budget_index
 
-    # -- what is asked of the whole picture --------------------------------------------------------------------------
+    # -- queries across the cache ------------------------------------------------------------------------------------
 
     def entity_ref(self, pod: PodRecord) -> str:
-        """Return what a pending pod waits in: `pod/<uid>`, or its tree's root, `group/...`; a resize in its own."""
+        """Return the key of a pending pod's queued entity: `pod/<uid>`, its tree's root, or that of its resize."""
         if pod.group is None or pod.resizing:
             return pod.resize_ref or f"pod/{pod.uid}"
         group = self.groups.get(pod.group)
         return group.home if group is not None else f"group/{pod.group}"
 
     def equivalence_key(self, pod: PodRecord) -> Hashable:
-        """Equal for pods that hints cannot tell apart: by signature, and by labels where anything selects on them."""
+        """Return a key of signature and selected labels, equal for pods that hints cannot distinguish."""
         if pod.claims:
             return (pod.uid, pod.claims)
         if not self.pod_affinity.active and not self.default_selectors:
@@ -499,7 +497,7 @@ class ClusterState(Placements):
         return (pod.signature.id, self.pod_affinity.label_class(pod).id, pod.owner, pod.volumes)
 
     def digest(self) -> str:
-        """A fingerprint of everything a plugin can read: equal digests, equal views (the undo tests compare these)."""
+        """Return a fingerprint of everything that a plugin can read, for the undo tests."""
         nodes = self.nodes
         n = len(nodes)
         h = hashlib.sha256()
@@ -533,10 +531,10 @@ class ClusterState(Placements):
         return h.hexdigest()
 
     def check(self) -> None:
-        """Compare every derived amount with what it is derived from; raises AssertionError on a difference.
+        """Compare every derived amount with its source. Raises AssertionError on a difference.
 
-        The switch that tests turn on after every step: `used` against the pods on the row, counts of groups against
-        their members, both sides of nominations.
+        Tests enable it after every step. It compares `used` with the pods on the row, counts of groups with their
+        members, and both sides of nominations.
         """
         nodes = self.nodes
         for row in range(len(nodes)):
@@ -547,7 +545,7 @@ class ClusterState(Placements):
             assert np.array_equal(total, nodes.used[:, row]), f"used of {nodes.names[row]} is off"
             for pod in nodes.nominated.get(row, {}).values():
                 assert pod.nominated == row, f"{pod} is listed as nominated to row {row}"
-        nodes.nominated_amounts.check(pod for there in nodes.nominated.values() for pod in there.values())
+        nodes.nominated_amounts.check(pod for nominated in nodes.nominated.values() for pod in nominated.values())
         for group in self.groups.values():
             scheduled = sum(1 for pod in group.members.values() if pod.row >= 0 and not pod.terminating)
             assert scheduled == group.scheduled, f"{group} has {scheduled} scheduled members"

@@ -1,4 +1,4 @@
-"""Taints of nodes against tolerations of pods."""
+"""Taints of nodes and tolerations of pods."""
 
 from collections.abc import Sequence
 
@@ -15,5 +15,5 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: tuple[Taint, ...]) -> bool:
-    """Return whether one of the taints keeps pods with these tolerations away."""
+    """Return whether a taint excludes pods with these tolerations."""
     return any(taint[2] in REJECTING and not any(tolerates(t, taint) for t in tolerations) for taint in taints)

@@ -1,6 +1,6 @@
-"""Levels of the topology over the nodes of a cluster, and the ranks of a group's members (topology.md 1, 3).
+"""Levels of the topology, and ranks of a group's members (topology.md 1, 3).
 
-A level is a node label.  A domain of it is the nodes with one value; a node without the label is a domain by itself.
+A level is a node label. The nodes with the same value form a domain; a node without the label is its own domain.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from reprieve.cluster.state import ClusterState
 
 Rows = npt.NDArray[np.int64]
 _DEEPEST = 16
-"""So many groups above one another are asked."""
+"""The maximum number of groups in a chain that are read."""
 
 
 def terms_of(cluster: ClusterState, group: Group, pods: Sequence[PodRecord]) -> TopologyTerms:
-    """Return what a group asks for: by its pods, itself, or a group above it; the nearest counts."""
+    """Return the topology terms of a group: those of its pods, its own, or those of the nearest group above it."""
     result = NO_TOPOLOGY_TERMS
     if pods and (PREFERRED_TOPOLOGY in pods[0].annotations or SLICE in pods[0].annotations):
         result = topology_terms(pods[0].annotations)
@@ -49,9 +49,9 @@ def terms_of(cluster: ClusterState, group: Group, pods: Sequence[PodRecord]) -> 
 
 
 def label_of(cluster: ClusterState, level: str) -> str | None:
-    """Return the node label that a level stands for; None where no node has it.
+    """Return the node label of a level; None if no node has it.
 
-    A short name stands for the plain label of that name where no node has its own.
+    A short name means its well-known label, or the label of that name if no node has the former.
     """
     nodes = cluster.nodes
     for key in (LEVELS[level], level) if level in LEVELS else (level,):
@@ -61,31 +61,31 @@ def label_of(cluster: ClusterState, level: str) -> str | None:
 
 
 def domains(cluster: ClusterState, label: str) -> Rows:
-    """`int64[rows]`: numbers of the domains of a label, in the order of their names."""
+    """Return `int64[rows]`: the numbers of the domains of a label, in the order of their names."""
     nodes = cluster.nodes
     column, numbers = nodes.label_column(label)
     turns = np.zeros(len(numbers), dtype=np.int64)
     for turn, name in enumerate(sorted(numbers)):
         turns[numbers[name]] = turn
     result = len(numbers) + nodes.rank[: len(column)].astype(np.int64)
-    there = column != ABSENT
-    result[there] = turns[column[there]]
+    labelled = column != ABSENT
+    result[labelled] = turns[column[labelled]]
     return result
 
 
 def place_of(cluster: ClusterState, label: str, row: int) -> str | None:
-    """Return the domain of a label that a row is in; None: it is in none."""
+    """Return the domain of a label that contains a row; None without one."""
     return cluster.nodes.labels[row].get(label) if cluster.nodes.alive[row] else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The members of a group by index. `of`: by UID; those without an index are not in it."""
+    """The indexed members of a group. `of`: UID -> rank; members without an index are left out."""
 
     of: dict[str, int]
 
     def ordered(self, pods: Iterable[PodRecord]) -> list[PodRecord]:
-        """Return pods by rank; those without one last, in the order in which they are given."""
+        """Return pods by rank, then those without a rank in their given order."""
         return sorted(pods, key=lambda pod: self.of.get(pod.uid, len(self.of) << 32))
 
 
@@ -97,7 +97,7 @@ def ranks_of(group: Group) -> Ranks:
 
 
 def use_of(cluster: ClusterState, group: Group) -> tuple[LevelUse, ...]:
-    """Return the domains that the running members of a group use, at the levels that it asks for."""
+    """Return the domains that the running members of a group use, at the requested levels."""
     running = sorted((pod for pod in group.running() if not pod.terminating), key=lambda pod: (pod.created, pod.key))
     terms = terms_of(cluster, group, running[:1])
     if terms == NO_TOPOLOGY_TERMS:

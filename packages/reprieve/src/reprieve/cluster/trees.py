@@ -1,10 +1,10 @@
-"""Trees of groups: parents and children, and where every group stands (composite.md 2, 4).
+"""Trees of groups: parents, children, and the position of every group (composite.md 2, 4).
 
-A group names its parent, which may not exist yet, or be part of a cycle.  Whatever comes or goes, the groups concerned
-learn again what their root is, or why they have none; and for preemption what they are disrupted with, where a chain
-that does not reach a root ends at its last group that exists.
+A group names its parent, which may not exist yet, or be part of a cycle. After each change the affected groups
+recompute their root, or the reason why they have none, and the groups with which they are disrupted. A chain that does
+not reach a root ends at its last existing group.
 
-Invariant: `refresh` of a group and all below it is what makes `root`, `fault`, `top` and `unit` true; every walk ends.
+Invariant: refreshing a group and all groups below it makes `root`, `fault`, `top` and `unit` correct; every walk ends.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,32 +15,32 @@ from kube_rules.work_annotations import NO_CLASS_TERMS, ClassTerms
 from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState, is_ready, turn_of
 
 MAX_DEPTH: Final = 4
-"""Levels of a tree, the pod groups counted (composite.md 1)."""
+"""The maximum number of levels of a tree, including the pod groups (composite.md 1)."""
 _LONGEST_CHAIN: Final = 64
-"""A chain that cannot be scheduled is followed no further, for what its pods are disrupted with."""
+"""The maximum length of an unschedulable chain that is followed to find the groups disrupted together."""
 
 
 def waiting_for_object(name: str) -> str:
-    """Return what is reported while the object of a group does not exist (observability.md)."""
+    """Return the message for a group without an object (observability.md)."""
     return f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
 
 
 class GroupTrees:
-    """See the module docstring. Holds the composites; the pod groups are the cluster's."""
+    """See the module docstring. It owns the composites; `ClusterState` owns the pod groups."""
 
     def __init__(self, groups: Mapping[str, GroupState], classes: Mapping[str, ClassTerms]) -> None:
-        """`classes`: the terms of PriorityClasses by name, which `ClusterState` keeps."""
+        """Create empty trees. `classes`: the terms of PriorityClasses by name, from `ClusterState`."""
         self.composites: dict[str, CompositeState] = {}
         """By `namespace/name`; only those with an object."""
         self._groups = groups
         self._classes = classes
         self._children: dict[str, dict[str, Group]] = {}
-        """Groups by the key of the parent they name, whether or not that exists."""
+        """Groups by the key of their parent, whether or not it exists."""
         self._parent_of: dict[str, str] = {}
-        """The same the other way round, by `ref`."""
+        """Parent keys by the `ref` of the child."""
         self._moved: list[tuple[GroupState, str]] = []
         self.settled = 0
-        """How often it was settled where a group stands."""
+        """The number of computed group positions."""
 
     def __bool__(self) -> bool:
         return bool(self.composites or self._children)
@@ -55,12 +55,12 @@ class GroupTrees:
         return key in self._children
 
     def take_moved(self) -> list[tuple[GroupState, str]]:
-        """Pod groups with pods that wait in another entity now, or for something else, and in which they did before."""
+        """Return the pod groups with a new queued entity or fault of their pods, and the previous entity."""
         moved, self._moved = self._moved, []
         return moved
 
     def place(self, group: Group) -> list[GroupState]:
-        """The group's object came, changed or went: returns the pod groups that stand elsewhere now, or may."""
+        """Update the trees after a change of the group's object; return the pod groups that may have moved."""
         parent = group.spec.parent if group.spec is not None else None
         before = self._parent_of.get(group.ref)
         old = group.root
@@ -103,7 +103,7 @@ class GroupTrees:
     # -- readiness -------------------------------------------------------------------------------------------------
 
     def is_ready(self, root: Group) -> bool:
-        """Return whether the tree reaches its numbers with the pods that are known of it (composite.md 2.4)."""
+        """Return whether the tree reaches its minimums with its known pods (composite.md 2.4)."""
         if isinstance(root, GroupState):
             return root.existing >= max(1, root.min_count)
         if not root.counted:
@@ -112,7 +112,7 @@ class GroupTrees:
         return root.ready
 
     def pods_changed(self, group: GroupState) -> None:
-        """A pod group has more or fewer pods than before: its parents are updated if that makes a difference."""
+        """Update the readiness of a pod group, and of its parents, after a change of its pods."""
         root = group.root
         if root is group or not isinstance(root, CompositeState) or not root.counted:
             return
@@ -125,7 +125,7 @@ class GroupTrees:
         self._count_child(group.spec.parent, root, ready=ready)
 
     def _count_child(self, parent: str, root: CompositeState, *, ready: bool) -> None:
-        """One child more, or one fewer, of the composite of that key is ready: it, and those above it, note that."""
+        """Count a child that became ready, or is no longer ready, in the composite of that key and above."""
         while True:
             above = self.composites[parent]
             before = above.ready
@@ -137,20 +137,20 @@ class GroupTrees:
             parent = above.spec.parent
 
     def _refresh(self, group: Group) -> list[GroupState]:
-        """Settle where the group and all below it stand."""
+        """Recompute the position of the group and all groups below it; return the pod groups."""
         leaves: list[GroupState] = []
         waiting = [group]
         while waiting:
-            one = waiting.pop()
-            before, fault = one.home, one.fault
-            self._settle(one)
-            if isinstance(one, GroupState):
-                leaves.append(one)
-                if one.home != before or one.fault != fault:
-                    self._moved.append((one, before))
+            group_below = waiting.pop()
+            before, fault = group_below.home, group_below.fault
+            self._settle(group_below)
+            if isinstance(group_below, GroupState):
+                leaves.append(group_below)
+                if group_below.home != before or group_below.fault != fault:
+                    self._moved.append((group_below, before))
                 continue
-            # Each has one parent: in a cycle only the first is met again.
-            waiting.extend(child for child in self._children.get(one.key, {}).values() if child is not group)
+            # Each group has one parent, so a cycle can only return to the first group.
+            waiting.extend(child for child in self._children.get(group_below.key, {}).values() if child is not group)
         return leaves
 
     def _settle(self, group: Group) -> None:
@@ -158,7 +158,7 @@ class GroupTrees:
         group.top = chain[-1]
         group.unit = next((item for item in reversed(chain) if item.spec is not None and item.spec.disrupt_all), None)
         above = chain if group.unit is None else chain[_index(chain, group.unit) :]
-        if group.unit is not None and fault is not None:  # all of a unit have one priority, whatever the cycle
+        if group.unit is not None and fault is not None:  # all groups of a unit have one priority, even in a cycle
             above = self._chain(group.unit)[0]
             group.top = above[-1]
         group.victim_priority = self._victim_priority(above)
@@ -168,11 +168,10 @@ class GroupTrees:
         self.settled += 1
 
     def _victim_priority(self, above: list[Group]) -> int | None:
-        """Return the priority as a potential victim of what is evicted with the first of these groups; its ancestors
-        follow.
+        """Return the victim priority of the unit of the first group; its ancestors follow.
 
-        That of the topmost, or higher if the nearest group that names a class as victim names a higher one
-        (composite.md 4.3) and its own class grants that (cost.md 7); None where no group of them exists.
+        It is that of the topmost group, or a higher one if the nearest group that names a victim class names a higher
+        one (composite.md 4.3) and its own class grants it (cost.md 7). None if no group exists.
         """
         top = above[-1].spec
         if top is None:
@@ -185,7 +184,7 @@ class GroupTrees:
         return top.priority
 
     def grant_changed(self, class_name: str) -> list[GroupState]:
-        """Settle what the groups of a class count as when it grants another value; returns those it may concern."""
+        """Recompute the victim priorities of the groups of a class with a new grant; return the affected groups."""
         result: list[GroupState] = []
         every: list[Group] = [*self._groups.values(), *self.composites.values()]
         for group in every:
@@ -195,7 +194,7 @@ class GroupTrees:
         return result
 
     def _chain(self, group: Group) -> tuple[list[Group], Fault | None]:
-        """Return the group and its ancestors as far as they exist, and what is wrong with it."""
+        """Return the group and its existing ancestors, and the fault of the chain."""
         chain: list[Group] = [group]
         refs = {group.ref}
         while (spec := chain[-1].spec) is not None and spec.parent is not None:
@@ -217,13 +216,13 @@ class GroupTrees:
         return chain, None
 
     def check(self, groups: Iterable[GroupState]) -> None:
-        """Compare what every group keeps with what is so; raises AssertionError on a difference."""
+        """Compare the stored positions with recomputed ones. Raises AssertionError on a difference."""
         every: list[Group] = [*groups, *self.composites.values()]
         for group in every:
-            known = (group.root, group.fault, group.top, group.unit, group.victim_priority)
+            stored = (group.root, group.fault, group.top, group.unit, group.victim_priority)
             self._settle(group)
             now = (group.root, group.fault, group.top, group.unit, group.victim_priority)
-            assert known == now, f"{group} is not where it stands"
+            assert stored == now, f"the tree position of {group} is stale"
         for key, composite in self.composites.items():
             assert composite.children == tuple(sorted(self._children.get(key, {}).values(), key=turn_of)), composite
             if composite.counted and composite.root is composite:
@@ -232,7 +231,7 @@ class GroupTrees:
 
 
 def _count(group: Group) -> bool:
-    """Note of every group below whether it is ready; return whether the group is."""
+    """Count the readiness of every group below; return whether the group is ready."""
     if isinstance(group, GroupState):
         group.ready = group.existing >= max(1, group.min_count)
         return group.ready
@@ -241,4 +240,4 @@ def _count(group: Group) -> bool:
 
 
 def _index(chain: list[Group], group: Group) -> int:
-    return next(index for index, one in enumerate(chain) if one is group)
+    return next(index for index, item in enumerate(chain) if item is group)

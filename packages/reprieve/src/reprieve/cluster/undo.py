@@ -1,11 +1,11 @@
-"""How a trial is undone: a log of the calls that take back what was done since.
+"""The undo log of trials: the calls that revert the changes.
 
     with undo.scope():
-        ...                      # every change records the call that changes it back
+        ...                      # every change records the call that reverts it
     # every recorded call was made, the last change first
 
-Whatever is changed is changed back by the same code that changes it, so these calls meet `record` themselves: the log
-takes nothing while it rewinds.  Scopes nest; outside of one nothing is recorded, as nothing will be undone.
+The same code applies and reverts changes, so reverting calls `record` as well; the log ignores it while it rewinds.
+Scopes nest. Outside of a scope nothing is recorded, because nothing will be undone.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,22 +27,22 @@ class UndoLog:
 
     @property
     def in_trial(self) -> bool:
-        """Return whether what happens now is undone later, or is being undone."""
+        """Return whether current changes will be undone or undo others."""
         return self._depth > 0
 
     @property
     def rewinding(self) -> bool:
-        """Return whether what happens now undoes something."""
+        """Return whether current changes undo others."""
         return self._depth > 0 and not self._recording
 
     def record(self, change: Callable[..., None], *arguments: object) -> None:
-        """Have the call made at the end of the scope; nothing outside of one and while it ends."""
+        """Record the call that reverts a change; ignored outside of a scope and while rewinding."""
         if self._recording:
             self._steps.append((change, arguments))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """On leaving, everything recorded since is undone in reverse."""
+        """Undo everything recorded in the scope on exit, in reverse order."""
         mark = len(self._steps)
         self._depth += 1
         self._recording = True
@@ -57,11 +57,11 @@ class UndoLog:
 
     @property
     def mark(self) -> int:
-        """Return where the log stands: what `rewind` goes back to."""
+        """Return the current position in the log, for `rewind`."""
         return len(self._steps)
 
     def rewind(self, mark: int) -> None:
-        """Undo within a scope everything recorded since the mark was taken in it."""
+        """Undo everything recorded in the current scope since the mark."""
         try:
             self._rewind(mark)
         finally:

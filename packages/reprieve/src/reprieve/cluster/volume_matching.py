@@ -1,12 +1,12 @@
-"""Which volumes claims can have on which nodes: what VolumeBinding filters by, and what Reserve keeps.
+"""The volumes that claims can have on nodes, for VolumeBinding's Filter and Reserve.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumebinding, component-helpers storage/volume):
-- Claims of a pod are matched smallest first; each takes the smallest volume of its class that is available, in reach
-  of the node, large enough and of the wanted modes, access modes and labels; names settle ties.
-- A volume held for the claim is the only one it can have; it needs to be large enough and of the volume mode.
-- A claim without a match is provisioned, if its class has a provisioner, the node is in the class's topologies, and the
-  driver, where it publishes capacities, has enough within the node's reach.
-- A claim that already is to be provisioned for a node stays with that node.
+- Claims of a pod are matched smallest first. Each takes the smallest suitable volume of its class: available, in reach
+  of the node, large enough, with the requested volume mode, access modes and labels. Names break ties.
+- A claim with a reserved volume can only have that volume, which must be large enough and have the volume mode.
+- A claim without a match is provisioned if its class has a provisioner, the node is in the class's topologies, and a
+  driver that publishes capacities has enough in reach of the node.
+- A claim with a selected node for provisioning keeps that node.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,10 +47,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Matching:
-    """What a pod's claims come to on every row.
+    """The result of matching a pod's claims on every row.
 
-    `reasons`: text -> bool[rows]; `taken[i]`: int64[rows], for `searching[i]` the number in `offered[i]` of the volume
-    it gets, or NONE; `to_provision` are claims bound for one node already.
+    `reasons`: text -> bool[rows]. `taken[i]`: int64[rows], the index in `offered[i]` of the volume for `searching[i]`,
+    or NONE. `to_provision`: claims with a selected node.
     """
 
     reasons: dict[str, Mask]
@@ -60,14 +60,14 @@ class Matching:
     to_provision: list[PersistentVolumeClaim] = field(default_factory=list)
 
     def rejected(self, rows: int) -> Mask:
-        """`bool[rows]`: rows where something is missing."""
+        """Return `bool[rows]`: the rows on which some claim cannot be satisfied."""
         mask = np.zeros(rows, dtype=np.bool_)
         for reason in self.reasons.values():
             mask |= reason
         return mask
 
     def on_row(self, row: int) -> tuple[dict[str, PersistentVolume], list[PersistentVolumeClaim]]:
-        """On a row that is not rejected: claim key -> volume, and the claims that are to be provisioned."""
+        """Return claim key -> volume, and the claims to provision, for a row that is not rejected."""
         volumes: dict[str, PersistentVolume] = {}
         rest = list(self.to_provision)
         for claim, offered, taken in zip(self.searching, self.offered, self.taken, strict=True):
@@ -80,7 +80,7 @@ class Matching:
 
 
 class VolumeReach:
-    """Which nodes reach which volume; kept until nodes change."""
+    """The nodes that reach each volume, cached until nodes change."""
 
     def __init__(self) -> None:
         self._version: tuple[int, int] | None = None
@@ -88,7 +88,7 @@ class VolumeReach:
         self._kept: dict[str, tuple[VolumeNodeAffinity | None, Numbers | None]] = {}
 
     def rows(self, cluster: ClusterState, volume: PersistentVolume) -> Numbers | None:
-        """Return the rows, ascending; None: all of them."""
+        """Return the rows that reach a volume, ascending; None: all rows."""
         affinity = volume.spec.node_affinity
         if affinity is None or affinity.required is None:
             return None
@@ -96,19 +96,19 @@ class VolumeReach:
         if self._version != nodes.version or self._cluster is not cluster:
             self._version, self._cluster = nodes.version, cluster
             self._kept.clear()
-        known = self._kept.get(volume.metadata.name)
-        if known is None or known[0] is not affinity:
+        cached = self._kept.get(volume.metadata.name)
+        if cached is None or cached[0] is not affinity:
             mask = np.zeros(len(nodes), dtype=np.bool_)
             for term in affinity.required.node_selector_terms:
                 mask |= term_mask(nodes, term)
-            known = self._kept[volume.metadata.name] = (affinity, np.flatnonzero(mask))
-        return known[1]
+            cached = self._kept[volume.metadata.name] = (affinity, np.flatnonzero(mask))
+        return cached[1]
 
 
 def delayed(volumes: VolumeObjects, claim: PersistentVolumeClaim) -> bool:
-    """Binding waits for a pod: the claim's class says so, and no volume is named."""
-    found = volumes.classes.get(class_of(claim))
-    return found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER and not claim.spec.volume_name
+    """Return whether binding waits for a pod: the claim's class requires it, and no volume is named."""
+    cls = volumes.classes.get(class_of(claim))
+    return cls is not None and cls.volume_binding_mode == WAIT_FOR_CONSUMER and not claim.spec.volume_name
 
 
 def match(
@@ -117,7 +117,7 @@ def match(
     bound: Sequence[PersistentVolumeClaim],
     unbound: Sequence[PersistentVolumeClaim],
 ) -> Matching:
-    """Judge a pod's claims on every row, with what other pods of a trial have taken counted as theirs."""
+    """Match a pod's claims on every row; volumes that other pods of a trial took are unavailable."""
     store, n = cluster.volumes, len(cluster.nodes)
     result = Matching({})
     _check_bound(cluster, reach, bound, result)
@@ -148,7 +148,7 @@ def match(
 def _check_bound(
     cluster: ClusterState, reach: VolumeReach, bound: Iterable[PersistentVolumeClaim], result: Matching
 ) -> None:
-    """The first bound claim that is not right decides the reason, node by node."""
+    """Add the reasons of bound claims; on each node the first unusable claim decides."""
     n = len(cluster.nodes)
     fine = np.ones(n, dtype=np.bool_)
     for claim in bound:
@@ -163,8 +163,8 @@ def _check_bound(
         out[rows] = False
         out &= fine
         if out.any():
-            known = result.reasons.get(NODE_CONFLICT)
-            result.reasons[NODE_CONFLICT] = out if known is None else known | out
+            conflicting = result.reasons.get(NODE_CONFLICT)
+            result.reasons[NODE_CONFLICT] = out if conflicting is None else conflicting | out
             fine = fine & ~out
 
 
@@ -173,21 +173,21 @@ def _search(
     reach: VolumeReach,
     claim: PersistentVolumeClaim,
     before: Matching,
-    others: dict[str, str],
+    assumed_claims: dict[str, str],
 ) -> tuple[list[PersistentVolume], Numbers]:
-    """Volumes for one claim, best first, and on each row the number of the one it gets."""
+    """Return the volumes for one claim, best first, and the index of its volume on each row."""
     store, n = cluster.volumes, len(cluster.nodes)
     taken = np.full(n, NONE, dtype=np.int64)
     key = key_of(claim)
     free: list[tuple[int, str, PersistentVolume]] = []
     labels = compile_label_selector(claim.spec.selector) if claim.spec.selector is not None else None
     for name, volume in store.by_class.get(class_of(claim), {}).items():
-        held = store.has_volume_for(volume, claim)
-        if name in others:
-            held = others[name] == key
-        if not suits(claim, volume, held, labels):
+        is_own = store.has_volume_for(volume, claim)
+        if name in assumed_claims:
+            is_own = assumed_claims[name] == key
+        if not suits(claim, volume, is_own, labels):
             continue
-        if held:
+        if is_own:
             rows = reach.rows(cluster, volume)
             taken[slice(None) if rows is None else rows] = 0
             return [volume], taken
@@ -197,10 +197,10 @@ def _search(
     for number, volume in enumerate(offered):
         rows = reach.rows(cluster, volume)
         open_rows = np.flatnonzero(taken == NONE) if rows is None else rows[taken[rows] == NONE]
-        for other, there in zip(before.offered, before.taken, strict=False):
-            at = next((i for i, v in enumerate(other) if v is volume), None)
+        for earlier_offer, earlier_choice in zip(before.offered, before.taken, strict=False):
+            at = next((i for i, v in enumerate(earlier_offer) if v is volume), None)
             if at is not None:
-                open_rows = open_rows[there[open_rows] != at]
+                open_rows = open_rows[earlier_choice[open_rows] != at]
         taken[open_rows] = number
         if rows is None and not before.offered:
             break
@@ -208,7 +208,7 @@ def _search(
 
 
 def _check_provisioning(cluster: ClusterState, result: Matching, unmatched: Sequence[Mask], fixed: Mask) -> None:
-    """Reasons for claims that have to be provisioned; on each row the first that cannot be decides."""
+    """Add the reasons of claims to provision; on each row the first impossible claim decides."""
     n = len(cluster.nodes)
     conflict = fixed.copy()
     full = np.zeros(n, dtype=np.bool_)
@@ -219,15 +219,15 @@ def _check_provisioning(cluster: ClusterState, result: Matching, unmatched: Sequ
         needed = needed & ~conflict & ~full
         if not needed.any():
             continue
-        found = cluster.volumes.classes.get(class_of(claim))
-        if found is None or not is_provisioned(found):
+        storage_class = cluster.volumes.classes.get(class_of(claim))
+        if storage_class is None or not is_provisioned(storage_class):
             conflict |= needed
             continue
-        outside = needed & ~topologies_mask(cluster.nodes, found)
+        outside = needed & ~topologies_mask(cluster.nodes, storage_class)
         conflict |= outside
         needed = needed & ~outside
         if needed.any():
-            enough = _capacity_mask(cluster, found, claim)
+            enough = _capacity_mask(cluster, storage_class, claim)
             if enough is not None:
                 full |= needed & ~enough
     if conflict.any():
@@ -236,12 +236,12 @@ def _check_provisioning(cluster: ClusterState, result: Matching, unmatched: Sequ
         result.reasons[NOT_ENOUGH_SPACE] = full
 
 
-def topologies_mask(nodes: NodeColumns, found: StorageClass) -> Mask:
-    """`bool[rows]`: nodes in one of the class's allowed topologies; all if it has none."""
-    if not found.allowed_topologies:
+def topologies_mask(nodes: NodeColumns, storage_class: StorageClass) -> Mask:
+    """Return `bool[rows]`: nodes in one of the class's allowed topologies; all if it has none."""
+    if not storage_class.allowed_topologies:
         return np.ones(len(nodes), dtype=np.bool_)
     any_term = np.zeros(len(nodes), dtype=np.bool_)
-    for term in found.allowed_topologies:
+    for term in storage_class.allowed_topologies:
         if not term.match_label_expressions:
             continue
         mask = np.ones(len(nodes), dtype=np.bool_)
@@ -253,29 +253,29 @@ def topologies_mask(nodes: NodeColumns, found: StorageClass) -> Mask:
     return any_term
 
 
-def _capacity_mask(cluster: ClusterState, found: StorageClass, claim: PersistentVolumeClaim) -> Mask | None:
-    """`bool[rows]`: nodes within reach of enough capacity; None: the driver does not publish any."""
+def _capacity_mask(cluster: ClusterState, storage_class: StorageClass, claim: PersistentVolumeClaim) -> Mask | None:
+    """Return `bool[rows]`: nodes in reach of enough capacity; None: the driver publishes no capacity."""
     store = cluster.volumes
-    driver = store.drivers.get(found.provisioner)
+    driver = store.drivers.get(storage_class.provisioner)
     if driver is None or not driver.spec.storage_capacity or "storage" not in claim.spec.resources.requests:
         return None
     wanted = storage(claim.spec.resources.requests)
     enough = np.zeros(len(cluster.nodes), dtype=np.bool_)
     for capacity in store.capacities.values():
         limit = volume_limit(capacity)
-        if capacity.storage_class_name == found.metadata.name and limit is not None and limit >= wanted:
+        if capacity.storage_class_name == storage_class.metadata.name and limit is not None and limit >= wanted:
             enough |= capacity_reach(cluster.nodes, capacity)
     return enough
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
-    """Return the size in bytes of the largest volume that can be made; None: nothing is known."""
+    """Return the size in bytes of the largest possible volume; None: unknown."""
     limit = capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
     return value_of(limit) if limit is not None else None
 
 
 def capacity_reach(nodes: NodeColumns, capacity: CSIStorageCapacity) -> Mask:
-    """`bool[rows]`: nodes that the capacity is for."""
+    """Return `bool[rows]`: nodes that can use the capacity."""
     mask = np.zeros(len(nodes), dtype=np.bool_)
     if capacity.node_topology is None:
         return mask
@@ -289,9 +289,7 @@ def capacity_reach(nodes: NodeColumns, capacity: CSIStorageCapacity) -> Mask:
 
 
 def split(store: VolumeObjects, pod: PodRecord) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
-    """Return a pod's claims that are bound, and those bound once it is placed; unknown and immediate ones are left
-    out.
-    """
+    """Return a pod's bound claims and those bound after placement; unknown and immediate claims are left out."""
     bound, unbound = [], []
     seen: set[str] = set()
     for used in pod.volumes.claims if pod.volumes is not None else ():
@@ -307,15 +305,13 @@ def split(store: VolumeObjects, pod: PodRecord) -> tuple[list[PersistentVolumeCl
 
 
 def _unsettled(cluster: ClusterState, reach: VolumeReach) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what pods placed earlier in this trial have taken: volume -> claim, and claim -> node it is provisioned
-    for.
-    """
+    """Return the choices of pods placed earlier in this trial: volume -> claim, and claim -> node for provisioning."""
     taken: dict[str, str] = {}
     chosen: dict[str, str] = {}
     waiting = cluster.volumes.unsettled
     for uid, entry in list(waiting.items()):
         if entry.taken is None:
-            rest = {other: waiting.pop(other) for other in list(waiting)[list(waiting).index(uid) :]}
+            rest = {later_uid: waiting.pop(later_uid) for later_uid in list(waiting)[list(waiting).index(uid) :]}
             _settle(cluster, reach, entry)
             waiting.update(rest)
         taken.update(entry.taken or {})
@@ -324,12 +320,12 @@ def _unsettled(cluster: ClusterState, reach: VolumeReach) -> tuple[dict[str, str
 
 
 def _settle(cluster: ClusterState, reach: VolumeReach, entry: AssumedPodVolumes) -> None:
-    """Choose for one pod on its row, seeing the pods before it."""
+    """Choose volumes for one pod on its row, after the pods before it."""
     bound, unbound = split(cluster.volumes, entry.pod)
     if not unbound:
         entry.taken = {}
         return
-    found = match(cluster, reach, bound, unbound)
-    volumes, rest = found.on_row(entry.row)
+    matching = match(cluster, reach, bound, unbound)
+    volumes, rest = matching.on_row(entry.row)
     entry.taken = {volume.metadata.name: claim for claim, volume in volumes.items()}
     entry.chosen = frozenset(key_of(claim) for claim in rest)

@@ -1,6 +1,6 @@
-"""Which objects have annotations about work that decide which pods may be evicted (cost.md 2), so that none is cheap.
+"""The objects with annotations about work that restrict evictions (cost.md 2), to skip the checks without any.
 
-Invariant: an object is known as long as it exists and says so.
+Invariant: an object is listed as long as it exists and has such annotations.
 """
 
 from kube_rules.work_annotations import NO_WORK_TERMS, PROTECT, WorkTerms
@@ -14,13 +14,13 @@ class WorkRules:
         self._protecting: set[str] = set()
 
     def note(self, key: str, terms: WorkTerms = NO_WORK_TERMS, *, respects_budgets: bool = False) -> None:
-        """Learn what an object says; `respects_budgets`: a PriorityClass with preemptors that violate none."""
+        """Record an object's terms; `respects_budgets`: a PriorityClass with preemptors that violate no budget."""
         decides, protects = terms.decides or respects_budgets, terms.below_minimum == PROTECT
-        for known, rules in ((self._ruling, decides), (self._protecting, protects)):
-            if rules:
-                known.add(key)
+        for keys, applies in ((self._ruling, decides), (self._protecting, protects)):
+            if applies:
+                keys.add(key)
             else:
-                known.discard(key)
+                keys.discard(key)
 
     def __bool__(self) -> bool:
         """Return whether any object has such annotations."""

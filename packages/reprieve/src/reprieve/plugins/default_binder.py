@@ -7,7 +7,7 @@ from reprieve.framework.plugin import BindPlugin, CycleState
 
 @dataclass(frozen=True, slots=True)
 class ApiBinding:
-    """Create the binding subresource; 409 and 404 are final, 5xx and timeouts are retried."""
+    """A request to create the binding subresource; 409 and 404 are final, 5xx and timeouts are retried."""
 
     namespace: str
     name: str
@@ -16,7 +16,7 @@ class ApiBinding:
 
 
 class DefaultBinder(BindPlugin):
-    """The binder every profile ends with."""
+    """The default last bind plugin of every profile."""
 
     name = "DefaultBinder"
 

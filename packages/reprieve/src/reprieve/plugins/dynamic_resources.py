@@ -1,22 +1,22 @@
 """DynamicResources: devices by claim (resource.k8s.io/v1, structured parameters).
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/dynamicresources, 1.36, gates at their defaults):
-- A pod waits until all its claims exist; one made from a template has to belong to the pod (PreEnqueue, PreFilter).
-- An allocated claim can be used where its allocation's node selector says, by at most 256 consumers.
-- A claim of the pod's PodGroup - the pod's entry is equal to one of the group's - belongs to the group and is reserved
-  for it, once for all its pods (KEP-5729, gate DRAWorkloadResourceClaims).
-- Claims that are not allocated are allocated together for the node (`reprieve.cluster.device_allocation`); what is
-  wrong with a claim or class - a selector that does not compile, say - ends the attempt with SchedulerError.
-- Score: nodes where a prioritized list is served with an earlier option rank higher.
-- PostFilter, PodGroupPostFilter: an allocated claim that keeps its pod, or a pod of the group, from a node and that
-  no other pod uses is given back.
-- An extended resource that a device class serves becomes a claim of the pod's own, made at PreBind (devices.md 4).
+- A pod waits until all its claims exist; a claim from a template must belong to the pod (PreEnqueue, PreFilter).
+- An allocated claim is usable on the nodes of its allocation's node selector, by at most 256 consumers.
+- A claim of the pod's PodGroup, with an entry equal to one of the pod's, belongs to the group. It is reserved for the
+  group once for all its pods (KEP-5729, gate DRAWorkloadResourceClaims).
+- Unallocated claims are allocated together for the node (`reprieve.cluster.device_allocation`). An invalid claim or
+  class, such as one with a selector that does not compile, ends the attempt with SchedulerError.
+- Score: nodes with an earlier option of a prioritized list rank higher.
+- PostFilter, PodGroupPostFilter: an allocated claim that excludes a node for its pod, or for a pod of the group, and
+  that no other pod uses is deallocated.
+- An extended resource that a device class serves becomes a claim of the pod, created at PreBind (devices.md 4).
 - PreBind: the finalizer, then allocation and reservation in one write of the status; then the wait for binding
   conditions of the devices.
 
-Where upstream of 1.36 takes every failure for final, here evicting the pods that hold devices may help if the claim
-controller would then give the devices back (KEP-5690): filters ask what the view says, and in a preemption's trial the
-victims' devices are free once all consumers of their claims are gone.
+Upstream 1.36 treats every failure as final. Here evicting the pods that hold devices may help if the claim controller
+would then release the devices (KEP-5690). Filters read the current view, and in the trial of a preemption the victims'
+devices are free once all consumers of their claims are evicted.
 """
 
 import itertools
@@ -77,26 +77,26 @@ NOT_SCHEDULABLE = "still not schedulable"
 DEALLOCATED = "deallocation of ResourceClaim requested"
 TOO_MANY = "too many devices for the claim of extended resources"
 LEFT_OVER = "cannot schedule extended resource claim"
-"""A claim for the pod's extended resources was made by an attempt that ended before the pod was bound."""
+"""An earlier attempt created a claim for the pod's extended resources and ended before binding."""
 GATE = "DRAWorkloadResourceClaims"
 MOST_CONSUMERS = 256
-"""Entries of status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
+"""The maximum number of entries in status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
 BINDING_TIMEOUT = 600.0
 
 _BITS = 63
-"""Resources that can be distinguished by the bits of a number."""
+"""The number of resources that fit in the bits of an int64."""
 _SKIP = Status(Code.SKIP)
 
 
 @dataclass(slots=True)
-class _Asked:
-    """What one attempt asks for. `refusal` is set where no node can help."""
+class _DeviceNeeds:
+    """The claims of one attempt. `refusal` is set if no node can help."""
 
     allocated: list[ClaimState]
     lacking: list[ClaimState]
     refusal: Status | None = None
     special: ClaimState | None = None
-    """The claim for extended resources; what it asks for depends on the node."""
+    """The claim for extended resources; its requests depend on the node."""
 
 
 class DynamicResources(
@@ -110,8 +110,8 @@ class DynamicResources(
 ):
     """See the module docstring. Default weight 2.
 
-    `binding_timeout`: seconds to wait for devices to be ready. `group_claims` False: a pod that means a claim of its
-    PodGroup is refused, with the name of the gate.
+    `binding_timeout`: seconds to wait for devices to become ready. With `group_claims=False` a pod with a claim of its
+    PodGroup is rejected, with the name of the gate.
     """
 
     name = PLUGIN
@@ -123,7 +123,7 @@ class DynamicResources(
         self._group_claims = group_claims
 
     def events(self) -> Hints:
-        """What may help a pod that lacks devices."""
+        """Return the events that may help a pod without devices."""
         return {
             EventKind.NODE_ADDED: always,
             EventKind.NODE_CHANGED: always,
@@ -137,31 +137,31 @@ class DynamicResources(
     # -- before the cycle ---------------------------------------------------------------------------------------------
 
     def pre_enqueue(self, cluster: ClusterState, pod: PodRecord) -> Status:
-        """All claims are there."""
+        """Reject a pod until all its claims exist."""
         why = self._missing(cluster, pod) if pod.claims else ""
         return Status(Code.UNRESOLVABLE, why, self.name) if why else SUCCESS
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
     def concerns(self, state: CycleState) -> bool:
-        """The pod names claims."""
+        """Return whether the pod has claims."""
         return bool(state.pod.claims)
 
     def local(self, state: CycleState) -> bool:
-        """The claims are the pod's alone, and every device belongs to one node."""
+        """Return whether only the pod uses its claims, and every device belongs to one node."""
         book = state.cluster.devices
         return book.index.local and all(len(claim.users) == 1 for claim in book.of(state.pod))
 
     def likeness(self, state: CycleState) -> Hashable:
-        """Claims of its own, of a pod with nothing yet, that ask for the same of devices which belong to one node."""
-        asked, book = self._asked(state), state.cluster.devices
-        if asked.refusal is not None or asked.allocated or asked.special is not None or not book.index.local:
+        """Return a key for pods with equal claims of their own, unallocated and for local devices; else None."""
+        needs, book = self._needs(state), state.cluster.devices
+        if needs.refusal is not None or needs.allocated or needs.special is not None or not book.index.local:
             return None
-        shapes = tuple([c.shape.id for c in asked.lacking if c.shape is not None and len(c.users) == 1])
-        return (book.stamp, shapes) if len(shapes) == len(asked.lacking) else None
+        shapes = tuple([c.shape.id for c in needs.lacking if c.shape is not None and len(c.users) == 1])
+        return (book.stamp, shapes) if len(shapes) == len(needs.lacking) else None
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Look the claims up and sort them into those that have devices and those that lack them."""
+        """Look up the claims and sort them into allocated and unallocated ones."""
         pod = state.pod
         if not pod.claims:
             return _SKIP
@@ -171,76 +171,80 @@ class DynamicResources(
             return _SKIP
         special = state.cluster.devices.special(pod)
         claims = [claim for claim in claims if claim is not special]
-        asked = _Asked([c for c in claims if c.allocation is not None], [c for c in claims if c.allocation is None])
-        asked.special = special
+        need = _DeviceNeeds(
+            [c for c in claims if c.allocation is not None], [c for c in claims if c.allocation is None]
+        )
+        need.special = special
         if special is not None and special.object is not None:
             why = why or LEFT_OVER
-        why = why or next(filter(None, (_in_use(state.cluster, claim, pod) for claim in asked.allocated)), "")
-        why = why or next(filter(None, (_without_class(state.cluster, claim) for claim in asked.lacking)), "")
+        why = why or next(filter(None, (_in_use(state.cluster, claim, pod) for claim in need.allocated)), "")
+        why = why or next(filter(None, (_without_class(state.cluster, claim) for claim in need.lacking)), "")
         if why:
-            asked.refusal = Status(Code.UNRESOLVABLE, why, self.name)
-        state.data[self.name] = asked
-        return asked.refusal or SUCCESS
+            need.refusal = Status(Code.UNRESOLVABLE, why, self.name)
+        state.data[self.name] = need
+        return need.refusal or SUCCESS
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        asked = self._asked(state)
-        if asked.refusal is not None:
+        needs = self._needs(state)
+        if needs.refusal is not None:
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
         numbers = _numbers(state.cluster, rows)
         codes: Codes = np.zeros(len(numbers), dtype=np.int8)
-        reachable = self._reachable(state, asked, numbers)
+        reachable = self._reachable(state, needs, numbers)
         codes[~reachable] = UNRESOLVABLE
-        for where, view in self._views(state, asked, np.flatnonzero(reachable), numbers):
+        for where, view in self._views(state, needs, np.flatnonzero(reachable), numbers):
             codes[where] = view.codes[numbers[where]] if view is not None else UNRESOLVABLE
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        asked = self._asked(state)
-        if asked.refusal is not None:
-            return [(asked.refusal.reason, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
+        needs = self._needs(state)
+        if needs.refusal is not None:
+            return [(needs.refusal.reason, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
         numbers = _numbers(state.cluster, rows)
-        reachable = self._reachable(state, asked, numbers)
+        reachable = self._reachable(state, needs, numbers)
         texts: dict[str, Mask] = {}
         if not reachable.all():
             texts[NOT_AVAILABLE] = ~reachable
-        for where, view in self._views(state, asked, np.flatnonzero(reachable), numbers):
+        for where, view in self._views(state, needs, np.flatnonzero(reachable), numbers):
             for index in where[view.codes[numbers[where]] != FITS] if view is not None else where:
                 text = view.faults.get(int(numbers[index]), CANNOT_ALLOCATE) if view is not None else TOO_MANY
                 texts.setdefault(text, np.zeros(len(numbers), dtype=np.bool_))[index] = True
         return list(texts.items())
 
     def _views(
-        self, state: CycleState, asked: _Asked, where: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
+        self, state: CycleState, needs: _DeviceNeeds, where: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]
     ) -> Iterator[tuple[npt.NDArray[np.int64], DeviceVerdicts | None]]:
-        """Places in `numbers` with what is to be had there: apart where device classes serve other resources.
+        """Yield positions in `numbers` with the verdicts there, by the resources that device classes serve.
 
-        None: more devices would have to come by the claim for extended resources than a claim can have.
+        None: the claim for extended resources would need more devices than a claim can have.
         """
         book, nodes = state.cluster.devices, state.cluster.nodes
-        if asked.special is None or asked.special.object is not None:
-            if asked.lacking:
-                yield where, book.verdicts(asked.lacking, numbers[where])
+        if needs.special is None or needs.special.object is not None:
+            if needs.lacking:
+                yield where, book.verdicts(needs.lacking, numbers[where])
             return
         asks = state.pod.signature.extended
         served = sorted({name for ask in asks for name, _, _ in ask.amounts if name in book.served})
         if not served or not len(where):
             return
-        there = np.stack([nodes.by_devices(name)[numbers[where]] for name in served])
+        by_resource = np.stack([nodes.by_devices(name)[numbers[where]] for name in served])
         if len(served) < _BITS:
-            kinds = there.T @ (1 << np.arange(len(served), dtype=np.int64))
+            kinds = by_resource.T @ (1 << np.arange(len(served), dtype=np.int64))
         else:
-            kinds = np.unique(there, axis=1, return_inverse=True)[1].reshape(-1)
+            kinds = np.unique(by_resource, axis=1, return_inverse=True)[1].reshape(-1)
         for kind in np.unique(kinds):
             alike = kinds == kind
-            claims, here = list(asked.lacking), where[alike]
-            shaped = book.shape_for(state.pod, frozenset(itertools.compress(served, there[:, alike.argmax()].tolist())))
+            claims, positions = list(needs.lacking), where[alike]
+            shaped = book.shape_for(
+                state.pod, frozenset(itertools.compress(served, by_resource[:, alike.argmax()].tolist()))
+            )
             if shaped is not None and sum(option.count for option in shaped[0].options) > MOST_RESULTS:
-                yield here, None
+                yield positions, None
                 continue
             if shaped is not None:
-                claims.append(ClaimState(asked.special.key, shape=shaped[0]))
+                claims.append(ClaimState(needs.special.key, shape=shaped[0]))
             if claims:
-                yield here, book.verdicts(claims, numbers[here])
+                yield positions, book.verdicts(claims, numbers[positions])
 
     def _missing(self, cluster: ClusterState, pod: PodRecord) -> str:
         shared = (group for claim in pod.claims if (group := cluster.devices.sharing(pod, claim)) is not None)
@@ -248,34 +252,34 @@ class DynamicResources(
             return f"PodGroup {group.key}, spec.resourceClaims: the feature gate {GATE} is off"
         return missing(cluster, pod)
 
-    def _reachable(self, state: CycleState, asked: _Asked, rows: npt.NDArray[np.int64]) -> Mask:
-        """`bool[len(rows)]`: where all claims that are allocated can be used."""
+    def _reachable(self, state: CycleState, needs: _DeviceNeeds, rows: npt.NDArray[np.int64]) -> Mask:
+        """Return `bool[len(rows)]`: the rows on which all allocated claims are usable."""
         mask: Mask = np.ones(len(rows), dtype=np.bool_)
-        for claim in asked.allocated:
+        for claim in needs.allocated:
             if _failed(claim) or (claim.allocation is not None and state.cluster.devices.evicting(claim.allocation)):
                 mask[:] = False
             elif claim.allocation is not None:
                 mask &= _usable_on(state.cluster, claim.allocation, rows)
         return mask
 
-    def _asked(self, state: CycleState) -> _Asked:
+    def _needs(self, state: CycleState) -> _DeviceNeeds:
         result = state.data[self.name]
-        assert isinstance(result, _Asked)
+        assert isinstance(result, _DeviceNeeds)
         return result
 
-    # -- when nothing fits --------------------------------------------------------------------------------------------
+    # -- post filter --------------------------------------------------------------------------------------------------
 
     def post_filter(self, state: CycleState, diagnosis: Diagnosis) -> PostFilterResult:
-        """Give back a claim of the pod's own with devices that are of no use to it."""
-        asked = state.data.get(self.name)
-        if not isinstance(asked, _Asked):
+        """Deallocate a claim of the pod if its devices exclude nodes."""
+        needs = state.data.get(self.name)
+        if not isinstance(needs, _DeviceNeeds):
             return PostFilterResult(Status(Code.UNSCHEDULABLE, NO_CLAIMS, self.name))
-        left_over = leftover_deletion(asked.special)
+        left_over = leftover_deletion(needs.special)
         if left_over is not None:
             status = Status(Code.UNSCHEDULABLE, DEALLOCATED, self.name)
             return PostFilterResult(status, deferred_writes=(left_over,))
         alive = np.flatnonzero(state.cluster.nodes.alive[: len(state.cluster.nodes)])
-        for claim in asked.allocated:
+        for claim in needs.allocated:
             if claim.pods_only and _in_the_way(state.cluster, claim, {state.pod.uid}, alive):
                 deferred_writes = (give_back(claim),)
                 return PostFilterResult(
@@ -284,16 +288,16 @@ class DynamicResources(
         return PostFilterResult(Status(Code.UNSCHEDULABLE, NOT_SCHEDULABLE, self.name))
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
-        """Return the same for a group: what its pods, or the group itself, have and none of them uses.
+        """Deallocate claims of a group and its pods that none of them uses.
 
-        Upstream of 1.37 leaves what is reserved for a PodGroup allocated; here all pods of the group are known.
+        Upstream 1.37 leaves claims reserved for a PodGroup allocated; here all pods of the group are known.
         """
         cluster, group = attempt.cluster, attempt.group
         waiting = {pod.uid for pod in attempt.pods}
         alive = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
         claims = {} if attempt.preemption_under_way else {c.key: c for p in attempt.pods for c in cluster.devices.of(p)}
-        found = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
-        deferred_writes: tuple[Instruction, ...] = tuple(give_back(claim) for claim in found)
+        releasable = [claim for claim in claims.values() if _in_the_way(cluster, claim, waiting, alive, group.uid)]
+        deferred_writes: tuple[Instruction, ...] = tuple(give_back(claim) for claim in releasable)
         left_over = (leftover_deletion(cluster.devices.special(pod)) for pod in attempt.pods)
         deferred_writes += tuple(item for item in left_over if item is not None)
         message = DEALLOCATED if deferred_writes else ""
@@ -302,46 +306,44 @@ class DynamicResources(
     # -- score --------------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState) -> bool:
-        """Only a choice of options makes a difference."""
+        """Return whether a claim has a prioritized list."""
         if not state.pod.claims:
             return False
-        asked = state.data.get(self.name)
-        if not isinstance(asked, _Asked):
+        need = state.data.get(self.name)
+        if not isinstance(need, _DeviceNeeds):
             self.pre_filter(state)
-            asked = state.data.get(self.name)
-        return isinstance(asked, _Asked) and any(c.shape is not None and c.shape.prioritized for c in asked.lacking)
+            need = state.data.get(self.name)
+        return isinstance(need, _DeviceNeeds) and any(c.shape is not None and c.shape.prioritized for c in need.lacking)
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
         numbers = _numbers(state.cluster, rows)
         scores: Scores = np.zeros(len(numbers), dtype=np.int64)
-        for where, view in self._views(state, self._asked(state), np.arange(len(numbers)), numbers):
+        for where, view in self._views(state, self._needs(state), np.arange(len(numbers)), numbers):
             rows_there = numbers[where]
             if view is not None:
                 scores[where] = np.where(view.codes[rows_there] == FITS, view.scores[rows_there], 0)
         return scores
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
-        """The best node gets 100."""
+        """Scale the scores so that the best node gets 100."""
         return default_normalize(scores, reverse=False)
 
     # -- reserve and bind ---------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, row: int) -> Status:
-        """Return what the pod was given when it was put on the node has to be there."""
+        """Return an error if a claim of the pod was not allocated when the pod was placed."""
         pod = state.pod
         book = state.cluster.devices
         special = book.special(pod)
         for claim in book.of(pod) if pod.claims else ():
             if claim is special and claim.allocation is None and book.special_shape(pod, row) is None:
-                continue  # the node has all of it itself
-            if claim.allocation is None or pod.uid not in claim.held.holders:
+                continue  # the node provides all extended resources itself
+            if claim.allocation is None or pod.uid not in claim.assumptions.holders:
                 return Status(Code.ERROR, f"claim allocation of {claim.key} not found for node", self.name)
         return SUCCESS
 
     def give_up(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """Return what the API may have of a pod that is not bound after all: its reservations, and what only it
-        reserved.
-        """
+        """Return the writes that remove the reservations and claims of a pod that is not bound after all."""
         result: list[Instruction] = []
         book, pod = state.cluster.devices, state.pod
         special = book.special(pod)
@@ -350,14 +352,14 @@ class DynamicResources(
         for claim in book.of(pod) if pod.claims else ():
             if claim is special:
                 continue
-            if claim.object is None or claim.held.holders - {state.pod.uid}:
+            if claim.object is None or claim.assumptions.holders - {state.pod.uid}:
                 continue
             if claim.consumers <= {state.pod.uid} and claim.pods_only:
                 result.append(give_back(claim))
         return result
 
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """Write what was decided: finalizer, allocation and reservation; then wait for devices to be ready."""
+        """Write finalizer, allocation and reservation; then wait for the devices to become ready."""
         pod = state.pod
         result: list[Instruction] = []
         waits: list[Instruction] = []
@@ -394,10 +396,10 @@ class DynamicResources(
 
 
 def missing(cluster: ClusterState, pod: PodRecord) -> str:
-    """Return why the pod's claims cannot be used yet; "" if they are all there (upstream's messages)."""
+    """Return why the pod's claims cannot be used yet, in upstream's words; "" if they all exist."""
     for claim in pod.claims:
         if claim.extended:
-            continue  # it is made when the pod is bound
+            continue  # it is created when the pod is bound
         if not claim.known:
             return f"Pod {pod.key}, spec.resourceClaim {claim.name}: none of the supported fields are set"
         if not claim.made:
@@ -420,10 +422,10 @@ def missing(cluster: ClusterState, pod: PodRecord) -> str:
 
 
 def _in_use(cluster: ClusterState, claim: ClaimState, pod: PodRecord) -> str:
-    """ "" or why the pod, or its group, cannot become one more consumer."""
+    """Return why the pod, or its group, cannot become another consumer; "" if it can."""
     book = cluster.devices
     listed = {("pods", uid) for uid in claim.consumers} | {("podgroups", uid) for uid in claim.groups}
-    users = [user for uid in claim.held.holders if (user := cluster.pods.get(uid)) is not None]
+    users = [user for uid in claim.assumptions.holders if (user := cluster.pods.get(uid)) is not None]
     listed |= {_consumer(user, book.reserver(user, claim)) for user in users}
     return IN_USE if len(listed) >= MOST_CONSUMERS and _consumer(pod, book.reserver(pod, claim)) not in listed else ""
 
@@ -435,13 +437,13 @@ def _consumer(pod: PodRecord, group: GroupState | None) -> tuple[str, str]:
 def _in_the_way(
     cluster: ClusterState, claim: ClaimState, waiting: Set[str], rows: npt.NDArray[np.int64], group: str = ""
 ) -> bool:
-    """Return whether a claim is allocated only for pods that wait, or their group, and keeps them from some node.
+    """Return whether a claim is allocated only for pending pods, or their group, and excludes some node.
 
-    `waiting`: UIDs of the pods. `group`: the UID of their group; a claim reserved for it is used by no pod as long as
-    no pod that names it has a place.
+    `waiting`: UIDs of the pods. `group`: the UID of their group. No pod uses a claim reserved for it unless one of the
+    claim's pods is placed.
     """
     allocation = claim.stated
-    if allocation is None or claim.held.holders or claim.strangers:
+    if allocation is None or claim.assumptions.holders or claim.strangers:
         return False
     if not claim.consumers <= waiting or not claim.groups <= {group}:
         return False
@@ -451,7 +453,7 @@ def _in_the_way(
 
 
 def _without_class(cluster: ClusterState, claim: ClaimState) -> str:
-    """ "" or the class that a request names and that does not exist."""
+    """Return a message about a missing class of a request, or ""."""
     for option in claim.shape.options if claim.shape is not None else ():
         if option.class_name and option.class_name not in cluster.devices.classes:
             return f"request {option.name}: device class {option.class_name} does not exist"
@@ -459,7 +461,7 @@ def _without_class(cluster: ClusterState, claim: ClaimState) -> str:
 
 
 def _usable_on(cluster: ClusterState, allocation: Allocation, rows: npt.NDArray[np.int64]) -> Mask:
-    """`bool[len(rows)]`: the allocation's node selector."""
+    """Return `bool[len(rows)]`: the rows that the allocation's node selector matches."""
     nodes = cluster.nodes
     selector = allocation.selector
     if selector is None:
@@ -476,7 +478,7 @@ def _numbers(cluster: ClusterState, rows: Rows) -> npt.NDArray[np.int64]:
 
 
 def _failed(claim: ClaimState) -> bool:
-    """Return whether a device of the claim has a condition that it cannot be bound."""
+    """Return whether a device of the claim has a binding failure condition."""
     if claim.object is None or claim.stated is None or not any(g.failure_conditions for g in claim.stated.grants):
         return False
     return readiness(claim.key, claim.object, claim.stated.grants).code is Code.UNSCHEDULABLE
@@ -486,24 +488,24 @@ def _failed(claim: ClaimState) -> bool:
 
 
 def _still_there(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A slice or class that is new or changed may help, one that is gone does not."""
+    """Return whether a slice or class was added or changed; a removed one does not help."""
     return event.item is not None
 
 
 def _taints_less(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A rule that kept pods from devices is gone, or is about other devices or another taint now."""
+    """Return whether a blocking rule was removed, or now selects other devices or sets another taint."""
     before, after = event.before, event.item
     if not isinstance(before, DeviceTaintRule) or before.spec.taint.effect not in BLOCKING:
         return False
     if not isinstance(after, DeviceTaintRule):
         return True
-    taint, other = before.spec.taint, after.spec.taint
-    same = (taint.key, taint.value, taint.effect) == (other.key, other.value, other.effect)
+    taint, new_taint = before.spec.taint, after.spec.taint
+    same = (taint.key, taint.value, taint.effect) == (new_taint.key, new_taint.value, new_taint.effect)
     return not same or before.spec.device_selector != after.spec.device_selector
 
 
 def _claim_helps(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """Devices were given back, or a claim of the pod's own is new or has another status."""
+    """Return whether devices were released, or a claim of the pod is new or changed its status."""
     before, after = event.before, event.item
     if isinstance(before, ResourceClaim) and after is None and owner_of(before) == pod.uid:
         return True
@@ -519,5 +521,5 @@ def _claim_helps(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> 
 
 
 def _gave_up_devices(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A pod with claims gave up its place or its nomination: what was only assumed for it is free."""
+    """Return whether a pod with claims lost its place or nomination, which frees assumed devices."""
     return event.pod is not None and bool(event.pod.claims)

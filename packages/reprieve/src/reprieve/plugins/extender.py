@@ -1,15 +1,14 @@
-"""HTTP extenders, as far as deciding goes: what to ask, and what an answer means (scheduling.md 6).
+"""HTTP extenders without I/O: the requests, and the meaning of the answers (scheduling.md 6).
 
-One plugin stands for all extenders of a configuration, as upstream's single name for them in messages and hints.  It
-does no I/O: each extender is a `Transport` that takes a request and gives the answer, given at construction; the live
-scheduler's is `reprieve.live.extenders`.
+One plugin represents all extenders of a configuration, like upstream's single name for them in messages and hints. Each
+extender has a `Transport` that performs a request; `reprieve.live.extenders` has that of the live scheduler.
 
 Rules (kubernetes/kubernetes pkg/scheduler/extender.go, schedule_one.go, framework/preemption; the JSON is
-k8s.io/kube-scheduler/extender/v1, its fields compared without regard to case): extenders are asked in turn,
-ignorable ones last, each about the nodes that passed everything before; a node that an answer neither lists nor names
-as failed counts as failed for good; scores are 0..10 times the extender's weight, scaled to ours, and an extender that
-cannot say its scores has none; the first extender that binds and is concerned binds; a pod concerns an extender that
-manages one of the resources it asks for, or manages none.
+k8s.io/kube-scheduler/extender/v1, with case-insensitive field names): Extenders are called in order, ignorable ones
+last, each with the nodes that passed all earlier checks. A node that an answer neither lists nor names as failed counts
+as unresolvable. Scores are 0..10 times the extender's weight, scaled to the framework's range; an extender without
+valid scores adds none. The first interested extender that binds performs the binding. An extender is interested in a
+pod if it manages one of the requested resources, or manages none.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,47 +43,47 @@ R = TypeVar("R")
 MAX_EXTENDER_PRIORITY = 10
 _SCALE = MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY
 _LARGEST = 1 << 38
-"""Of what one extender may add to a node's score, so that sums stay exact."""
+"""The maximum contribution of one extender to a node's score, so that sums stay exact."""
 NOT_LISTED = "node(s) were left out by an extender"
 
 
 class ExtenderError(Exception):
-    """An extender cannot be reached, refuses, or answers what is no answer."""
+    """An extender is unreachable, refuses, or returns an invalid answer."""
 
 
 class Transport(Protocol):
-    """One extender, as a client outside reaches it."""
+    """The connection to one extender."""
 
     def call(self, verb: str, body: Mapping[str, Any]) -> Any:
-        """POST `body` to the verb; the answer's JSON as plain values. Raises ExtenderError."""
+        """POST `body` to the verb; return the answer's JSON as plain values. Raises ExtenderError."""
 
     def pod(self, pod: PodRecord) -> Mapping[str, Any]:
-        """Return the v1.Pod as the API has it. Raises ExtenderError if it is not known."""
+        """Return the v1.Pod of the API. Raises ExtenderError if it is unknown."""
 
     def node(self, name: str) -> Mapping[str, Any]:
-        """Return the v1.Node as the API has it. Raises ExtenderError if it is not known."""
+        """Return the v1.Node of the API. Raises ExtenderError if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpExtender:
-    """An extender's settings, and the way to it."""
+    """An extender's settings and transport."""
 
     settings: Extender
     transport: Transport
 
     @property
     def name(self) -> str:
-        """Return what messages call it: its address."""
+        """Return its name in messages: its address."""
         return self.settings.url_prefix
 
     def concerns(self, pod: PodRecord) -> bool:
-        """Return whether it manages a resource the pod asks for, or all pods are its business."""
+        """Return whether it manages all pods, or a resource that the pod requests."""
         managed = self.settings.managed_resources
         return not managed or any(resource.name in pod.signature.amounts for resource in managed)
 
 
 class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
-    """All extenders of a configuration; see the module docstring. `note` is called with what was passed over."""
+    """All extenders of a configuration; see the module docstring. `note` receives ignored failures."""
 
     name = "Extender"
     scope: ClassVar[Scope] = Scope.CLUSTER
@@ -106,38 +105,38 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         return bool(self._concerned(state.pod, lambda settings: settings.filter_verb))
 
     def pre_filter(self, state: CycleState) -> Status:
-        """See `FilterPlugin.pre_filter`; what was answered is kept for the attempt."""
+        """See `FilterPlugin.pre_filter`; answers are cached for the attempt."""
         return SUCCESS if self.concerns(state) else Status(Code.SKIP)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`. Raises PluginError where an extender that is not ignorable fails."""
-        known = self._answers(state, row_numbers(state.cluster, rows))
-        return np.array([known[row][0] for row in row_numbers(state.cluster, rows)], dtype=np.int8)
+        """See `FilterPlugin.filter`. Raises PluginError if an extender that is not ignorable fails."""
+        answers = self._answers(state, row_numbers(state.cluster, rows))
+        return np.array([answers[row][0] for row in row_numbers(state.cluster, rows)], dtype=np.int8)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
         numbers = row_numbers(state.cluster, rows)
-        known = self._answers(state, numbers)
+        answers = self._answers(state, numbers)
         texts: dict[str, Mask] = {}
         for index, row in enumerate(numbers):
-            if known[row][0] != FITS:
-                texts.setdefault(known[row][1], np.zeros(len(numbers), dtype=np.bool_))[index] = True
+            if answers[row][0] != FITS:
+                texts.setdefault(answers[row][1], np.zeros(len(numbers), dtype=np.bool_))[index] = True
         return list(texts.items())
 
     def _answers(self, state: CycleState, rows: Sequence[int]) -> dict[int, tuple[int, str]]:
-        """(code, reason) by row: at least for these rows, each asked about once in an attempt."""
-        known = state.data.setdefault(self.name, {})
-        assert isinstance(known, dict)
-        left = [row for row in rows if row not in known]
+        """Return (code, reason) for at least these rows; each row is requested once in an attempt."""
+        answers = state.data.setdefault(self.name, {})
+        assert isinstance(answers, dict)
+        left = [row for row in rows if row not in answers]
         for extender in self._concerned(state.pod, lambda settings: settings.filter_verb):
             if not left:
                 break
             answer = self._try(extender, "Filter", partial(self._filtered, extender, state, left))
             if answer is None:
                 continue
-            known.update((row, outcome) for row, outcome in answer.items() if outcome[0] != FITS)
+            answers.update((row, outcome) for row, outcome in answer.items() if outcome[0] != FITS)
             left = [row for row in left if answer[row][0] == FITS]
-        known.update(dict.fromkeys(left, (FITS, "")))
-        return known
+        answers.update(dict.fromkeys(left, (FITS, "")))
+        return answers
 
     def _filtered(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[int, tuple[int, str]]:
         answer = _object(extender.transport.call(extender.settings.filter_verb, self._args(extender, state, rows)))
@@ -146,8 +145,8 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
             raise ExtenderError(str(error))
         listed = self._listed(extender, answer)
         names = state.cluster.nodes.names
-        asked = {names[row] for row in rows}
-        stray = sorted(listed - asked)
+        requested = {names[row] for row in rows}
+        stray = sorted(listed - requested)
         if stray:
             raise ExtenderError(f"claims a filtered node {stray[0]!r} which is not found in the input node list")
         failed = _texts(answer.get("failednodes"), "FailedNodes")
@@ -193,19 +192,19 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         return bool(self._concerned(state.pod, lambda settings: settings.prioritize_verb))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """`int64[len(rows)]`: what the extenders add, weights included; a lone node needs no score, as upstream."""
+        """Return `int64[len(rows)]`: the weighted scores of the extenders; a single node needs none, as upstream."""
         numbers = row_numbers(state.cluster, rows)
         total: npt.NDArray[np.int64] = np.zeros(len(numbers), dtype=np.int64)
         if len(numbers) < 2:
             return total
         for extender in self._concerned(state.pod, lambda settings: settings.prioritize_verb):
             try:
-                found = self._priorities(extender, state, numbers)
+                priorities = self._priorities(extender, state, numbers)
             except ExtenderError as error:
                 self._passed_over(extender, "Score", error)
                 continue
             names = state.cluster.nodes.names
-            total += np.array([found.get(names[row], 0) for row in numbers], dtype=np.int64)
+            total += np.array([priorities.get(names[row], 0) for row in numbers], dtype=np.int64)
         return total
 
     def _priorities(self, extender: HttpExtender, state: CycleState, rows: Sequence[int]) -> dict[str, int]:
@@ -248,7 +247,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
         return bool(self._concerned(state.pod, lambda settings: settings.preempt_verb))
 
     def judge_candidates(self, state: CycleState, candidates: Mapping[int, VictimsOn]) -> Mapping[int, Sequence[str]]:
-        """See `CandidatePlugin.judge_candidates`. Raises PluginError where one that is not ignorable fails."""
+        """See `CandidatePlugin.judge_candidates`. Raises PluginError if one that is not ignorable fails."""
         left = dict(candidates)
         for extender in self._concerned(state.pod, lambda settings: settings.preempt_verb):
             if not left:
@@ -276,23 +275,23 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
             "NodeNameToMetaVictims": victims if cached else None,
         }
         answer = _object(extender.transport.call(extender.settings.preempt_verb, body))
-        kept = answer.get("nodenametometavictims") or {}
-        if not isinstance(kept, Mapping):
+        remaining = answer.get("nodenametometavictims") or {}
+        if not isinstance(remaining, Mapping):
             raise ExtenderError("NodeNameToMetaVictims: expected an object")
         result = {}
-        for name, chosen in kept.items():
+        for name, chosen in remaining.items():
             row = state.cluster.nodes.row_of.get(name)
             if row is None or row not in candidates:
                 raise ExtenderError(f"claims to preempt on node {name!r}, which is none of the candidates")
-            there = {pod.uid: pod for pod in state.cluster.nodes.pods[row].values()}
+            pods_on_node = {pod.uid: pod for pod in state.cluster.nodes.pods[row].values()}
             pods = []
             for item in _list(_object(chosen or {}).get("pods") or [], "Pods"):
                 uid = str(_object(item).get("uid"))
-                if uid not in there:
+                if uid not in pods_on_node:
                     raise ExtenderError(
                         f"claims to preempt pod (UID: {uid}) on node: {name}, but the pod is not found on that node"
                     )
-                pods.append(there[uid])
+                pods.append(pods_on_node[uid])
             if pods or not candidates[row].pods:
                 violations = _object(chosen or {}).get("numpdbviolations") or 0
                 result[row] = VictimsOn(tuple(pods), int(violations))
@@ -300,10 +299,10 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
                 raise ExtenderError(f"expected at least one victim pod on node {name!r}")
         return result
 
-    # -- trouble ---------------------------------------------------------------------------------------
+    # -- failures --------------------------------------------------------------------------------------
 
     def _try(self, extender: HttpExtender, point: str, call: Callable[[], R]) -> R | None:
-        """Return what the call gives; None where an ignorable extender failed. Raises PluginError for others."""
+        """Return the result of the call; None if an ignorable extender failed. Raises PluginError for others."""
         try:
             return call()
         except ExtenderError as error:
@@ -317,14 +316,12 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
 
 
 def address(settings: Extender, verb: str) -> str:
-    """Return where a verb is called."""
+    """Return the URL of a verb."""
     return f"{settings.url_prefix.rstrip('/')}/{verb}"
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """Return a JSON object by lower-case keys: Go reads them without regard to case, and extenders may write them
-    so.
-    """
+    """Return a JSON object with lower-case keys, because Go reads keys case-insensitively."""
     if not isinstance(value, Mapping):
         raise ExtenderError(f"expected an object, found {type(value).__name__}")
     return {str(key).lower(): item for key, item in value.items()}

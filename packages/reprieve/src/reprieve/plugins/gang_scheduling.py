@@ -12,50 +12,50 @@ from reprieve.framework.plugin import PlacementFeasiblePlugin, PreEnqueuePlugin
 from reprieve.framework.status import SUCCESS, Code, Status
 
 GREEDY, RETRY = "Greedy", "Retry"
-"""`treeSearch`: leave it at that, or try other orders of its pods."""
+"""`treeSearch`: only the usual order of a gang's pods, or also other orders."""
 WAITING_FOR_MEMBERS = "waiting for minCount pods from a gang to appear in scheduling queue"
 
 
 def waiting_for_quorum(name: str) -> str:
-    """Return the gate's message of a tree that cannot reach its numbers with the pods there are (composite.md 2.4)."""
+    """Return the message for a tree that cannot reach its minimums with its pods (composite.md 2.4)."""
     return f'waiting for composite pod group "{name}" tree to meet quorum'
 
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
-    """How gangs that lost members are repaired (docs/rules/repair.md); times are seconds."""
+    """How to repair gangs that lost members (docs/rules/repair.md); times are in seconds."""
 
     first: bool = True
-    """A degraded gang goes before all others of its priority."""
+    """Whether a degraded gang precedes all others of its priority."""
     seconds: float = 60.0
-    """How long the capacity of a lost member is kept for its replacement; 0: not at all."""
+    """How long to reserve the capacity of a lost member for its replacement; 0: not at all."""
     degraded_seconds: float = 300.0
-    """How long a gang with `recovery-policy: Restart` stays degraded before it is evicted as a whole; 0: forever."""
+    """How long a gang with `recovery-policy: Restart` stays degraded before its eviction as a whole; 0: forever."""
 
 
 NEVER, ANNOTATED, ALWAYS = "Never", "Annotated", "Always"
-"""`provisioningRequests`: for no gang, for those that ask by annotation, for all that do not decline by it."""
+"""`provisioningRequests`: for no gang, for gangs that opt in by annotation, for gangs that do not opt out."""
 BEST_EFFORT_ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
 class ProvisioningOptions:
-    """For which gangs the live scheduler requests nodes (provisioning.md 1)."""
+    """The gangs for which the live scheduler requests nodes (provisioning.md 1)."""
 
     mode: str = NEVER
     after: float = 30.0
-    """Seconds for which a gang has failed before."""
+    """Seconds for which a gang must have failed."""
     class_name: str = BEST_EFFORT_ATOMIC
 
 
 class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
-    """A gang waits for its object and for minCount pods, and is placed only if minCount of them get a place.
+    """Make a gang wait for its object and for minCount pods, and place it only with at least minCount of them.
 
-    So does a tree of groups, with what each of its levels asks for (composite.md 2.4, 3.3).
+    The same applies to a tree of groups, with the minimums of all its levels (composite.md 2.4, 3.3).
 
-    `tree_search`: what is done with a gang that fails in the usual order of its pods (scheduling.md 3.9).
-    `repair`: with one that loses members after it was scheduled; read by the engine.
-    `provisioning`: whether nodes are requested for one that nothing can place; read by the live scheduler.
+    `tree_search`: the search after a gang failed in the usual order of its pods (scheduling.md 3.9). `repair`: the
+    repair of gangs that lose members after scheduling; read by the engine. `provisioning`: the requests of nodes for
+    unschedulable gangs; read by the live scheduler.
     """
 
     name = "GangScheduling"
@@ -87,9 +87,9 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         return Status(Code.UNRESOLVABLE, message, self.name)
 
     def feasible(self, group: Group, *, scheduled: int, remaining: int) -> Status:
-        """minCount counts members scheduled before, those placed now, and hopes for those not yet tried.
+        """Compare minCount with members scheduled before, placed now, and not yet tried.
 
-        So does minGroupCount of a composite, with child groups for members (composite.md 3.3).
+        For a composite compare minGroupCount with its child groups (composite.md 3.3).
         """
         need = group.min_count if group.is_gang else 1
         if scheduled >= need:
@@ -101,7 +101,7 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin):
         return Status(Code.WAIT, why, self.name)
 
     def events(self) -> Hints:
-        """Another member, the object, a lower minimum; or a member that conflicted with its group is gone."""
+        """Return the events that may help: a new or removed member, a new or changed group."""
         return {
             EventKind.POD_ADDED: about_own_tree,
             EventKind.POD_PLACED: about_own_tree,

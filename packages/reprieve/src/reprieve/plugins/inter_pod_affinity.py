@@ -1,17 +1,17 @@
-"""InterPodAffinity: where pods want to be, or must not be, depending on which pods run where.
+"""InterPodAffinity: place pods by the pods that run in the same topology domain.
 
-Both directions count: what the pod says about pods that run, and what those say about it.  All of it is counted by
-*domain*, the value of a topology label: a filter looks the node's own values up in arrays by domain.
+Both directions count: the pod's terms about running pods, and their terms about it. All counts are by *domain*, the
+value of a topology label: a filter looks up the node's values in arrays by domain.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/interpodaffinity):
-- Required affinity: only pods that match *all* terms count; every topology label must be on the node, and for every
-  term there must be such a pod in the node's domain.  A pod that matches its own terms passes where no pod anywhere
-  does: the first of a series.
-- Required anti-affinity: no pod that matches a term in the node's domain of that term; likewise for the required
-  anti-affinity terms of pods that run and match this pod.
-- Failing affinity cannot be cured by taking pods away, failing anti-affinity can.
-- Score: weights of matching preferred terms of both sides, anti-affinity negative; the required affinity terms of pods
-  that run count with `hardPodAffinityWeight`; spread over 0..100 between the lowest and the highest node.
+- Required affinity: only pods that match *all* terms count. The node must have every topology label, and for every
+  term its domain must have such a pod. A pod that matches its own terms passes if no pod matches anywhere, as the
+  first of a series.
+- Required anti-affinity: the node's domain of a term must have no matching pod. The same applies to the required
+  anti-affinity terms of running pods that match this pod.
+- Evicting pods cannot satisfy failing affinity, but can satisfy failing anti-affinity.
+- Score: the sum of the weights of matching preferred terms of both sides, with anti-affinity negative. The required
+  affinity terms of running pods count with `hardPodAffinityWeight`. The lowest sum scales to 0, the highest to 100.
 
 Arrays by domain are `int64[highest domain + 1]`; entry 0 stands for nodes without the label and stays 0.
 """
@@ -55,15 +55,15 @@ _AFFINITY, _ANTI, _EXISTING = range(3)
 _REQUIRED = (TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY)
 _PREFERRED = {TermKind.PREFERRED_AFFINITY: 1, TermKind.PREFERRED_ANTI_AFFINITY: -1}
 _FEW_TERMS = 64
-"""So many terms of a pod are counted one by one, each for all pods that state it."""
+"""The maximum number of terms of a pod that are counted one by one."""
 
 
 @dataclass(slots=True)
 class _Counted:
-    """What one pod's rules come to. Keys of the dicts are topology labels, values arrays by domain.
+    """The counts for one pod's rules. Keys of the dicts are topology labels, values arrays by domain.
 
-    `affinity` counts pods that match all required affinity terms, `anti` those that match a required anti-affinity
-    term (once for each term), `existing` those with required anti-affinity that matches this pod.  `of_series`: the pod
+    `affinity` counts pods that match all required affinity terms, `anti` pods that match a required anti-affinity term
+    (once for each term), `existing` pods with a required anti-affinity term that matches this pod. `of_series`: the pod
     matches its own affinity terms.
     """
 
@@ -76,20 +76,20 @@ class _Counted:
 
     @property
     def tables(self) -> tuple[dict[str, Counts], dict[str, Counts], dict[str, Counts]]:
-        """Return what is counted, in the order of `_AFFINITY`, `_ANTI`, `_EXISTING`."""
+        """Return the tables in the order of `_AFFINITY`, `_ANTI`, `_EXISTING`."""
         return self.affinity, self.anti, self.existing
 
     @property
     def empty(self) -> bool:
-        """No pod that runs in some domain matches all affinity terms."""
+        """Return whether no running pod in a domain matches all affinity terms."""
         return not any(counts.any() for counts in self.affinity.values())
 
 
 class InterPodAffinity(FilterPlugin, ScorePlugin):
     """Inter-pod affinity and anti-affinity. Default weight 2.
 
-    `hard_weight` is `hardPodAffinityWeight`; with `ignore_preferred` the preferences of pods that run are ignored for
-    pods that have none themselves (`ignorePreferredTermsOfExistingPods`).
+    `hard_weight` is `hardPodAffinityWeight`. With `ignore_preferred` the preferred terms of running pods are ignored
+    for pods without their own (`ignorePreferredTermsOfExistingPods`).
     """
 
     name = "InterPodAffinity"
@@ -104,7 +104,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     # -- filter ------------------------------------------------------------------------------------
 
     def concerns(self, state: CycleState) -> bool:
-        """The pod has required terms, or known pods have required anti-affinity against it."""
+        """Return whether the pod has required terms, or known pods have required anti-affinity against it."""
         index = state.cluster.pod_affinity
         if not index.active:
             return False
@@ -113,7 +113,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return index.has_anti_affinity_terms(state.pod)
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Count by domain what the pod's rules ask for, in the present view."""
+        """Count the pods for the pod's rules by domain, in the current view."""
         if not self.concerns(state):
             return _SKIP
         index, pod = state.cluster.pod_affinity, state.pod
@@ -122,7 +122,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         matchers = tuple(spec.matcher for spec in wanted)
         counted = _Counted(wanted, shunned, index.accepted(matchers, pod), {}, {}, {})
         if wanted:
-            by_row = index.counts(matchers)  # once: matchers are as many as terms, and so are topology labels
+            by_row = index.counts(matchers)  # once: there may be as many matchers and topology labels as terms
             for key in {spec.topology_key: None for spec in wanted}:
                 counted.affinity[key] = index.by_domain(key, by_row)
         many = len(shunned) > _FEW_TERMS
@@ -151,7 +151,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """Return the first rule that fails: affinity, anti-affinity, anti-affinity of pods that run."""
+        """Return the first rule that fails: affinity, anti-affinity, anti-affinity of running pods."""
         unwanted, shunned, repelled = self._broken(state, rows)
         return [
             (AFFINITY, unwanted),
@@ -170,16 +170,16 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return bool(effects)
 
     def _broken(self, state: CycleState, rows: Rows) -> tuple[Mask, Mask, Mask]:
-        """`bool[len(rows)]` each: affinity, anti-affinity and existing pods' anti-affinity fail."""
+        """Return `bool[len(rows)]` for failures of affinity, anti-affinity and existing pods' anti-affinity."""
         counted = state.data[self.name]
         assert isinstance(counted, _Counted)
         index = state.cluster.pod_affinity
         count = row_count(state.cluster, rows)
         labelled, present = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
         for key, by_value in counted.affinity.items():
-            here = index.domains(key)[0][rows]
-            labelled &= here > 0
-            present &= by_value[here] > 0
+            node_domains = index.domains(key)[0][rows]
+            labelled &= node_domains > 0
+            present &= by_value[node_domains] > 0
         if not present.all() and counted.of_series and counted.empty:
             present[:] = True
         shunned, repelled = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
@@ -192,7 +192,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState) -> bool:
-        """Preferred terms on either side."""
+        """Return whether either side has preferred terms."""
         index, pod = state.cluster.pod_affinity, state.pod
         if not index.active:
             return False
@@ -201,22 +201,22 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return not self._ignore_preferred and any(self._weight(existing.spec) for existing in index.scoring_terms(pod))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """Sum of the weights that speak for each node, before normalizing; may be negative."""
+        """Return the sum of the matching weights for each node, before normalizing; may be negative."""
         index, pod = state.cluster.pod_affinity, state.pod
         weights: dict[str, Counts] = {}
         terms = index.terms(pod)
         many = len(terms.specs) > _FEW_TERMS
         for kind, sign in _PREFERRED.items() if many else ():
             for key, counts in index.by_row(pod, kind).items():
-                there = np.flatnonzero(counts)
-                if len(there):
-                    _add_by_domain(index, weights, key, there, sign * counts[there])
+                matched = np.flatnonzero(counts)
+                if len(matched):
+                    _add_by_domain(index, weights, key, matched, sign * counts[matched])
         for spec in terms.specs if not many else ():
             if spec.kind not in _REQUIRED:
                 counts = index.counts((spec.matcher,))
-                there = np.flatnonzero(counts)
-                if len(there):
-                    _add_by_domain(index, weights, spec.topology_key, there, self._weight(spec) * counts[there])
+                matched = np.flatnonzero(counts)
+                if len(matched):
+                    _add_by_domain(index, weights, spec.topology_key, matched, self._weight(spec) * counts[matched])
         stated: dict[str, tuple[list[int], list[int]]] = {}
         for existing in index.scoring_terms(pod):
             weight = self._weight(existing.spec)
@@ -234,7 +234,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return total
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
-        """Lowest 0, highest 100, in floating point and truncated as upstream; all 0 where all are alike."""
+        """Scale the lowest score to 0 and the highest to 100, truncated as upstream; all 0 if equal."""
         low, high = int(scores.min(initial=_HIGH)), int(scores.max(initial=-_HIGH))
         if high <= low:
             return np.zeros_like(scores)
@@ -250,7 +250,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     # -- events ------------------------------------------------------------------------------------
 
     def events(self) -> Hints:
-        """Pods that match the terms come, change or go; nodes with the topology labels; namespaces."""
+        """Return the events of matching pods, of nodes with the topology labels, and of namespaces."""
         return {
             EventKind.POD_PLACED: lambda cluster, pod, event: event.pod is None or _wants(cluster, pod, event.pod),
             EventKind.POD_GONE: _unwanted_left,
@@ -269,7 +269,7 @@ _HIGH = 1 << 62
 def _add_by_domain(
     index: PodAffinityIndex, totals: dict[str, Counts], key: str, rows: npt.NDArray[np.int64], amounts: Counts
 ) -> None:
-    """Add amounts by row to the totals by domain of a topology label; entry 0, of nodes without it, means nothing."""
+    """Add amounts by row to the totals by domain of a topology label; ignore entry 0, of nodes without it."""
     domains, highest = index.domains(key)
     total = totals.get(key)
     if total is None:
@@ -278,7 +278,7 @@ def _add_by_domain(
 
 
 def _existing_by_domain(index: PodAffinityIndex, terms: Iterable[ExistingTerm]) -> dict[str, Counts]:
-    """By topology label: how many pods state a term, a pod once for each, by domain. Arrays are made once per label."""
+    """Return by topology label the number of pods with a term by domain, with one array per label."""
     by_key: dict[str, Counter[int]] = {}
     result: dict[str, Counts] = {}
     for existing in terms:
@@ -290,9 +290,9 @@ def _existing_by_domain(index: PodAffinityIndex, terms: Iterable[ExistingTerm]) 
             result[key] = result[key] + sums if key in result else sums
     for key, rows in by_key.items():
         domains, highest = index.domains(key)
-        there = np.fromiter(rows, dtype=np.int64, count=len(rows))
+        row_numbers = np.fromiter(rows, dtype=np.int64, count=len(rows))
         pods = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
-        counts: Counts = np.bincount(domains[there], weights=pods, minlength=highest + 1).astype(np.int64)
+        counts: Counts = np.bincount(domains[row_numbers], weights=pods, minlength=highest + 1).astype(np.int64)
         counts[0] = 0
         result[key] = result[key] + counts if key in result else counts
     return result
@@ -303,7 +303,7 @@ def _nothing(index: PodAffinityIndex, key: str) -> Counts:
 
 
 def _effects(state: CycleState, counted: _Counted, pod: PodRecord) -> list[tuple[int, str]]:
-    """(table, topology label) for everything that counts the pod, as often as it does."""
+    """Return (table, topology label) for everything that counts the pod, with repetitions."""
     index = state.cluster.pod_affinity
     result: list[tuple[int, str]] = []
     matchers = tuple(spec.matcher for spec in counted.affinity_terms)
@@ -319,7 +319,7 @@ def _effects(state: CycleState, counted: _Counted, pod: PodRecord) -> list[tuple
 
 
 class _Incremental(IncrementalFilter):
-    """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
+    """The initial counts of each pod of a kind, and the later changes, which are equal for all of them."""
 
     def __init__(self, name: str, states: Sequence[CycleState], rows: Sequence[int]) -> None:
         self._name = name
@@ -334,9 +334,9 @@ class _Incremental(IncrementalFilter):
         self._since: dict[tuple[int, str], Counts] = {}
         """By table and topology label: int64[highest domain + 1]."""
         self._own: dict[tuple[int, str], Counts] = {}
-        """By table and topology label: int64[pods], what each counted at first in its own domain."""
+        """By table and topology label: int64[pods], each pod's initial count in its own domain."""
         self._effects: dict[tuple[int, int], list[tuple[int, str]]] = {}
-        """By label_class and signature of a pod that comes or goes."""
+        """By label class and signature of a placed or removed pod."""
         self._touched: dict[tuple[int, str], set[int]] = {}
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
@@ -356,41 +356,41 @@ class _Incremental(IncrementalFilter):
         return bool(effects)
 
     def suspects(self) -> Collection[int]:
-        """Return the pods that now share a domain with pods they must not, or lack others that now exist elsewhere."""
+        """Return the pods that now share a domain with excluded pods, or lack required pods in their domain."""
         result: set[int] = set()
         for effect, touched in self._touched.items():
-            here = self._pod_affinity.domains(effect[1])[0][self._rows]
-            there = self._first_counts(effect, here) + self._since[effect][here]
+            pod_domains = self._pod_affinity.domains(effect[1])[0][self._rows]
+            matching_pods = self._first_counts(effect, pod_domains) + self._since[effect][pod_domains]
             lacking = effect[0] == _AFFINITY
-            failing = there <= 0 if lacking else (there > 0) & np.isin(here, list(touched))
+            failing = matching_pods <= 0 if lacking else (matching_pods > 0) & np.isin(pod_domains, list(touched))
             result.update(np.flatnonzero(failing).tolist())
         self._touched = {}
         return result
 
     def update_state(self, position: int) -> None:
         first = self._first[position]
-        found = replace(first, affinity={}, anti={}, existing={})
-        for table, (before, after) in enumerate(zip(first.tables, found.tables, strict=True)):
+        counted = replace(first, affinity={}, anti={}, existing={})
+        for table, (before, after) in enumerate(zip(first.tables, counted.tables, strict=True)):
             for key, by_value in before.items():
                 since = self._since.get((table, key))
                 after[key] = by_value.copy() if since is None else by_value + since
         for (table, key), since in self._since.items():
-            found.tables[table].setdefault(key, since.copy())
-        self._states[position].data[self._name] = found
+            counted.tables[table].setdefault(key, since.copy())
+        self._states[position].data[self._name] = counted
 
-    def _first_counts(self, effect: tuple[int, str], here: Counts) -> Counts:
+    def _first_counts(self, effect: tuple[int, str], pod_domains: Counts) -> Counts:
         result = self._own.get(effect)
         if result is None:
             table, key = effect
             counts = [counted.tables[table].get(key) for counted in self._first]
-            own = [0 if c is None else int(c[domain]) for c, domain in zip(counts, here.tolist(), strict=True)]
+            own = [0 if c is None else int(c[domain]) for c, domain in zip(counts, pod_domains.tolist(), strict=True)]
             result = self._own[effect] = np.array(own, dtype=np.int64)
         return result
 
 
 def _sum_into(table: dict[str, Counts], spec: TermSpec, counts: Counts) -> None:
-    known = table.get(spec.topology_key)
-    table[spec.topology_key] = counts if known is None else known + counts
+    previous = table.get(spec.topology_key)
+    table[spec.topology_key] = counts if previous is None else previous + counts
 
 
 def _at(index: PodAffinityIndex, key: str, row: int, by_value: Counts, by: int) -> None:
@@ -403,24 +403,24 @@ def _own(cluster: ClusterState, pod: PodRecord, kind: TermKind) -> tuple[TermSpe
     return cluster.pod_affinity.terms(pod).of(kind)
 
 
-def _wants(cluster: ClusterState, pod: PodRecord, other: PodRecord) -> bool:
+def _wants(cluster: ClusterState, pod: PodRecord, placed_pod: PodRecord) -> bool:
     matchers = tuple(spec.matcher for spec in _own(cluster, pod, TermKind.REQUIRED_AFFINITY))
-    return bool(matchers) and cluster.pod_affinity.accepted(matchers, other)
+    return bool(matchers) and cluster.pod_affinity.accepted(matchers, placed_pod)
 
 
-def _excludes(cluster: ClusterState, terms: Iterable[TermSpec], other: PodRecord) -> bool:
-    return any(cluster.pod_affinity.accepted((spec.matcher,), other) for spec in terms)
+def _excludes(cluster: ClusterState, terms: Iterable[TermSpec], placed_pod: PodRecord) -> bool:
+    return any(cluster.pod_affinity.accepted((spec.matcher,), placed_pod) for spec in terms)
 
 
 def _unwanted_left(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """Anti-affinity on either side no longer holds; or the last of a series left, and any may be the first again."""
-    other = event.pod
-    if other is None:
+    """Return whether anti-affinity on either side no longer applies, or the last pod of a series left."""
+    departed_pod = event.pod
+    if departed_pod is None:
         return True
     return (
-        _excludes(cluster, _own(cluster, pod, TermKind.REQUIRED_ANTI_AFFINITY), other)
-        or _excludes(cluster, _own(cluster, other, TermKind.REQUIRED_ANTI_AFFINITY), pod)
-        or (_wants(cluster, pod, other) and _wants(cluster, pod, pod))
+        _excludes(cluster, _own(cluster, pod, TermKind.REQUIRED_ANTI_AFFINITY), departed_pod)
+        or _excludes(cluster, _own(cluster, departed_pod, TermKind.REQUIRED_ANTI_AFFINITY), pod)
+        or (_wants(cluster, pod, departed_pod) and _wants(cluster, pod, pod))
     )
 
 
@@ -430,6 +430,6 @@ def _may_matter(cluster: ClusterState, pod: PodRecord, _event: ClusterEvent) -> 
 
 
 def _has_the_labels(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """Without affinity terms any node will do; with them it must have one of the topology labels."""
+    """Return whether the node has a topology label of the affinity terms, if there are any."""
     wanted = _own(cluster, pod, TermKind.REQUIRED_AFFINITY)
     return not wanted or any(spec.topology_key in cluster.nodes.labels[event.row] for spec in wanted)

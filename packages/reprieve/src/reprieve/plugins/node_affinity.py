@@ -42,9 +42,9 @@ NOT_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
 
 
 class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
-    """Node selectors and node affinity. Default weight 2.
+    """Filter and score nodes by node selectors and node affinity. Default weight 2.
 
-    `added` is node affinity that every pod of the profile has on top of its own (NodeAffinityArgs.addedAffinity).
+    `added` is node affinity for every pod of the profile in addition to its own (NodeAffinityArgs.addedAffinity).
     """
 
     name = "NodeAffinity"
@@ -56,13 +56,11 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
         self._added = added
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Terms of which each names nodes that contradict each other match nowhere."""
+        """Reject a pod if its required terms all name contradicting nodes."""
         return _CONFLICT if named_nodes(state.signature) == set() else SUCCESS
 
     def narrowed(self, state: CycleState) -> Mask | None:
-        """Return the named nodes, where every required term names its nodes: pods of a DaemonSet are filtered there
-        only.
-        """
+        """Return the named nodes if every required term names its nodes, as for pods of a DaemonSet."""
         names = named_nodes(state.signature)
         if names is None:
             return None
@@ -72,7 +70,7 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
         return mask
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`; preemption cannot cure a label."""
+        """See `FilterPlugin.filter`; preemption cannot change a label."""
         if not _selects(state.signature) and self._added is None:
             return np.zeros(row_count(state.cluster, rows), dtype=np.int8)
         nodes = state.cluster.nodes
@@ -82,7 +80,7 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
         return (~mask[rows]).astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """Upstream's texts; the profile's own affinity is asked first."""
+        """Return upstream's messages; the profile's own affinity is checked first."""
         rejected = self.filter(state, rows) != 0
         result = []
         if self._added is not None:
@@ -92,12 +90,12 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
         return [(NOT_MATCHED, rejected), *result]
 
     def pre_score(self, state: CycleState) -> bool:
-        """Only preferred terms score."""
+        """Return whether there are preferred terms."""
         affinity = state.signature.affinity
         return bool(_preferred(self._added)) or (affinity is not None and bool(_preferred(affinity.node_affinity)))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """Sum of the weights of the preferred terms that match, the added ones too."""
+        """Return the sums of the weights of the matching preferred terms, including added ones."""
         nodes = state.cluster.nodes
         total = np.zeros(len(nodes), dtype=np.int64)
         affinity = state.signature.affinity
@@ -109,11 +107,11 @@ class NodeAffinityPlugin(FilterPlugin, ScorePlugin):
         return total[rows]
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
-        """The heaviest match is 100."""
+        """Scale the scores so that the highest sum gets 100."""
         return default_normalize(scores, reverse=False)
 
     def events(self) -> Hints:
-        """A node with labels that match."""
+        """Return the events of nodes with matching labels."""
         return {EventKind.NODE_ADDED: self._matches_now, EventKind.NODE_CHANGED: self._matches_now}
 
     def _matches_now(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:

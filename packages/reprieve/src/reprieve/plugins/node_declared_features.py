@@ -1,6 +1,6 @@
-"""NodeDeclaredFeatures: a pod runs only where the node declares the features that its spec needs (KEP-5328).
+"""NodeDeclaredFeatures: a pod runs only on nodes that declare the features its spec needs (KEP-5328).
 
-What a pod needs is the business of `kube_rules.node_features`.  Taking pods away makes no node able to do more.
+`kube_rules.node_features` determines the needs of a pod. Evicting pods does not add features.
 """
 
 from typing import ClassVar
@@ -18,7 +18,7 @@ LACKING = "node(s) didn't match Pod's required features"
 
 
 class NodeDeclaredFeatures(FilterPlugin):
-    """See the module docstring. With `on` False (the gate of the same name) it has nothing to say."""
+    """See the module docstring. With `on=False` (the gate of the same name) it accepts every node."""
 
     name = "NodeDeclaredFeatures"
     scope: ClassVar[Scope] = Scope.STATIC
@@ -28,11 +28,11 @@ class NodeDeclaredFeatures(FilterPlugin):
         self._on = on
 
     def concerns(self, state: CycleState) -> bool:
-        """The pod needs something that not every node can do."""
+        """Return whether the pod needs a feature that not every node has."""
         return self._on and bool(state.signature.constraints.nodes.features)
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Skipped for pods that need nothing, as most."""
+        """Skip pods that need no feature."""
         return SUCCESS if self.concerns(state) else Status(Code.SKIP)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
@@ -46,7 +46,7 @@ class NodeDeclaredFeatures(FilterPlugin):
         return [(LACKING, self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:
-        """A node that declares what is needed."""
+        """Return the events of nodes that declare the needed features."""
         return {EventKind.NODE_ADDED: _declares, EventKind.NODE_CHANGED: _declares}
 
 

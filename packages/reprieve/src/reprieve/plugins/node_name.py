@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node runs there or nowhere."""
+"""NodeName: a pod with `spec.nodeName` runs only on that node."""
 
 from typing import ClassVar
 
@@ -10,27 +10,27 @@ from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
 
 
 class NodeName(FilterPlugin):
-    """`spec.nodeName` of a pod that is to be scheduled."""
+    """Filter nodes by `spec.nodeName` of a pod to schedule."""
 
     name = "NodeName"
     scope: ClassVar[Scope] = Scope.STATIC
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Skipped unless the pod names a node."""
+        """Skip pods that name no node."""
         return SUCCESS if state.signature.node_name else Status(Code.SKIP)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         wanted = state.signature.node_name
         codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
         if wanted:
-            here = state.cluster.nodes.row_of.get(wanted, -1)
+            wanted_row = state.cluster.nodes.row_of.get(wanted, -1)
             numbers = np.arange(len(state.cluster.nodes))[rows]
-            codes[numbers != here] = UNRESOLVABLE
+            codes[numbers != wanted_row] = UNRESOLVABLE
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
         return [("node(s) didn't match the requested node name", self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:
-        """The node may appear."""
+        """Return the event of an added node."""
         return {EventKind.NODE_ADDED: always}

@@ -1,4 +1,4 @@
-"""NodePorts: a host port is held by one pod per node, protocol and address."""
+"""NodePorts: only one pod can use a host port per node, protocol and address."""
 
 from typing import ClassVar
 
@@ -12,17 +12,17 @@ from reprieve.framework.status import SUCCESS, UNSCHEDULABLE, Code, Status
 
 
 class NodePorts(FilterPlugin):
-    """Host ports wanted against host ports in use."""
+    """Filter nodes by the host ports in use."""
 
     name = "NodePorts"
     scope: ClassVar[Scope] = Scope.NODE
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Skipped for pods without host ports."""
+        """Skip pods without host ports."""
         return SUCCESS if state.signature.ports else Status(Code.SKIP)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`. Few nodes have host ports in use at all, so only those are checked."""
+        """See `FilterPlugin.filter`. Only the few nodes with host ports in use are checked."""
         nodes, wanted = state.cluster.nodes, state.signature.ports
         numbers = row_numbers(state.cluster, rows)
         codes = np.zeros(len(numbers), dtype=np.int8)
@@ -36,7 +36,7 @@ class NodePorts(FilterPlugin):
         return [("node(s) didn't have free ports for the requested pod ports", self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:
-        """A pod with one of the wanted ports left, or a node came."""
+        """Return the events of removed pods with a wanted port, and of added nodes."""
         return {EventKind.POD_GONE: _freed_a_port, EventKind.NODE_ADDED: always}
 
 

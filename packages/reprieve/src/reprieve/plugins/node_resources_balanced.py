@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefers nodes on which the pod evens out the shares of resources in use."""
+"""NodeResourcesBalancedAllocation: prefer nodes on which the pod balances the used shares of resources."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,15 @@ from reprieve.framework.plugin import MAX_NODE_SCORE, CycleState, Mask, Rows, Sc
 
 
 class NodeResourcesBalancedAllocation(ScorePlugin):
-    """How balanced a node would be with the pod, compared with now. Default weight 1, over cpu and memory.
+    """Score the balance of a node with the pod against that without. Default weight 1, over cpu and memory.
 
-    The balance of a node is (1 - standard deviation of the used fractions) * 100, truncated: 50 to 100.  The score is
-    50 + (50 + balance with the pod - balance without) / 2, in integers: no change is 75 (kubernetes 1.36, pull request
-    135573; before that it was the balance with the pod alone).
+    The balance of a node is (1 - standard deviation of the used fractions) * 100, truncated: 50 to 100. The score is 50
+    + (50 + balance with the pod - balance without) / 2, in integers, so no change gives 75 (kubernetes 1.36, pull
+    request 135573; earlier versions used only the balance with the pod).
 
-    Counts real requests, not the scoring columns; skipped for pods that ask for none of the resources, and without
-    extended resources the pod does not ask for.  The balance without the pod is kept until something on a node changes.
+    The plugin counts real requests, not the scoring columns. It skips pods that request none of the resources, and
+    ignores extended resources that the pod does not request. The balance without the pod is cached until a node
+    changes.
     """
 
     name = "NodeResourcesBalancedAllocation"
@@ -32,39 +33,39 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def __init__(self, resources: Sequence[str] = ("cpu", "memory")) -> None:
         self._resources = tuple(resources)
-        self._known: WeakKeyDictionary[ClusterState, dict[tuple[int, ...], tuple[ChangeReader, _Now | None]]] = (
+        self._cache: WeakKeyDictionary[ClusterState, dict[tuple[int, ...], tuple[ChangeReader, _Now | None]]] = (
             WeakKeyDictionary()
         )
-        """By cluster and columns, those used longest ago first."""
+        """By cluster and columns, least recently used first."""
 
     def pre_score(self, state: CycleState) -> bool:
-        """Best-effort pods are not balanced."""
+        """Skip best-effort pods."""
         return any(state.signature.amounts.get(name, 0) > 0 for name in self._resources)
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """See `ScorePlugin.score`. Nodes without one of the resources are judged by the others."""
+        """See `ScorePlugin.score`. A node without one of the resources is scored by the others."""
         cluster, delta = state.cluster, state.signature.delta
         nodes = cluster.nodes
         columns = self._columns(cluster.resources, nodes, delta)
         if cluster.overlaid or (not isinstance(rows, slice) and len(rows) <= _FEW):
             now = _Now.of(cluster, columns, rows)
         else:
-            now = self._kept(cluster, tuple(columns)).only(rows)
+            now = self._cached(cluster, tuple(columns)).only(rows)
         used = [nodes.used[column, : len(nodes)][rows] + delta[column] for column in columns]
         before, after = now.balance, _balance(used, now.divisors, now.present)
         half = MAX_NODE_SCORE // 2
         scores: Scores = half + (half + after - before) // 2
         return scores
 
-    def _kept(self, cluster: ClusterState, columns: tuple[int, ...]) -> "_Now":
-        """Return what is the same for all pods that ask for these resources, on all rows."""
-        of_cluster = self._known.get(cluster)
+    def _cached(self, cluster: ClusterState, columns: tuple[int, ...]) -> "_Now":
+        """Return the balance of all rows for these resources, shared by pods that request them."""
+        of_cluster = self._cache.get(cluster)
         if of_cluster is None:
-            of_cluster = self._known[cluster] = {}
-        known = of_cluster.pop(columns, None)
-        if known is None:
-            known = cluster.changes(), None
-        changes, now = known
+            of_cluster = self._cache[cluster] = {}
+        cached = of_cluster.pop(columns, None)
+        if cached is None:
+            cached = cluster.changes(), None
+        changes, now = cached
         touched = changes.take()
         if touched is None or now is None:
             now = _Now.of(cluster, columns, slice(0, len(cluster.nodes)))
@@ -80,21 +81,21 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         columns = []
         for name in self._resources:
             column = table.column(name)
-            known = column < len(delta) and column < len(nodes.allocatable)
-            if known and (delta[column] > 0 or name in _ALWAYS):
+            has_column = column < len(delta) and column < len(nodes.allocatable)
+            if has_column and (delta[column] > 0 or name in _ALWAYS):
                 columns.append(column)
         return columns
 
 
 _FEW = 8
-"""For so few rows nothing is kept."""
+"""The number of rows up to which the cache is not used."""
 _MOST_KEPT = 8
-"""Sets of resources that are kept."""
+"""The maximum number of cached sets of resources."""
 
 
 @dataclass(slots=True)
 class _Now:
-    """Nodes without the pod that is scored. `balance`: int64[rows]; by resource, what else is needed to tell it."""
+    """Nodes without the scored pod. `balance`: int64[rows]; by resource, the data to compute it with the pod."""
 
     balance: Scores
     divisors: list[npt.NDArray[np.float64]]
@@ -102,7 +103,7 @@ class _Now:
 
     @classmethod
     def of(cls, cluster: ClusterState, columns: Sequence[int], rows: Rows) -> "_Now":
-        """As the nodes are in the present view."""
+        """Return the values of nodes in the current view."""
         nodes = cluster.nodes
         have = [nodes.stated(column)[rows] for column in columns]
         used = [nodes.used[column, : len(nodes)][rows] for column in columns]
@@ -111,16 +112,16 @@ class _Now:
         return cls(_balance(used, divisors, present), divisors, present)
 
     def only(self, rows: Rows) -> "_Now":
-        """Return those of some rows."""
+        """Return the values of some rows."""
         return _Now(self.balance[rows], [item[rows] for item in self.divisors], [item[rows] for item in self.present])
 
-    def replace(self, rows: npt.NDArray[np.int64], others: "_Now") -> None:
-        """Other nodes on some rows."""
-        self.balance[rows] = others.balance
-        for mine, other in zip(self.divisors, others.divisors, strict=True):
-            mine[rows] = other
-        for own, another in zip(self.present, others.present, strict=True):
-            own[rows] = another
+    def replace(self, rows: npt.NDArray[np.int64], replacement: "_Now") -> None:
+        """Replace the values of some rows."""
+        self.balance[rows] = replacement.balance
+        for mine, new_divisor in zip(self.divisors, replacement.divisors, strict=True):
+            mine[rows] = new_divisor
+        for own, new_present in zip(self.present, replacement.present, strict=True):
+            own[rows] = new_present
 
 
 Amounts = npt.NDArray[np.int64]
@@ -128,13 +129,13 @@ _ALWAYS = ("cpu", "memory", "ephemeral-storage")
 
 
 def _balance(used: Sequence[Amounts], divisors: Sequence[npt.NDArray[np.float64]], present: Sequence[Mask]) -> Scores:
-    """`int64[rows]`: 50..100 by the share of each resource that is used, where it is present."""
+    """Return `int64[rows]`: 50..100 by the used share of each resource that is present."""
     fractions = [np.minimum(amounts / divisor, 1.0) for amounts, divisor in zip(used, divisors, strict=True)]
     if len(fractions) == 2:
         deviation = np.abs((fractions[0] - fractions[1]) / 2)
-        both = present[0] & present[1]
-        if not both.all():
-            deviation[~both] = 0.0
+        both_present = present[0] & present[1]
+        if not both_present.all():
+            deviation[~both_present] = 0.0
     else:
         deviation = _deviation(np.array(fractions), np.array(present))
     balance: Scores = ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
@@ -142,13 +143,13 @@ def _balance(used: Sequence[Amounts], divisors: Sequence[npt.NDArray[np.float64]
 
 
 def _deviation(fractions: npt.NDArray[np.float64], present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """`float64[rows]`: standard deviation over the resources a node has; fewer than two is none.
+    """Return `float64[rows]`: the standard deviation over the resources of a node; 0 for fewer than two.
 
-    With exactly two, upstream takes half the difference; the general formula rounds differently, so it is kept apart.
+    For exactly two, upstream takes half the difference. The general formula rounds differently.
     """
     count = present.sum(axis=0)
-    known = np.where(present, fractions, 0.0)
-    mean = known.sum(axis=0) / np.maximum(count, 1)
+    present_fractions = np.where(present, fractions, 0.0)
+    mean = present_fractions.sum(axis=0) / np.maximum(count, 1)
     square = np.where(present, (fractions - mean) ** 2, 0.0).sum(axis=0)
     general = np.sqrt(square / np.maximum(count, 1))
     high = np.where(present, fractions, -np.inf).max(axis=0, initial=-np.inf)

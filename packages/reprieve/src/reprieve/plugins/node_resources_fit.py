@@ -1,7 +1,7 @@
-"""NodeResourcesFit: enough of every resource is free; scored by how much would be used or stay free.
+"""NodeResourcesFit: filter nodes by free amounts of resources, and score them by used or free shares.
 
-Nodes are scored by the configured strategy, placements of a group always by how much of all their nodes together would
-be used: the fullest first (KEP-5732).
+The configured strategy scores nodes. The score of a group's placement is always the used share of all its nodes
+together: the fullest placement first (KEP-5732).
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,11 +48,11 @@ _SCORED = {"cpu": SCORING_CPU, "memory": SCORING_MEMORY}
 
 
 class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
-    """Requests against what the node has left. Default weight 1, strategy LeastAllocated over cpu and memory.
+    """Filter and score nodes by the pod's requests. Default weight 1, strategy LeastAllocated over cpu and memory.
 
-    `resources` are (name, weight) pairs of the strategy; cpu and memory are counted by the scoring columns (containers
-    without a request count 100m / 200Mi, scheduling.md 5).  Extended resources in `ignored`, or with a prefix (up to
-    the slash) in `ignored_groups`, are not checked.
+    `resources` are the (name, weight) pairs of the strategy. The scoring columns count cpu and memory (containers
+    without a request count 100m / 200Mi, scheduling.md 5). Extended resources in `ignored`, or with a prefix (up to the
+    slash) in `ignored_groups`, are not checked.
     """
 
     name = "NodeResourcesFit"
@@ -95,7 +95,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         return mask if mask is not None else np.ones(row_count(state.cluster, rows), dtype=np.bool_)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`. A request above the node's whole allocatable cannot be cured by preemption."""
+        """See `FilterPlugin.filter`. A request above the whole allocatable amount is unresolvable."""
         nodes = state.cluster.nodes
         n = len(nodes)
         codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
@@ -107,7 +107,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """Return every resource that is short, not only the first."""
+        """Return every insufficient resource, not only the first."""
         nodes = state.cluster.nodes
         n = len(nodes)
         names = state.cluster.resources.names
@@ -129,7 +129,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
             if column is None:
                 column = table.column(name)
                 if column >= len(delta) or column >= len(nodes.allocatable):
-                    continue  # no node has any
+                    continue  # no node has this resource
                 if delta[column] == 0 and column != EPHEMERAL_STORAGE:
                     continue
             used = nodes.used[column, :n][rows] + int(delta[column])
@@ -137,7 +137,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         return self._strategy.mean(scored, row_count(state.cluster, rows))
 
     def score_placement(self, cluster: ClusterState, _group: Group, placement: Placement, assigned: Assigned) -> int:
-        """Weighted mean over the strategy's resources of what would be used in the whole placement, in percent."""
+        """Return the weighted mean used share of the strategy's resources in the placement, in percent."""
         nodes, table = cluster.nodes, cluster.resources
         total = weights = 0
         for name, weight in self._resources:
@@ -146,7 +146,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
             if scalar:
                 column = table.column(name)
                 if column >= len(nodes.allocatable):
-                    continue  # no node has any
+                    continue  # no node has this resource
             wanted = sum(int(pod.signature.delta[column]) for pod, _ in assigned if column < len(pod.signature.delta))
             if scalar and not wanted and column != EPHEMERAL_STORAGE:
                 continue
@@ -158,7 +158,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
         return total // weights if weights else 0
 
     def events(self) -> Hints:
-        """Room was freed that the pod wants, or a node is large enough for it."""
+        """Return the events that free requested capacity, or add a node that is large enough."""
         return {
             EventKind.POD_GONE: _freed_what_is_wanted,
             EventKind.POD_CHANGED: _freed_what_is_wanted,
@@ -169,7 +169,7 @@ class NodeResourcesFit(FilterPlugin, ScorePlugin, PlacementScorePlugin):
 
 
 def _sum(amounts: npt.NDArray[np.int64]) -> int:
-    """Return the exact sum, however many large amounts there are."""
+    """Return the exact sum, for any number of large amounts."""
     return (int((amounts >> 32).sum()) << 32) + int((amounts & 0xFFFFFFFF).sum())
 
 
@@ -181,7 +181,7 @@ def _freed_what_is_wanted(_cluster: ClusterState, pod: PodRecord, event: Cluster
 
 
 def _serves_something(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """A class that now serves what the pod asks for: its nodes need not have it themselves (devices.md 4.1)."""
+    """Return whether a class now serves a requested resource, so nodes need not have it (devices.md 4.1)."""
     if not isinstance(event.item, DeviceClass):
         return False
     name, served = event.item.metadata.name, cluster.devices.served

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take no new pods, unless the pod tolerates exactly that taint."""
+"""NodeUnschedulable: cordoned nodes accept no new pods, unless the pod tolerates exactly that taint."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ _TAINT = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class NodeUnschedulable(FilterPlugin):
-    """`spec.unschedulable` of a node; the reason cannot be cured by taking pods away."""
+    """Filter nodes by `spec.unschedulable`; evicting pods does not help."""
 
     name = "NodeUnschedulable"
     scope: ClassVar[Scope] = Scope.STATIC
@@ -31,7 +31,7 @@ class NodeUnschedulable(FilterPlugin):
         return [("node(s) were unschedulable", self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:
-        """A node that is schedulable now."""
+        """Return the events of nodes that are schedulable now."""
         return {EventKind.NODE_ADDED: _schedulable_now, EventKind.NODE_CHANGED: _schedulable_now}
 
 

@@ -1,8 +1,8 @@
-"""NodeVolumeLimits: how many volumes of a CSI driver a node can attach.
+"""NodeVolumeLimits: filter nodes by the number of volumes that their CSI drivers can attach.
 
-Rules (devices.md 1; kubernetes/kubernetes pkg/scheduler/framework/plugins/nodevolumelimits): what counts, and where, is
-the business of `reprieve.cluster.attachments`.  Taking pods away frees their volumes, where no VolumeAttachment keeps
-the place: the failure is curable.
+Rules (devices.md 1; kubernetes/kubernetes pkg/scheduler/framework/plugins/nodevolumelimits):
+`reprieve.cluster.attachments` counts the volumes. Evicting pods frees their volumes unless a VolumeAttachment remains,
+so preemption may help.
 """
 
 from typing import ClassVar
@@ -24,7 +24,7 @@ _SKIP = Status(Code.SKIP)
 
 
 class NodeVolumeLimits(FilterPlugin):
-    """See the module docstring. `scaling`: drivers may ask to be there before a pod is (gate VolumeLimitScaling)."""
+    """See the module docstring. `scaling`: drivers may require to be installed (gate VolumeLimitScaling)."""
 
     name = "NodeVolumeLimits"
     scope: ClassVar[Scope] = Scope.CLUSTER
@@ -33,12 +33,12 @@ class NodeVolumeLimits(FilterPlugin):
         self._scaling = scaling
 
     def concerns(self, state: CycleState) -> bool:
-        """Pods with claims, or with disks of a plugin that has been migrated."""
+        """Return whether the pod has claims, or disks of a migrated plugin."""
         volumes = state.pod.volumes
         return volumes is not None and (bool(volumes.claims) or any(disk.source in IN_TREE for disk in volumes.disks))
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Skipped for pods without volumes that could count."""
+        """Skip pods without volumes that could count."""
         return SUCCESS if self.concerns(state) else _SKIP
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
@@ -58,7 +58,7 @@ class NodeVolumeLimits(FilterPlugin):
         return self._judged(state, rows)
 
     def _judged(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """Return what is wrong, with where; a node that lacks a driver has no further reason."""
+        """Return the reasons with their rows; a node without a required driver has no further reason."""
         attached, overlaid = state.cluster.attached, state.cluster.overlaid
         numbers = np.arange(len(state.cluster.nodes), dtype=np.int64)[rows]
         result: list[tuple[str, Mask]] = []
@@ -71,7 +71,7 @@ class NodeVolumeLimits(FilterPlugin):
         return result
 
     def events(self) -> Hints:
-        """Pods with volumes leave, volumes are detached, a CSINode comes or allows more, the claim comes."""
+        """Return the events of removed pods, detached volumes, CSINodes, drivers and claims that may help."""
         return {
             EventKind.POD_GONE: lambda _cluster, _pod, event: event.pod is None or event.pod.volumes is not None,
             EventKind.CSI_NODE_CHANGED: _allows_more,
@@ -82,7 +82,7 @@ class NodeVolumeLimits(FilterPlugin):
 
 
 def missing_claim(store: VolumeObjects, pod: PodRecord) -> tuple[str, str] | None:
-    """(key, name) of the first claim of a pod that does not exist."""
+    """Return (key, name) of a pod's first claim that does not exist."""
     for used in pod.volumes.claims if pod.volumes is not None else ():
         if used.key not in store.claims:
             return used.key, used.name
@@ -90,7 +90,7 @@ def missing_claim(store: VolumeObjects, pod: PodRecord) -> tuple[str, str] | Non
 
 
 def _detached(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    """A volume of a driver that the pod needs takes no place on its node any more, or one on another node."""
+    """Return whether a volume of a driver that the pod needs was detached from its node."""
     before, after = event.before, event.item
     if not isinstance(before, VolumeAttachment):
         return False
@@ -100,7 +100,7 @@ def _detached(cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> boo
 
 
 def _asks_for_less(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A driver is gone, or may be missing on a node now."""
+    """Return whether a required driver was removed or is no longer required."""
     before, after = event.before, event.item
     if not isinstance(before, CSIDriver) or not before.spec.prevent_pod_scheduling_if_missing:
         return False
@@ -108,7 +108,7 @@ def _asks_for_less(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent)
 
 
 def _allows_more(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A new CSINode, another driver on it, a higher limit, or one that is gone: its node limits nothing any more."""
+    """Return whether a CSINode was added or removed, has another driver, or a higher limit."""
     if not isinstance(event.before, CSINode) or not isinstance(event.item, CSINode):
         return True
     installed = {driver.name for driver in event.item.spec.drivers}

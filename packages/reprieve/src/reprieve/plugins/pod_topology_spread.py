@@ -1,17 +1,17 @@
-"""PodTopologySpread: like pods in like numbers over zones, racks, nodes.
+"""PodTopologySpread: spread similar pods evenly over zones, racks and nodes.
 
 Terms: a *constraint* counts the pods of its selector in the pod's namespace by *domain*, the value of its topology key.
-Nodes are *eligible* for a constraint when they have the topology keys of all constraints and satisfy its inclusion
-policies.  The *skew* of a node is what its domain would hold, less the least that any eligible domain holds.
+A node is *eligible* for a constraint if it has the topology keys of all constraints and satisfies its inclusion
+policies. The *skew* of a node is the count of its domain with the pod, minus the minimum over eligible domains.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/podtopologyspread):
-- DoNotSchedule filters: skew at most `maxSkew`.  With fewer eligible domains than `minDomains` the least counts as 0.
-  A node without the topology key cannot be cured by taking pods away; too much skew can.
+- DoNotSchedule filters: the skew is at most `maxSkew`. With fewer eligible domains than `minDomains` the minimum is 0.
+  Evicting pods cannot help a node without the topology key, but can reduce the skew.
 - ScheduleAnyway scores: for each constraint pods in the domain * ln(domains among the candidates + 2) + maxSkew - 1,
-  summed and rounded; then reversed over 0..100.  For the hostname key each candidate is a domain of its own.
-- Terminating pods do not count.  A selector that is empty counts no pods (but the pod itself matches it).
-- Pods without constraints get the defaults of the configuration with the selectors of their services and controllers;
-  the built-in defaults also rank nodes that lack one of their keys.
+  summed and rounded, then reversed over 0..100. For the hostname key each candidate is its own domain.
+- Terminating pods do not count. An empty selector counts no pods (but the pod itself matches it).
+- Pods without constraints get the default constraints of the configuration, with the selectors of their Services and
+  controllers. The built-in defaults also rank nodes without one of their keys.
 """
 
 import math
@@ -65,12 +65,12 @@ Counts = npt.NDArray[np.int64]
 _SKIP = Status(Code.SKIP)
 _HIGHEST = np.iinfo(np.int64).max
 _IGNORED = -1
-"""Raw score of a candidate that lacks a topology key."""
+"""The raw score of a candidate without a topology key."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """One constraint of a pod. `own`: 1 if the pod matches the selector itself."""
+    """One constraint of a pod. `own`: 1 if the pod itself matches the selector."""
 
     max_skew: int
     topology_key: str
@@ -82,27 +82,27 @@ class SpreadConstraint:
 
 
 class _SpreadDomains:
-    """What one constraint counts. `counts`: by domain, over eligible nodes; `there`: which domains those are in."""
+    """The counts of one constraint. `counts`: by domain, over eligible nodes; `present`: domains with such nodes."""
 
-    __slots__ = ("counts", "eligible", "number", "there")
+    __slots__ = ("counts", "eligible", "number", "present")
 
-    def __init__(self, counts: Counts, there: Mask, eligible: Mask) -> None:
+    def __init__(self, counts: Counts, present: Mask, eligible: Mask) -> None:
         self.counts = counts
-        self.there = there
+        self.present = present
         self.eligible = eligible
-        self.number = int(np.count_nonzero(there))
+        self.number = int(np.count_nonzero(present))
 
     def least(self, min_domains: int) -> int | None:
-        """Return the global minimum; None where no node is eligible at all."""
+        """Return the global minimum; None if no node is eligible."""
         if self.number < min_domains:
             return 0
-        return int(self.counts[self.there].min()) if self.number else None
+        return int(self.counts[self.present].min()) if self.number else None
 
 
 class PodTopologySpread(FilterPlugin, ScorePlugin):
-    """Topology spread constraints. Default weight 2.
+    """Filter and score nodes by topology spread constraints. Default weight 2.
 
-    `defaults` are for pods that have none of their own; `system` says that they are the built-in ones.
+    `defaults` apply to pods without their own; `system` states that they are the built-in ones.
     """
 
     name = "PodTopologySpread"
@@ -120,13 +120,13 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     # -- filter ------------------------------------------------------------------------------------
 
     def concerns(self, state: CycleState) -> bool:
-        """The pod has constraints that filter."""
+        """Return whether the pod has constraints that filter."""
         if not state.signature.spread and not (self._filtering_defaults and state.cluster.default_selectors):
             return False
         return bool(self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE))
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Count by domain, in the present view."""
+        """Count by domain, in the current view."""
         if not self.concerns(state):
             return _SKIP
         constraints = self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE)
@@ -144,16 +144,16 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return _IncrementalSpread(self.name, states, rows, [constraint for constraint, _ in self._counted(states[0])])
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`. The first constraint that fails decides whether it is curable."""
+        """See `FilterPlugin.filter`. The first failing constraint decides whether evictions may help."""
         codes = np.zeros(row_count(state.cluster, rows), dtype=np.int8)
         for constraint, counted in self._counted(state):
-            here = state.cluster.pod_affinity.domains(constraint.topology_key)[0][rows]
+            node_domains = state.cluster.pod_affinity.domains(constraint.topology_key)[0][rows]
             open_ = codes == 0
-            codes[open_ & (here == 0)] = UNRESOLVABLE
+            codes[open_ & (node_domains == 0)] = UNRESOLVABLE
             least = counted.least(constraint.min_domains)
             if least is not None:
-                skewed = counted.counts[here] + constraint.own - least > constraint.max_skew
-                codes[open_ & (here > 0) & skewed] = UNSCHEDULABLE
+                skewed = counted.counts[node_domains] + constraint.own - least > constraint.max_skew
+                codes[open_ & (node_domains > 0) & skewed] = UNSCHEDULABLE
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
@@ -178,19 +178,19 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     # -- score -------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState) -> bool:
-        """The pod has constraints that score."""
+        """Return whether the pod has constraints that score."""
         if not state.signature.spread and not (self._defaults and state.cluster.default_selectors):
             return False
         return bool(self._constraints(state.cluster, state.pod, SCHEDULE_ANYWAY))
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """Return how full the domains of each node are, weighted, before normalizing; `rows` are all the candidates."""
+        """Return the weighted counts of each node's domains, before normalizing; `rows` are all candidates."""
         cluster, index = state.cluster, state.cluster.pod_affinity
         constraints = self._constraints(cluster, state.pod, SCHEDULE_ANYWAY)
         all_keys = bool(state.signature.spread) or not self._system
         labelled = _labelled(cluster, constraints) if all_keys else cluster.nodes.alive[: len(cluster.nodes)]
         if not isinstance(rows, slice) and len(rows) == len(labelled):
-            rows = slice(0, len(labelled))  # all of them: nothing has to be picked out
+            rows = slice(0, len(labelled))  # all rows: a slice avoids copies
         candidates = labelled[rows]
         count = int(np.count_nonzero(candidates))
         everywhere = count == len(candidates)
@@ -202,14 +202,14 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             if constraint.topology_key == HOSTNAME:
                 part = pods[rows] * math.log(count + 2) + (constraint.max_skew - 1)
             else:
-                there = np.flatnonzero(pods)
-                there = there[(labelled & _eligible(cluster.nodes, state.signature, constraint))[there]]
-                sums = np.bincount(domains[there], weights=pods[there], minlength=highest + 1)
-                here = domains[rows]
-                some = np.zeros(len(sums), dtype=np.bool_)
-                some[here if everywhere else here[candidates]] = True
-                size = int(np.count_nonzero(some))
-                part = (sums * math.log(size + 2) + (constraint.max_skew - 1))[here]
+                full = np.flatnonzero(pods)
+                full = full[(labelled & _eligible(cluster.nodes, state.signature, constraint))[full]]
+                sums = np.bincount(domains[full], weights=pods[full], minlength=highest + 1)
+                row_domains = domains[rows]
+                candidate_domains = np.zeros(len(sums), dtype=np.bool_)
+                candidate_domains[row_domains if everywhere else row_domains[candidates]] = True
+                size = int(np.count_nonzero(candidate_domains))
+                part = (sums * math.log(size + 2) + (constraint.max_skew - 1))[row_domains]
             if not (everywhere and all_keys):  # else every candidate has the label
                 without = labels[rows] == 0
                 if without.any():
@@ -222,7 +222,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         return rounded
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
-        """The emptiest is best; candidates without the labels get 0."""
+        """Scale the scores so that the emptiest node gets 100; candidates without the labels get 0."""
         low, high = int(scores.min(initial=_HIGHEST)), int(scores.max(initial=_IGNORED))
         if high == _IGNORED:
             return np.zeros_like(scores)
@@ -239,18 +239,18 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     # -- constraints -------------------------------------------------------------------------------
 
     def filtering(self, cluster: ClusterState, pod: PodRecord) -> tuple[SpreadConstraint, ...]:
-        """Return the constraints that the pod states itself and that filter."""
+        """Return the pod's own constraints that filter."""
         return self._constraints(cluster, pod, DO_NOT_SCHEDULE) if pod.signature.spread else ()
 
     def _constraints(self, cluster: ClusterState, pod: PodRecord, action: str) -> tuple[SpreadConstraint, ...]:
-        """Return the pod's constraints of one kind, compiled once per label_class, signature and owner."""
+        """Return the pod's constraints of one kind, compiled once per label class, signature and owner."""
         label_class = cluster.pod_affinity.label_class(pod)
         stated = pod.signature.spread
         version = -1 if stated else cluster.default_selectors.version
         key = (self.name, pod.signature.constraints.id if stated else id(self), action, None if stated else pod.owner)
-        known = label_class.memo.get(key)
-        if known is not None and isinstance(known, tuple) and known[0] == version:
-            result: tuple[SpreadConstraint, ...] = known[1]
+        cached = label_class.memo.get(key)
+        if cached is not None and isinstance(cached, tuple) and cached[0] == version:
+            result: tuple[SpreadConstraint, ...] = cached[1]
             return result
         if stated:
             result = tuple(_compiled(c, pod, None) for c in stated if c.when_unsatisfiable == action)
@@ -275,13 +275,13 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
             return None
         domain_of = index.domains(constraint.topology_key)[0][: len(domains.eligible)]
         return SpreadDomains(
-            constraint.max_skew, constraint.min_domains, domains.counts, domains.there, domains.eligible, domain_of
+            constraint.max_skew, constraint.min_domains, domains.counts, domains.present, domains.eligible, domain_of
         )
 
     # -- events ------------------------------------------------------------------------------------
 
     def events(self) -> Hints:
-        """Pods of the selectors come, change or go; nodes with the topology labels."""
+        """Return the events of pods that the selectors match, and of nodes with the topology labels."""
         counted = self._is_counted
         return {
             EventKind.POD_PLACED: counted,
@@ -295,11 +295,11 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
         }
 
     def _is_counted(self, cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-        other = event.pod
-        if other is None:
+        changed_pod = event.pod
+        if changed_pod is None:
             return True
-        return other.namespace == pod.namespace and any(
-            constraint.matcher.selector.matches(other.labels)
+        return changed_pod.namespace == pod.namespace and any(
+            constraint.matcher.selector.matches(changed_pod.labels)
             for constraint in self._constraints(cluster, pod, DO_NOT_SCHEDULE)
         )
 
@@ -312,7 +312,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
 
 
 class _IncrementalSpread(IncrementalFilter):
-    """What each pod of a kind counted at first is kept; what has happened since is the same for all of them."""
+    """The initial counts of each pod of a kind, and the later changes, which are equal for all of them."""
 
     def __init__(
         self, name: str, states: Sequence[CycleState], rows: Sequence[int], constraints: Sequence[SpreadConstraint]
@@ -331,7 +331,7 @@ class _IncrementalSpread(IncrementalFilter):
         """For each constraint int64[pods, highest domain + 1]."""
         self._since: list[Counts] = [np.zeros(counts.shape[1], dtype=np.int64) for counts in self._counts]
         self._counting: dict[int, list[int]] = {}
-        """By label_class of a pod that comes or goes: turns of the constraints that select it."""
+        """By label class of a placed or removed pod: the indexes of the constraints that select it."""
         self._touched: list[set[int]] = [set() for _ in constraints]
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
@@ -350,28 +350,28 @@ class _IncrementalSpread(IncrementalFilter):
         return counts
 
     def suspects(self) -> Collection[int]:
-        """Return those in a domain that got more, if it now has too many: with more elsewhere no pod is worse off."""
+        """Return the pods in a domain that gained pods and now exceeds the skew."""
         result: set[int] = set()
         for turn, (constraint, touched) in enumerate(zip(self._constraints, self._touched, strict=True)):
             if not touched:
                 continue
-            here = self._pod_affinity.domains(constraint.topology_key)[0][self._rows]
-            there = np.flatnonzero(np.isin(here, list(touched)))
-            if len(there):
+            pod_domains = self._pod_affinity.domains(constraint.topology_key)[0][self._rows]
+            positions = np.flatnonzero(np.isin(pod_domains, list(touched)))
+            if len(positions):
                 counted = self._first[0][turn]
-                counts = self._counts[turn][there] + self._since[turn]
-                own = counts[np.arange(len(there)), here[there]] + constraint.own
+                counts = self._counts[turn][positions] + self._since[turn]
+                own = counts[np.arange(len(positions)), pod_domains[positions]] + constraint.own
                 if counted.number < constraint.min_domains or not counted.number:
                     least: Counts | int = 0
                 else:
-                    least = counts[:, counted.there].min(axis=1)
-                result.update(there[own - least > constraint.max_skew].tolist())
+                    least = counts[:, counted.present].min(axis=1)
+                result.update(positions[own - least > constraint.max_skew].tolist())
             self._touched[turn] = set()
         return result
 
     def update_state(self, position: int) -> None:
         self._states[position].data[self._name] = [
-            _SpreadDomains(counts[position] + since, first.there, first.eligible)
+            _SpreadDomains(counts[position] + since, first.present, first.eligible)
             for first, counts, since in zip(self._first[position], self._counts, self._since, strict=True)
         ]
 
@@ -404,12 +404,12 @@ def eligible(
     constraints: Sequence[SpreadConstraint],
     constraint: SpreadConstraint,
 ) -> Mask:
-    """`bool[rows]`: the nodes on which one of the constraints of a pod with that signature counts pods."""
+    """Return `bool[rows]`: the nodes on which a constraint of a pod with that signature counts pods."""
     return _labelled(cluster, constraints) & _eligible(cluster.nodes, signature, constraint)
 
 
 def _labelled(cluster: ClusterState, constraints: Sequence[SpreadConstraint]) -> Mask:
-    """`bool[rows]`: live nodes with the topology keys of all constraints."""
+    """Return `bool[rows]`: live nodes with the topology keys of all constraints."""
     mask = cluster.nodes.alive[: len(cluster.nodes)].copy()
     for constraint in constraints:
         mask &= cluster.pod_affinity.domains(constraint.topology_key)[0] > 0
@@ -420,18 +420,18 @@ def _domains(state: CycleState, constraint: SpreadConstraint, labelled: Mask) ->
     index: PodAffinityIndex = state.cluster.pod_affinity
     eligible = labelled & _eligible(state.cluster.nodes, state.signature, constraint)
     counts = index.by_domain(constraint.topology_key, np.where(eligible, index.counts((constraint.matcher,)), 0))
-    there = np.zeros(len(counts), dtype=np.bool_)
-    there[index.domains(constraint.topology_key)[0][eligible]] = True
-    return _SpreadDomains(counts, there, eligible)
+    present = np.zeros(len(counts), dtype=np.bool_)
+    present[index.domains(constraint.topology_key)[0][eligible]] = True
+    return _SpreadDomains(counts, present, eligible)
 
 
 def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: SpreadConstraint) -> Mask:
-    """`bool[rows]`: what the inclusion policies leave; kept with the node constraints until a node changes."""
+    """Return `bool[rows]`: nodes that satisfy the inclusion policies, cached until a node changes."""
     key = f"PodTopologySpread/{constraint.honors_affinity}/{constraint.honors_taints}"
     version = nodes.version
-    known = signature.constraints.nodes.memo.get(key)
-    if isinstance(known, tuple) and known[0] == version:
-        mask: Mask = known[1]
+    cached = signature.constraints.nodes.memo.get(key)
+    if isinstance(cached, tuple) and cached[0] == version:
+        mask: Mask = cached[1]
         return mask
     mask = np.ones(len(nodes), dtype=np.bool_)
     if constraint.honors_affinity:
@@ -444,6 +444,6 @@ def _eligible(nodes: NodeColumns, signature: PodSpecSignature, constraint: Sprea
 
 
 def _or_empty(cluster: ClusterState, key: str, domains: Counts) -> Counts:
-    """Return where scoring looks up a domain, a node without the label counts as one with an empty label."""
+    """Return the domains for scoring, in which a node without the label has the empty value."""
     empty = cluster.nodes.label_column(key)[1].get("")
     return domains if empty is None else np.where(domains == 0, empty + 1, domains)

@@ -1,10 +1,10 @@
-"""PrioritySort: higher priority first, then first come first served."""
+"""PrioritySort: higher priority first, then first come, first served."""
 
 from reprieve.framework.plugin import QueueSortPlugin
 
 
 class PrioritySort(QueueSortPlugin):
-    """Order of the active queue (scheduling.md 1): priority descending, then arrival."""
+    """The order of the active queue (scheduling.md 1): priority descending, then arrival."""
 
     name = "PrioritySort"
 

@@ -1,6 +1,6 @@
-"""Reservations: whether and how long-pending workloads get capacity reserved (docs/rules/reservations.md).
+"""Reservations: the policy for reserving capacity for long-pending workloads (docs/rules/reservations.md).
 
-The plugin has no extension point: it is where a profile says how the engine does it.
+The plugin has no extension point; it holds the options of a profile for the engine.
 """
 
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from reprieve.framework.plugin import Plugin
 
 WAIT: Final = "Wait"
 EVICT: Final = "Evict"
-"""What happens to backfilled work that runs for longer than it stated."""
+"""The treatment of backfilled work that exceeds its stated runtime."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationOptions:
-    """The args of Reservations, checked; times are seconds."""
+    """The validated args of Reservations; times are in seconds."""
 
     reserve_after: float = 600.0
-    """How long an entity waits, after its first failed attempt, before capacity is reserved for it; 0: never."""
+    """How long after its first failed attempt an entity gets capacity reserved; 0: never."""
     max_reservations: int = 4
-    """How many entities hold a reservation at a time."""
+    """The maximum number of entities with a reservation at a time."""
     min_pods: int = 2
-    """Entities of fewer pods get none."""
+    """The minimum number of pods of an entity with a reservation."""
     backfill_margin: float = 0.05
-    """By what share of its runtime backfilled work may run longer without delaying the holder."""
+    """The share of its runtime by which backfilled work may overrun without delaying the holder."""
     max_reserved: float = 86400.0
-    """How long a reservation lasts at most."""
+    """The maximum duration of a reservation."""
     max_idle_share: float = 0.1
-    """What may be idle for reservations, as a share of what the cluster has, over any ten `max_reserved`."""
+    """The maximum capacity idle for reservations, as a share of the cluster's, over any ten `max_reserved`."""
     evict_overrun: bool = False
-    """Backfilled work that runs for longer than it stated is evicted when the holder is to start; else waited for."""
+    """Whether to evict backfilled work that exceeds its stated runtime when the holder can start; else wait."""
     ageing: float = 0.0
-    """After how long what fails to be placed goes first in the queue; 0: never. The first profile counts."""
+    """The time after which a failing entity goes first in the queue; 0: never. The first profile's value applies."""
 
 
 class ReservationsPlugin(Plugin):
@@ -45,5 +45,5 @@ class ReservationsPlugin(Plugin):
         self.options = options or ReservationOptions()
 
     def events(self) -> Hints:
-        """See `Plugin.events`: it rejects nothing."""
+        """Return no events, because the plugin rejects no pod."""
         return {}

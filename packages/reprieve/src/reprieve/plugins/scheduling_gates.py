@@ -10,7 +10,7 @@ MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 class SchedulingGates(PreEnqueuePlugin):
-    """`spec.schedulingGates` must be empty."""
+    """Reject pods with `spec.schedulingGates`."""
 
     name = "SchedulingGates"
 
@@ -18,5 +18,5 @@ class SchedulingGates(PreEnqueuePlugin):
         return Status(Code.UNRESOLVABLE, MESSAGE, self.name) if pod.gates else SUCCESS
 
     def events(self) -> Hints:
-        """The gates are taken off."""
+        """Return the event of removed gates."""
         return {EventKind.GATES_REMOVED: always}

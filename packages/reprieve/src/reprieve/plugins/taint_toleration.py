@@ -1,7 +1,7 @@
-"""TaintToleration: taints keep pods away unless tolerated; PreferNoSchedule only lowers the score.
+"""TaintToleration: untolerated taints exclude pods; PreferNoSchedule only lowers the score.
 
-Taints are interned as sets (`NodeColumns.taint_sets`), so a signature is compared with each distinct set once and the
-answer is looked up by row.
+Taints are interned as sets (`NodeColumns.taint_sets`): a signature is compared once with each distinct set, and rows
+look up the result.
 """
 
 from typing import ClassVar
@@ -28,7 +28,7 @@ from reprieve.framework.status import UNRESOLVABLE
 
 
 class TaintToleration(FilterPlugin, ScorePlugin):
-    """Taints of nodes against tolerations of pods. Default weight 3."""
+    """Filter and score nodes by taints and tolerations. Default weight 3."""
 
     name = "TaintToleration"
     scope: ClassVar[Scope] = Scope.STATIC
@@ -36,7 +36,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
     normalizes: ClassVar[bool] = True
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        """See `FilterPlugin.filter`; preemption cannot cure a taint."""
+        """See `FilterPlugin.filter`; preemption cannot remove a taint."""
         sets = state.cluster.nodes.taint_sets
         rejects = np.array([untolerated(state.signature.tolerations, taints) for taints in sets], dtype=np.int8)
         return rejects[self._sets(state, rows)] * np.int8(UNRESOLVABLE)
@@ -45,7 +45,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         return [("node(s) had untolerated taint(s)", self.filter(state, rows) != 0)]
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
-        """Return how many PreferNoSchedule taints the pod does not tolerate: fewer is better after `normalize`."""
+        """Return the number of untolerated PreferNoSchedule taints; `normalize` prefers fewer."""
         soft = [t for t in state.signature.tolerations if t.effect in ("", "PreferNoSchedule")]
         counts = np.array(
             [
@@ -57,11 +57,11 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         return counts[self._sets(state, rows)]
 
     def normalize(self, state: CycleState, scores: Scores) -> Scores:
-        """Reversed: no intolerable taint is 100."""
+        """Scale the scores in reverse, so that a node without untolerated taints gets 100."""
         return default_normalize(scores, reverse=True)
 
     def events(self) -> Hints:
-        """A node with taints that the pod tolerates."""
+        """Return the events of nodes with only tolerated taints."""
         return {EventKind.NODE_ADDED: _tolerated_now, EventKind.NODE_CHANGED: _tolerated_now}
 
     @staticmethod

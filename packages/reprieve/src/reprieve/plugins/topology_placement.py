@@ -1,9 +1,9 @@
-"""TopologyPlacement: a group with a topology constraint is placed within one domain (KEP-5732).
+"""TopologyPlacement: place a group with a topology constraint within one domain (KEP-5732).
 
-A domain is the live nodes that have one value of the constraint's label; nodes without the label belong to none.  Once
-members run somewhere, the others have to follow them: there is one placement then.
+A domain consists of the live nodes with one value of the constraint's label; nodes without the label belong to none. If
+members already run, the others must join them, so there is only one placement.
 
-Invariant: placements come in the order of their names (the label's values), whatever the order of the nodes.
+Invariant: placements are ordered by name (the label's value), regardless of the order of the nodes.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from reprieve.framework.plugin import Placement, PlacementGeneratePlugin
 from reprieve.framework.status import PlacementError
 
 _MOST_KEPT = 1024
-"""So many lists of domains are kept: of the labels, and of them within placements above."""
+"""The maximum number of cached lists of domains: of labels, and within placements of groups above."""
 
 
 class TopologyPlacement(PlacementGeneratePlugin):
-    """One placement for each value of the label that the group's constraint names."""
+    """Generate one placement for each value of the label in the group's constraint."""
 
     name = "TopologyPlacement"
 
@@ -35,9 +35,9 @@ class TopologyPlacement(PlacementGeneratePlugin):
         self._version: tuple[int, int] | None = None
         self._cluster: ClusterState | None = None
         self._domains: dict[tuple[str, int], tuple[Placement | None, tuple[Placement, ...]]] = {}
-        """By label and identity of the placement above (0: none): that placement, and the domains in it.
+        """By label and identity of the placement above (0: none): that placement, and its domains.
 
-        Those used longest ago come first.
+        The least recently used entries come first.
         """
 
     def generate(self, cluster: ClusterState, group: Group) -> Sequence[Placement] | None:
@@ -60,19 +60,19 @@ class TopologyPlacement(PlacementGeneratePlugin):
         return [Placement(required, rows)] if within is None or len(rows) else []
 
     def _all_domains(self, cluster: ClusterState, key: str, within: Placement | None) -> tuple[Placement, ...]:
-        """Return the domains of a label, computed once while the nodes stay as they are."""
+        """Return the domains of a label, cached until nodes change."""
         if self._version != cluster.nodes.version or self._cluster is not cluster:
             self._version, self._cluster = cluster.nodes.version, cluster
             self._domains.clear()
         above = (key, 0 if within is None else id(within))
-        known = self._domains.pop(above, None) or (within, _domains(cluster, key, _live(cluster, within)))
-        self._domains[above] = known
+        cached = self._domains.pop(above, None) or (within, _domains(cluster, key, _live(cluster, within)))
+        self._domains[above] = cached
         if len(self._domains) > _MOST_KEPT:
             del self._domains[next(iter(self._domains))]
-        return known[1]
+        return cached[1]
 
     def events(self) -> Hints:
-        """A node with the label, or one that got it; a member that left its domain; another constraint."""
+        """Return the events of nodes with the label, of members that left, and of changed constraints."""
         return {
             EventKind.NODE_ADDED: _in_a_domain,
             EventKind.NODE_CHANGED: _in_a_domain,
@@ -83,14 +83,14 @@ class TopologyPlacement(PlacementGeneratePlugin):
 
 
 def _live(cluster: ClusterState, within: Placement | None) -> npt.NDArray[np.int64]:
-    """Return the live rows, of a placement or all."""
+    """Return the live rows of a placement, or all live rows."""
     if within is not None:
         return within.rows
     return np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)])
 
 
 def _domains(cluster: ClusterState, key: str, rows: npt.NDArray[np.int64]) -> tuple[Placement, ...]:
-    """Return the rows apart by the value of a label, by that; those without it are left out."""
+    """Return the rows grouped by the value of a label, in order of values; rows without it are left out."""
     column, _ = cluster.nodes.label_column(key)
     labels = cluster.nodes.labels
     rows = rows[column[rows] != ABSENT]
@@ -101,10 +101,9 @@ def _domains(cluster: ClusterState, key: str, rows: npt.NDArray[np.int64]) -> tu
 
 
 def _domain_of_members(cluster: ClusterState, group: Group, key: str) -> str | None:
-    """Return the domain in which members run; None while there are none. Leaving members do not count (scheduling.md
-    7).
+    """Return the domain of the running members, or None; terminating members do not count (scheduling.md 7).
 
-    Raises PlacementError where they run in several domains or in none.
+    Raises PlacementError if they run in several domains, or outside of any.
     """
     nodes = cluster.nodes
     result: dict[str, PodRecord] = {}

@@ -1,13 +1,12 @@
-"""VolumeBinding: claims that are bound, that wait for this pod, or that are not bound yet.
+"""VolumeBinding: filter nodes by a pod's bound and unbound claims, and bind the claims.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumebinding): a claim that is missing, lost, being
-deleted, or unbound although its class does not wait for pods rejects the pod everywhere; volumes in reach, matches and
-provisioning are the business of `reprieve.cluster.volume_matching`.  All of its failures are unresolvable: which
-pods run where does not change what a volume is bound to, and what deleting pods might free cannot be foretold
-(preemption.md 3).
+deleted, or unbound with immediate binding rejects the pod everywhere. `reprieve.cluster.volume_matching` handles reach,
+matching and provisioning. All failures are unresolvable: running pods do not affect a volume's binding, and the effect
+of deleting pods cannot be predicted (preemption.md 3).
 
-Reserve keeps the chosen volumes and nodes in the cache, so the next pod cannot take them; PreBind says what to write
-and what to wait for.  There is no score: upstream's is behind the gate StorageCapacityScoring, which is off.
+Reserve records the chosen volumes and nodes in the cache, so the next pod cannot take them. PreBind returns the writes
+and waits. There is no score: upstream's is behind the gate StorageCapacityScoring, which is off.
 """
 
 from collections.abc import Sequence
@@ -59,7 +58,7 @@ _SKIP = Status(Code.SKIP)
 
 @dataclass(slots=True)
 class _Claims:
-    """A pod's claims by what has to happen to them; `matching` is made when it is first asked for."""
+    """A pod's claims by state; `matching` is computed on first use."""
 
     bound: list[PersistentVolumeClaim]
     waiting: list[PersistentVolumeClaim]
@@ -67,7 +66,7 @@ class _Claims:
 
 
 class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
-    """See the module docstring. `timeout` (`bindTimeoutSeconds`): how many seconds volumes have to be bound."""
+    """See the module docstring. `timeout` (`bindTimeoutSeconds`): seconds within which volumes must be bound."""
 
     name = "VolumeBinding"
     scope: ClassVar[Scope] = Scope.CLUSTER
@@ -79,30 +78,30 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
     # -- filter ------------------------------------------------------------------------------------------------------
 
     def concerns(self, state: CycleState) -> bool:
-        """Pods with claims."""
+        """Return whether the pod has claims."""
         volumes = state.pod.volumes
         return volumes is not None and bool(volumes.claims)
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Sort the claims; what no node could cure rejects the pod everywhere."""
+        """Sort the claims; a problem that no node can solve rejects the pod everywhere."""
         if not self.concerns(state):
             return _SKIP
-        found = _sorted_claims(state.cluster, state.pod)
-        state.data[self.name] = found
-        return Status(Code.UNRESOLVABLE, found, self.name) if isinstance(found, str) else SUCCESS
+        claims = _sorted_claims(state.cluster, state.pod)
+        state.data[self.name] = claims
+        return Status(Code.UNRESOLVABLE, claims, self.name) if isinstance(claims, str) else SUCCESS
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        found = self._claims(state)
-        if isinstance(found, str):
+        claims = self._claims(state)
+        if isinstance(claims, str):
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
         rejected = self._matching(state).rejected(len(state.cluster.nodes))
         return rejected[rows].astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`; a node may have several."""
-        found = self._claims(state)
-        if isinstance(found, str):
-            return [(found, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
+        """See `FilterPlugin.reasons`; a node may have several reasons."""
+        claims = self._claims(state)
+        if isinstance(claims, str):
+            return [(claims, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
         return [(text, mask[rows]) for text, mask in self._matching(state).reasons.items()]
 
     def _claims(self, state: CycleState) -> _Claims | str:
@@ -113,16 +112,16 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
         return result
 
     def _matching(self, state: CycleState) -> Matching:
-        found = self._claims(state)
-        assert isinstance(found, _Claims)
-        if found.matching is None:
-            found.matching = match(state.cluster, self._reach, found.bound, found.waiting)
-        return found.matching
+        claims = self._claims(state)
+        assert isinstance(claims, _Claims)
+        if claims.matching is None:
+            claims.matching = match(state.cluster, self._reach, claims.bound, claims.waiting)
+        return claims.matching
 
     # -- reserve, bind -----------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, row: int) -> Status:
-        """Keep the volumes for the claims and the node for what is to be provisioned."""
+        """Reserve the volumes for the claims and the node for provisioning."""
         if not self.concerns(state):
             return SUCCESS
         cluster, pod = state.cluster, state.pod
@@ -151,11 +150,11 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
         return SUCCESS
 
     def unreserve(self, state: CycleState, row: int) -> None:
-        """Give everything back."""
+        """Release the reservation."""
         state.cluster.volumes.give_back(state.pod.uid)
 
     def pre_bind(self, state: CycleState, row: int) -> Sequence[Instruction]:
-        """Volumes get their claim, claims their node; then all of them have to be bound."""
+        """Return the writes of claimRefs and selected nodes, and the waits for bindings."""
         cluster = state.cluster
         store = cluster.volumes
         reservation = store.reservations.get(state.pod.uid)
@@ -185,7 +184,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
         return AwaitObject("PersistentVolumeClaim", namespace, name, progress, self._timeout)
 
     def events(self) -> Hints:
-        """Anything about claims of the pod, volumes, classes, capacity, and nodes and their labels."""
+        """Return the events of the pod's claims, volumes, classes, capacity, nodes and their labels."""
         return {
             EventKind.NODE_ADDED: always,
             EventKind.NODE_CHANGED: always,
@@ -200,9 +199,9 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
 
 
 class _Progress:
-    """What happens to a claim's binding; see `AwaitObject.done`.
+    """The progress of a claim's binding; see `AwaitObject.done`.
 
-    `chosen`: the claim has been given a node; that it loses it again says that provisioning failed.
+    `chosen`: the claim has a selected node; losing it means that provisioning failed.
     """
 
     def __init__(self, cluster: ClusterState, name: str, row: int, node: str, *, chosen: bool) -> None:
@@ -213,7 +212,7 @@ class _Progress:
         self._node = node
         self._chosen = chosen
         self._seen = False
-        """The choice has been there: an observed object may be older than what was written."""
+        """The selected node was observed: an observed object may be older than the write."""
 
     def __call__(self, item: KubernetesObject | None) -> Status:
         if not isinstance(item, PersistentVolumeClaim):
@@ -227,7 +226,7 @@ class _Progress:
             return Status(Code.WAIT)
         volume = self._cluster.volumes.volumes.get(item.spec.volume_name)
         if volume is None:
-            return Status(Code.WAIT)  # the claim's event may come before the volume's
+            return Status(Code.WAIT)  # the claim's event may arrive before the volume's
         rows = self._reach.rows(self._cluster, volume)
         if rows is not None and self._row not in rows:
             return self._failed(f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{self._node}"')
@@ -239,7 +238,7 @@ class _Progress:
 
 
 def _sorted_claims(cluster: ClusterState, pod: PodRecord) -> _Claims | str:
-    """Return the pod's claims, or why no node will do, volume by volume."""
+    """Return the pod's claims, or why no node is feasible, checked volume by volume."""
     store = cluster.volumes
     claims = _Claims([], [])
     seen: set[str] = set()
@@ -272,7 +271,7 @@ def _sorted_claims(cluster: ClusterState, pod: PodRecord) -> _Claims | str:
 
 
 def _in_hand(store: VolumeObjects, claim: str, volume: PersistentVolume) -> bool:
-    """This binding has been asked for already, and it only has to be completed."""
+    """Return whether the binding is already requested and only needs completion."""
     ref = volume.spec.claim_ref
     return volume.metadata.name in store.kept or (
         ref is not None and bool(ref.uid) and ref.uid == store.claims[claim].metadata.uid
@@ -280,9 +279,7 @@ def _in_hand(store: VolumeObjects, claim: str, volume: PersistentVolume) -> bool
 
 
 def _bind_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PatchObject:
-    """Return the volume's claimRef; a volume that was not held for the claim beforehand is noted as the controller's
-    work.
-    """
+    """Return the patch of the volume's claimRef, marked as the controller's binding if not reserved before."""
     meta = claim.metadata
     reference = {
         "apiVersion": "v1",
@@ -295,8 +292,8 @@ def _bind_volume(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Patc
     patch: dict[str, object] = {"spec": {"claimRef": {key: value for key, value in reference.items() if value}}}
     if not refers_to(volume, key_of(claim), meta.uid):
         patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
-    here = volume.metadata
-    return PatchObject("PersistentVolume", "", here.name, patch, uid=here.uid, resource_version=here.resource_version)
+    pv = volume.metadata
+    return PatchObject("PersistentVolume", "", pv.name, patch, uid=pv.uid, resource_version=pv.resource_version)
 
 
 def _choose_node(claim: PersistentVolumeClaim, node: str) -> PatchObject:
@@ -326,7 +323,7 @@ def _migrated_otherwise(_cluster: ClusterState, _pod: PodRecord, event: ClusterE
 
 
 def _more_capacity(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A new capacity or a larger one; a driver that stops publishing any."""
+    """Return whether capacity was added or increased, or a driver stopped publishing it."""
     if not isinstance(event.item, CSIStorageCapacity):
         return not isinstance(event.before, CSIStorageCapacity)
     if not isinstance(event.before, CSIStorageCapacity):
@@ -336,5 +333,5 @@ def _more_capacity(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent)
 
 
 def _gave_volumes_back(_cluster: ClusterState, _pod: PodRecord, event: ClusterEvent) -> bool:
-    """A binding that failed gives up volumes that were kept for it; no other event reports it."""
+    """Return whether a pod with claims lost its place: no other event reports volumes of failed bindings."""
     return event.pod is None or (event.pod.volumes is not None and bool(event.pod.volumes.claims))

@@ -1,9 +1,9 @@
-"""VolumeRestrictions: disks that cannot be mounted twice, and claims for one pod only.
+"""VolumeRestrictions: disks that cannot be mounted twice, and claims for only one pod.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumerestrictions):
-- GCE persistent disks, RBD images and iSCSI targets are shared on a node only if all pods read; an EBS disk never.
-- A claim with the access mode ReadWriteOncePod serves one pod in the cluster.  The pod that has it may be preempted, so
-  the node that it runs on can be cured, and only that one.
+- GCE persistent disks, RBD images and iSCSI targets are shared on a node only if all pods mount them read-only; an EBS
+  disk is never shared.
+- Only one pod in the cluster can use a claim with the access mode ReadWriteOncePod. That pod may be preempted.
 - A claim that does not exist rejects the pod everywhere.
 """
 
@@ -27,27 +27,27 @@ _RESTRICTED = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "
 
 
 def conflicting(ours: InlineDisk, theirs: InlineDisk) -> bool:
-    """Return whether two pods cannot have these on one node."""
+    """Return whether two pods cannot use these disks on one node."""
     if ours.source != theirs.source or ours.source not in _RESTRICTED or not ours.ids & theirs.ids:
         return False
     return not (ours.read_only and theirs.read_only)
 
 
 class VolumeRestrictions(FilterPlugin):
-    """See the module docstring. Reads which pods are placed where, in the present view."""
+    """See the module docstring. Reads the placements of the current view."""
 
     name = "VolumeRestrictions"
     scope: ClassVar[Scope] = Scope.CLUSTER
 
     def concerns(self, state: CycleState) -> bool:
-        """Pods with restricted disks or with claims."""
+        """Return whether the pod has restricted disks or claims."""
         volumes = state.pod.volumes
         return volumes is not None and (
             any(not claim.ephemeral for claim in volumes.claims) or any(d.source in _RESTRICTED for d in volumes.disks)
         )
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Skipped unless there is a disk to look for, or a claim that another pod has or that is missing."""
+        """Skip pods without restricted disks and without exclusive or missing claims."""
         volumes = state.pod.volumes
         if volumes is None:
             return _SKIP
@@ -74,7 +74,7 @@ class VolumeRestrictions(FilterPlugin):
         return disks.astype(np.int8) * np.int8(UNSCHEDULABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        """See `FilterPlugin.reasons`; a disk comes before a claim."""
+        """See `FilterPlugin.reasons`; a disk conflict precedes a claim conflict."""
         status = state.data.get(self.name, SUCCESS)
         if isinstance(status, Status) and status != SUCCESS:
             return [(status.reason, np.ones(row_count(state.cluster, rows), dtype=np.bool_))]
@@ -105,7 +105,7 @@ class VolumeRestrictions(FilterPlugin):
         return mask
 
     def events(self) -> Hints:
-        """Pods with the disk or the claim leave, nodes and claims come."""
+        """Return the events of removed pods with the disk or claim, and of added nodes and claims."""
         return {
             EventKind.POD_GONE: _gave_something_back,
             EventKind.NODE_ADDED: always,
@@ -115,14 +115,14 @@ class VolumeRestrictions(FilterPlugin):
 
 def _conflict(wanted: list[InlineDisk], pod: PodRecord) -> bool:
     theirs = pod.volumes.disks if pod.volumes is not None else ()
-    return any(conflicting(disk, other) for disk in wanted for other in theirs)
+    return any(conflicting(disk, their_disk) for disk in wanted for their_disk in theirs)
 
 
 def _gave_something_back(_cluster: ClusterState, pod: PodRecord, event: ClusterEvent) -> bool:
-    gone = event.pod
-    if gone is None:
+    departed_pod = event.pod
+    if departed_pod is None:
         return True
-    if gone.volumes is None or pod.volumes is None:
+    if departed_pod.volumes is None or pod.volumes is None:
         return False
-    keys = {claim.key for claim in gone.volumes.claims}
-    return any(claim.key in keys for claim in pod.volumes.claims) or _conflict(list(pod.volumes.disks), gone)
+    keys = {claim.key for claim in departed_pod.volumes.claims}
+    return any(claim.key in keys for claim in pod.volumes.claims) or _conflict(list(pod.volumes.disks), departed_pod)

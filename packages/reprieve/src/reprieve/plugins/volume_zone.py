@@ -1,10 +1,10 @@
-"""VolumeZone: a bound volume's zone and region labels against those of the node.
+"""VolumeZone: match a bound volume's zone and region labels with those of the node.
 
 Rules (kubernetes/kubernetes pkg/scheduler/framework/plugins/volumezone):
-- The labels are `topology.kubernetes.io/zone` and `region` and their beta forms; a beta label of a volume also looks at
-  the node's label of today.  A volume's value may name several zones, joined by `__`.
-- A node with none of these labels is in a cluster without zones and takes any volume.
-- Claims that wait for their pod have no zone yet.  Taking pods away changes nothing.
+- The labels are `topology.kubernetes.io/zone` and `region` and their beta forms. A beta label of a volume also matches
+  the node's current label. A volume's value may name several zones, joined by `__`.
+- A node with none of these labels is in a cluster without zones and accepts any volume.
+- Claims that wait for their pod have no zone yet. Evicting pods does not help.
 """
 
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ LABELS: Final = (*_NOW, *_NOW.values())
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a volume asks of the node's label."""
+class _LabelRequirement:
+    """The values of a node label that a volume requires."""
 
     label: str
     values: frozenset[str]
@@ -49,39 +49,39 @@ class VolumeZone(FilterPlugin):
     by_nodes: ClassVar[bool] = True
 
     def concerns(self, state: CycleState) -> bool:
-        """Pods with claims of their own."""
+        """Return whether the pod has claims that are not ephemeral."""
         volumes = state.pod.volumes
         return volumes is not None and any(not claim.ephemeral for claim in volumes.claims)
 
     def pre_filter(self, state: CycleState) -> Status:
-        """Look the volumes up; what cannot be looked up rejects the pod everywhere."""
+        """Look up the volumes; a failed lookup rejects the pod everywhere."""
         if not self.concerns(state):
             return _SKIP
-        found = _wanted(state.cluster, state.pod)
-        state.data[self.name] = found
-        if isinstance(found, str):
-            return Status(Code.UNRESOLVABLE, found, self.name)
-        return SUCCESS if found else _SKIP
+        requirements = _wanted(state.cluster, state.pod)
+        state.data[self.name] = requirements
+        if isinstance(requirements, str):
+            return Status(Code.UNRESOLVABLE, requirements, self.name)
+        return SUCCESS if requirements else _SKIP
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """Where pods run does not matter here."""
+        """Return False, because placements do not matter."""
         return False
 
     def remove_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
-        """Where pods run does not matter here."""
+        """Return False, because placements do not matter."""
         return False
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
-        found = self._found(state)
-        if isinstance(found, str):
+        requirements = self._requirements(state)
+        if isinstance(requirements, str):
             return np.full(row_count(state.cluster, rows), UNRESOLVABLE, dtype=np.int8)
-        return _mismatch(state.cluster.nodes, found)[rows].astype(np.int8) * np.int8(UNRESOLVABLE)
+        return _mismatch(state.cluster.nodes, requirements)[rows].astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        found = self._found(state)
-        return [(found if isinstance(found, str) else ZONE_CONFLICT, self.filter(state, rows) != 0)]
+        requirements = self._requirements(state)
+        return [(requirements if isinstance(requirements, str) else ZONE_CONFLICT, self.filter(state, rows) != 0)]
 
-    def _found(self, state: CycleState) -> "tuple[_Wanted, ...] | str":
+    def _requirements(self, state: CycleState) -> "tuple[_LabelRequirement, ...] | str":
         if self.name not in state.data:
             self.pre_filter(state)
         result = state.data.get(self.name, ())
@@ -89,7 +89,7 @@ class VolumeZone(FilterPlugin):
         return result
 
     def events(self) -> Hints:
-        """Nodes come or change labels, classes that wait for pods come, the claims and volumes with labels change."""
+        """Return the events of nodes, of classes that wait for pods, and of the pod's claims and volumes."""
         return {
             EventKind.NODE_ADDED: always,
             EventKind.NODE_CHANGED: always,
@@ -99,10 +99,10 @@ class VolumeZone(FilterPlugin):
         }
 
 
-def _wanted(cluster: ClusterState, pod: PodRecord) -> tuple[_Wanted, ...] | str:
-    """Return what the bound volumes ask for, or why that cannot be known."""
+def _wanted(cluster: ClusterState, pod: PodRecord) -> tuple[_LabelRequirement, ...] | str:
+    """Return the requirements of the bound volumes, or why they are unknown."""
     store = cluster.volumes
-    wanted: list[_Wanted] = []
+    wanted: list[_LabelRequirement] = []
     for used in pod.volumes.claims if pod.volumes is not None else ():
         if used.ephemeral:
             continue
@@ -116,10 +116,10 @@ def _wanted(cluster: ClusterState, pod: PodRecord) -> tuple[_Wanted, ...] | str:
             class_name = class_of(claim)
             if not class_name:
                 return "PersistentVolumeClaim had no pv name and storageClass name"
-            found = store.classes.get(class_name)
-            if found is None:
+            storage_class = store.classes.get(class_name)
+            if storage_class is None:
                 return f'storageclass.storage.k8s.io "{class_name}" not found'
-            if found.volume_binding_mode == WAIT_FOR_CONSUMER:
+            if storage_class.volume_binding_mode == WAIT_FOR_CONSUMER:
                 continue
             return "PersistentVolume had no name"
         volume = store.volumes.get(name)
@@ -129,18 +129,18 @@ def _wanted(cluster: ClusterState, pod: PodRecord) -> tuple[_Wanted, ...] | str:
     return tuple(wanted)
 
 
-def _zones(volume: PersistentVolume) -> list[_Wanted]:
+def _zones(volume: PersistentVolume) -> list[_LabelRequirement]:
     result = []
     for key in LABELS:
         text = volume.metadata.labels.get(key)
         if text is not None:
             values = [part.strip() for part in text.split("__")]
-            if all(values):  # a value that does not parse is ignored
-                result.append(_Wanted(key, frozenset(values)))
+            if all(values):  # an invalid value is ignored
+                result.append(_LabelRequirement(key, frozenset(values)))
     return result
 
 
-def _mismatch(nodes: NodeColumns, wanted: tuple[_Wanted, ...]) -> Mask:
+def _mismatch(nodes: NodeColumns, wanted: tuple[_LabelRequirement, ...]) -> Mask:
     n = len(nodes)
     zoned = np.zeros(n, dtype=np.bool_)
     for key in LABELS:

@@ -170,7 +170,7 @@ def _devices(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleC
         return sum(min((option.count for option in request.options), default=0) for request in requests)
 
     def takes(pod: PodRecord, row: int) -> Mapping[int, int]:
-        stated = [claim.stated or claim.held.parked for claim in book.of(pod)]
+        stated = [claim.stated or claim.assumptions.parked for claim in book.of(pod)]
         return {row: sum(len(allocation.grants) for allocation in stated if allocation is not None)}
 
     yield RuleColumn(free, wants, takes)
