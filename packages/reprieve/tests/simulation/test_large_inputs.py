@@ -123,5 +123,5 @@ def test_nodes_that_change_or_go_before_the_first_question() -> None:
     assert amounts(cluster, "example.com/own-0-1") == [0, 0]
     cluster.set_node(node("n0", more={"example.com/own-0-0": 3}))
     assert amounts(cluster, "example.com/own-0-0") == [3, 0], "once it has a column it is kept there"
-    assert not cluster.nodes._unasked
-    assert not cluster.nodes._unasked_on or set(cluster.nodes._unasked_on) <= {0}
+    assert not cluster.nodes._unrequested
+    assert not cluster.nodes._unrequested_on or set(cluster.nodes._unrequested_on) <= {0}

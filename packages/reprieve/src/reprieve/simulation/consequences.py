@@ -1,4 +1,4 @@
-"""What outlasts a plan: Jobs that end because pods of them are evicted (whatif.md 15)."""
+"""Lasting effects of a plan: Jobs that end because their pods are evicted (whatif.md 15)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from reprieve.simulation.workloads.owners import Owner, object_id_of, reference_
 
 
 def ended_jobs(manifests: Manifests, plan: Plan) -> list[str]:
-    """Return what happens to Jobs of an expanded input of which the plan evicts pods, a sentence for each.
+    """Return a sentence for each Job of an expanded input that ends because of the plan's evictions.
 
-    Jobs that are not in the input are left out: how often they have failed is not known.
+    Jobs outside of the input are left out, because their earlier failures are unknown.
     """
     jobs = {object_id_of(maker.manifest): maker for maker in manifests.expanded}
     jobs = {key: maker for key, maker in jobs.items() if key[:2] == ("batch", "Job")}
@@ -37,12 +37,14 @@ def ended_jobs(manifests: Manifests, plan: Plan) -> list[str]:
         evicted.setdefault(job, Counter())[index] += 1
         if index is not None:
             failures.setdefault(job, {})[index] = max(parse_integer(annotations.get(FAILURES, "")) or 0, 0)
-    found = ((jobs[key], end_by_evictions(jobs[key].manifest, evicted[key], failures.get(key, {}))) for key in evicted)
-    return [f"{maker.origin}: {subject_of_maker(maker.manifest)}: {end}" for maker, end in found if end]
+    outcomes = (
+        (jobs[key], end_by_evictions(jobs[key].manifest, evicted[key], failures.get(key, {}))) for key in evicted
+    )
+    return [f"{maker.origin}: {subject_of_maker(maker.manifest)}: {end}" for maker, end in outcomes if end]
 
 
 def _evictions(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Namespace and name of the pods that are evicted, and of the successors of those that changes took away."""
+    """Yield namespace and name of evicted pods, and of the successors of displaced pods."""
     for preemption in plan.preemptions:
         yield from ((victim.namespace, victim.name) for victim in preemption.victims)
     yield from ((pod.namespace, pod.successor or pod.name) for pod in plan.displaced)

@@ -1,7 +1,7 @@
-"""`reprieve plan`: what would happen, and why, without touching anything (interfaces.md).
+"""`reprieve plan`: what would happen, and why, without changing anything (interfaces.md).
 
-The input's cluster is rebuilt around an engine and run in simulated time until nothing changes, or to the first
-decision to preempt; a Scenario document lets things happen meanwhile.
+The input's cluster is rebuilt around an engine and runs in simulated time until nothing changes, or to the first
+decision to preempt. A Scenario document adds events.
 """
 
 import time
@@ -50,17 +50,17 @@ from reprieve.simulation.workloads.table import TABLE
 
 
 class PlanObserver(Protocol):
-    """Is notified of decisions while the cluster is still the one that they were made on."""
+    """Receives decisions while the cluster is still in the state of the decision."""
 
     def attach(self, engine: Engine) -> None:
-        """Take the engine that makes the decisions."""
+        """Receive the engine that makes the decisions."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """Take the decision of an attempt that ended; `seconds` are not measured here."""
+        """Receive the decision of an ended attempt; `seconds` is not measured here."""
 
 
 class EngineKeeper:
-    """Keeps the engine of a plan, and passes decisions on to further observers (`PlanObserver`)."""
+    """An observer that stores the engine of a plan and forwards decisions to others (`PlanObserver`)."""
 
     def __init__(self, *observers: PlanObserver | None) -> None:
         self.engine: Engine | None = None
@@ -80,48 +80,48 @@ class EngineKeeper:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """How to run a plan. Without profiles every pod is scheduled by the default one, whatever its schedulerName."""
+    """The options of a plan. Without profiles the default profile schedules all pods."""
 
     first_decision: bool = False
-    """Stop at the first decision to preempt, victims still there; else run until nothing changes."""
+    """Stop at the first decision to preempt, before victims are evicted; else run until nothing changes."""
     gates: FeatureGates = field(default_factory=FeatureGates)
     profiles: tuple[Profile, ...] = ()
     sources: GroupSources = DEFAULT_SOURCES
-    """By what pods say that they belong together."""
+    """The sources of group membership."""
     any_scheduler: bool = False
-    """Pods that no profile is named for are scheduled by the first one."""
+    """The first profile also schedules the pods of unknown schedulers."""
     on_object: Callable[[objects.KubernetesObject], None] | None = None
-    """Called for every object of the input before anything is decided."""
+    """Called with every object of the input before any decision."""
     warnings: tuple[str, ...] = ()
-    """To be given with the answer."""
+    """Additional warnings of the answer."""
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
     rows: Rows = TABLE
-    """Where the kinds that make pods have their templates, those that steps of a scenario create too."""
+    """Rows of the kinds that create pods, also for steps of a scenario."""
     now: float | None = None
-    """Seconds since the epoch when simulated time begins, after all objects; without it a second after the newest."""
+    """The start of simulated time in seconds since the epoch, after all objects; None: a second after the newest."""
     observer: PlanObserver | None = None
-    """Notified of every decision."""
+    """Receives every decision."""
     on_loaded: Callable[[Engine, float], None] | None = None
-    """Called when the engine knows the whole input and nothing is decided yet, with the time in simulated seconds."""
+    """Called with the engine and the simulated time after loading, before any decision."""
     account: bool = True
-    """Make what the text reports beyond the document; without it the account has numbers alone."""
+    """Create the additional data of the text output; without it the account has only numbers."""
     share: bool = True
-    """Share work between identical pods; off only to compare (the answer is the same)."""
+    """Share work between identical pods; turn it off only for comparison (the answer is the same)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.gates, FeatureGates):
-            found = type(self.gates).__name__
+            type_name = type(self.gates).__name__
             raise TypeError(
-                f"PlanOptions: gates: expected FeatureGates, not a {found}: FeatureGates.of makes them by name"
+                f"PlanOptions: gates: expected FeatureGates, not a {type_name}: FeatureGates.of makes them by name"
             )
 
 
 def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
-    """Run the input in simulated time, with the pods that controllers would make of it (whatif.md 1).
+    """Run the input in simulated time, with the pods that controllers would create (whatif.md 1).
 
-    Raises InputError for what cannot be decided faithfully, and for a workload that cannot be expanded: callers that
-    plan without it expand the input first.
+    Raises InputError for an input that cannot be decided correctly, and for a workload that cannot be expanded. Expand
+    the input first to plan without such a workload.
     """
     options = options or PlanOptions()
     began = time.perf_counter()
@@ -145,7 +145,7 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
             options.on_object(item)
     start = starts_at(everything) if options.now is None else not_before(options.now, everything)
     world = VirtualCluster(engine, start)
-    owner_kinds = {kind.KIND for kind, found in manifests.objects.items() if found and issubclass(kind, GroupOwner)}
+    owner_kinds = {kind.KIND for kind, of_kind in manifests.objects.items() if of_kind and issubclass(kind, GroupOwner)}
     world.keep_effects(engine.watch_owners(owner_kinds, start))
     world.first_preemption = lambda _: options.first_decision
     ledger = PreemptionLedger(world, accounts=options.account)
@@ -165,19 +165,19 @@ def plan(manifests: Manifests, options: PlanOptions | None = None) -> Answer:
         _play(scenario, world, pending)
     if not scenarios:
         world.settle()
-    later = [each for scenario in scenarios for step in scenario.steps for each in step.remarks]
+    later = [remark for scenario in scenarios for step in scenario.steps for remark in step.remarks]
     remarks = input_remarks(manifests, engine.sources, later) if options.account else []
     warnings = [*remarks, *options.warnings, *_incidents(world), *world.admission.refused_objects]
     answer = _answer(world, ledger, pending, running, warnings, time.perf_counter() - began)
-    idle = [*manifests.suspended, *(each for one in scenarios for step in one.steps for each in step.suspended)]
-    makers = [*manifests.expanded, *(each for one in scenarios for step in one.steps for each in step.makers)]
+    idle = [*manifests.suspended, *(item for script in scenarios for step in script.steps for item in step.suspended)]
+    makers = [*manifests.expanded, *(item for script in scenarios for step in script.steps for item in step.makers)]
     refused = refused_workloads(world.admission, makers)
     document = msgspec.structs.replace(answer.plan, suspended=suspended_workloads(idle), refused=refused)
     return Answer(document, answer.account, moves=engine.cluster.touched.total)
 
 
 def _incidents(world: VirtualCluster) -> list[str]:
-    """Return what went wrong in plugins, each text once."""
+    """Return the distinct incidents in plugins."""
     counts = Counter(incident.text for incident in world.incidents)
     return [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
 
@@ -197,7 +197,7 @@ def _engine(options: PlanOptions) -> Engine:
 
 
 def _play(scenario: ScenarioScript, world: VirtualCluster, pending: dict[str, PodRecord]) -> None:
-    """Run the steps of one scenario; a last step that waits for nothing is followed by settling."""
+    """Run the steps of one scenario; after a last step without a wait the cluster settles."""
     world.drain()
     for step in scenario.steps:
         for job in step.jobs:
@@ -245,12 +245,12 @@ def _answer(
     seconds: float,
 ) -> Answer:
     engine = world.engine
-    asked = {**pending, **{pod.uid: pod for pod in world.made_later}}
-    outcomes = [*(pod_outcome(world, pod) for pod in asked.values()), *refused_pods(world.admission, engine.sources)]
+    reported = {**pending, **{pod.uid: pod for pod in world.made_later}}
+    outcomes = [*(pod_outcome(world, pod) for pod in reported.values()), *refused_pods(world.admission, engine.sources)]
     pods = sorted(outcomes, key=lambda p: (p.namespace, p.name))
-    gone = gone_by_group(world)
+    removed = gone_by_group(world)
     groups = [
-        group_outcome(world, key, *gone[key]) for key, group in sorted(engine.cluster.groups.items()) if group.spec
+        group_outcome(world, key, *removed[key]) for key, group in sorted(engine.cluster.groups.items()) if group.spec
     ]
     groups.sort(key=lambda g: (g.namespace, g.name))
     document = Plan(

@@ -1,4 +1,4 @@
-"""The input of a plan, before anything is decided: when it begins, what is refused, what is left aside.
+"""The input of a plan before any decision: its start, refusals, and ignored parts.
 
 Source of the rules: interfaces.md; sizes of groups: workloads.md 2.4.
 """
@@ -24,7 +24,7 @@ _MOST_REMARKS = 20
 
 
 def starts_at(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
-    """Return when simulated time begins by default, in seconds since the epoch: after all objects were made."""
+    """Return the default start of simulated time, in seconds since the epoch: after all objects were created."""
     return max(map(_latest, loaded), default=0.0) + 1.0
 
 
@@ -35,10 +35,10 @@ def _latest(entry: Loaded[objects.KubernetesObject]) -> float:
 
 
 def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
-    """Return a time to plan for, in seconds since the epoch, if everything had been made and started by then.
+    """Return the start of a plan for a time, in seconds since the epoch.
 
-    Undated objects beside dated ones only make the time later (interfaces.md 1.11).  Raises InputError for what was
-    made or started after it.
+    Undated objects together with dated ones only move the start (interfaces.md 1.11). Raises InputError for an object
+    that was created or started after the time.
     """
     loaded = list(loaded)
     begun, stated = now, any(entry.dated for entry in loaded)
@@ -48,15 +48,15 @@ def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -
             continue
         started = entry.object.status.start_time if isinstance(entry.object, objects.Pod) else None
         if entry.dated or not stated or (started is not None and started.timestamp() > now):
-            late, asked = readable_time(latest), readable_time(now)
-            message = f"created or started at {late}, after the planned time {asked}"
+            late, planned = readable_time(latest), readable_time(now)
+            message = f"created or started at {late}, after the planned time {planned}"
             raise InputError(entry.origin, message, subject=name_of(entry.object))
         begun = max(begun, latest)
     return begun
 
 
 def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> list[str]:
-    """Return the problems of annotations that cannot be read and are ignored (cost.md 2), each with its object."""
+    """Return the problems of unreadable, ignored annotations (cost.md 2), each with its object."""
     return [
         f"{entry.object.KIND} {entry.object.key}: {problem}"
         for entry in loaded
@@ -65,7 +65,7 @@ def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> l
 
 
 def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
-    """Return a warning for each annotation beyond its grant (cost.md 7); equal ones of a controller's pods are one."""
+    """Return a warning for each annotation beyond its grant (cost.md 7), merged for a controller's pods."""
     classes = {
         entry.object.name: class_terms(entry.object.metadata.annotations)
         for entry in loaded
@@ -88,20 +88,20 @@ def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[st
 
 
 class Placed(Protocol):
-    """What knows where it was read from."""
+    """An item with an origin."""
 
     @property
     def origin(self) -> Origin:
-        """Return the place."""
+        """Return where the item was read from."""
 
 
 def refuse_unplannable(
     item: objects.KubernetesObject, place: Placed, gates: FeatureGates, sources: GroupSources
 ) -> None:
-    """Raise InputError where a rule is in play that is not built or that the gates turn off: never a wrong answer.
+    """Raise InputError for a rule that is unsupported or gated off, to avoid a wrong answer.
 
-    And for a pod of a new manifest that gives no size, or none that can be read, for its group. One that a cluster has
-    admitted already (it has a UID) waits instead (workloads.md 2.4).
+    Also raise it for a pod of a new manifest without a valid size for its group. A pod that a cluster has already
+    admitted (it has a UID) waits instead (workloads.md 2.4).
     """
     if isinstance(item, objects.Pod):
         membership = sources.membership(item) if not item.metadata.uid else None
@@ -117,7 +117,7 @@ def refuse_unplannable(
 
 
 def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
-    """Return what of groups is ignored: unread fields, further groups of a pod, weaker objects of one name, sizes."""
+    """Return the ignored parts of groups: unread fields, further groups of a pod, weaker duplicates, sizes."""
     result: list[str] = []
     versions: dict[str, set[str]] = {}
     sizes: dict[tuple[str, str], set[int]] = {}
@@ -132,26 +132,26 @@ def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: G
             versions.setdefault(item.key, set()).add(version)
         elif membership is not None and membership.size is not None:
             sizes.setdefault((item.namespace, membership.name), set()).add(membership.size)
-    for key, several in versions.items():
-        strong, *weak = sorted(several, key=(objects.PodGroup.API_VERSION, *FOREIGN_VERSIONS).index)
-        result += [f"PodGroup {key} exists as {strong} and as {other}; {strong} is used" for other in weak]
+    for key, found_versions in versions.items():
+        strong, *weak = sorted(found_versions, key=(objects.PodGroup.API_VERSION, *FOREIGN_VERSIONS).index)
+        result += [f"PodGroup {key} exists as {strong} and as {v}; {strong} is used" for v in weak]
     for (namespace, name), counts in sizes.items():
         if len(counts) > 1:
-            most, *others = sorted(counts, reverse=True)
-            rest = ", ".join(map(str, others))
+            most, *other_sizes = sorted(counts, reverse=True)
+            rest = ", ".join(map(str, other_sizes))
             result.append(f"group {namespace}/{name}: its pods state different sizes; {most} is used, not {rest}")
     result += _members_above_their_groups(loaded)
     return first_remarks(result)
 
 
-def first_remarks(found: Sequence[str]) -> list[str]:
-    """Return the first remarks of one sort, and how many more there are."""
-    more = len(found) - _MOST_REMARKS
-    return [*found[:_MOST_REMARKS], *([f"and {more} more like this"] if more > 0 else [])]
+def first_remarks(remarks: Sequence[str]) -> list[str]:
+    """Return the first remarks of one kind, and the number of further ones."""
+    more = len(remarks) - _MOST_REMARKS
+    return [*remarks[:_MOST_REMARKS], *([f"and {more} more like this"] if more > 0 else [])]
 
 
 def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
-    """Groups without a class of which pods with a higher class run: no admission leaves that (preemption.md 8.3)."""
+    """Return groups without a class and with pods of a higher class, against admission (preemption.md 8.3)."""
     groups = {
         entry.object.key: entry.object.spec.priority or 0
         for entry in loaded
@@ -175,14 +175,14 @@ def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject
 
 
 def workload_remarks(remarks: Iterable[Remark], sources: GroupSources) -> list[str]:
-    """Return what of workloads is not read, or is read by a scheduler with another configuration alone."""
+    """Return the parts of workloads that are not read, or only with another scheduler configuration."""
     return [str(remark) for remark in remarks if not remark.unless or remark.unless not in sources]
 
 
 def input_remarks(
     manifests: Manifests, sources: GroupSources = DEFAULT_SOURCES, later: Sequence[Remark] = ()
 ) -> list[str]:
-    """Return what of an input is left aside, to be reported with every answer. `later`: remarks of a scenario."""
+    """Return the ignored parts of an input, for every answer. `later`: remarks of a scenario."""
     everything = manifests.all()
     annotated = [entry for entry in everything if entry.object.metadata.annotations]
     of_workloads = workload_remarks((*manifests.remarks, *later), sources)
@@ -195,6 +195,6 @@ def input_remarks(
 
 
 def left_aside(manifests: Manifests) -> list[str]:
-    """Kinds that do not matter for a plan, and how many objects there are of each."""
+    """Return the kinds that do not matter for a plan, with the numbers of their objects."""
     counts = Counter(f"{item.api_version}/{item.kind}" for item in manifests.unknown if not is_unknown_kind(item))
     return [f"{count} × {kind}: not read" for kind, count in sorted(counts.items())]

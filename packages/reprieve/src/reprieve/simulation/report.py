@@ -1,7 +1,7 @@
 """The answer of `reprieve plan`: what would happen, and why (interfaces.md, "`plan -o json`").
 
-`Plan` is the stable JSON document: every list sorted, so two runs compare equal byte for byte but for `stats.seconds`.
-`Account` carries what the text output reports beyond it: where running pods are, why a victim was evicted and which
+`Plan` is the stable JSON document. Every list is sorted, so two runs produce equal bytes except for `stats.seconds`.
+`Account` holds the additional data of the text output: where running pods are, why a victim was evicted, and which
 units were kept.
 """
 
@@ -25,7 +25,7 @@ from reprieve.decisions.records import PreemptionRecord
 class PodOutcome(Document, frozen=True, kw_only=True):
     """A pod that was pending in the input. `outcome`: Scheduled, Nominated, Unschedulable, Gated, Error or Refused.
 
-    Refused: admission does not let it come into being, `message` is what the API server answers.
+    Refused: admission rejects the pod, and `message` is the API server's answer.
     """
 
     namespace: str
@@ -38,18 +38,18 @@ class PodOutcome(Document, frozen=True, kw_only=True):
     reason: str | None = None
     message: str | None = None
     help: tuple[Help, ...] = ()
-    """For a pod of a group it is reported on the group."""
+    """Suggestions; for a pod of a group they are reported on the group."""
     tried: str | None = None
-    """How much of what may help was tried: All, Some or None; null where nothing was to be tried."""
+    """How many suggestions were tried: All, Some or None; null without any to try."""
     asked: bool = True
-    """Whether the question is about it; else it waits in the cluster anyway (whatif.md 13)."""
+    """Whether the question is about the pod; otherwise it just waits in the cluster (whatif.md 13)."""
 
 
 class TopologyUse(Document, frozen=True, kw_only=True):
-    """What the members of a group use of a topology level that it asks for (topology.md 5.3).
+    """The domains of a requested topology level that a group's members use (topology.md 5.3).
 
-    `level` as the group has it, `label` of nodes; `domains`: where its members run, those with most of them first;
-    `breaks`: how many neighbouring ranks are in different domains.
+    `level`: as in the group; `label`: the node label; `domains`: those with running members, most members first;
+    `breaks`: the number of neighbouring ranks in different domains.
     """
 
     level: str
@@ -61,8 +61,8 @@ class TopologyUse(Document, frozen=True, kw_only=True):
 class PodGroupOutcome(Document, frozen=True, kw_only=True):
     """A PodGroup of the input. `min_count` is None for the basic policy; `scheduled` counts members with a node.
 
-    `below_minimum`: a gang that had its minimum on nodes and has it no more; `evicted` of its pods were preempted,
-    `lost` went with their node or were deleted by name.
+    `below_minimum`: a gang that had its minimum on nodes and no longer has it. `evicted` of its pods were preempted;
+    `lost` were lost with their node or deleted by name.
     """
 
     namespace: str
@@ -74,24 +74,24 @@ class PodGroupOutcome(Document, frozen=True, kw_only=True):
     reason: str | None = None
     message: str | None = None
     parent: str | None = None
-    """The CompositePodGroup it is a child of."""
+    """The name of its parent CompositePodGroup."""
     below_minimum: bool = False
     evicted: int = 0
     lost: int = 0
     help: tuple[Help, ...] = ()
     tried: str | None = None
     asked: bool = True
-    """Whether the question is about a pod of it, or it has none that waits."""
+    """Whether the question is about one of its pods, or no pod of it is pending."""
     topology: tuple[TopologyUse, ...] = ()
-    """By preferred level, and for the level of its slices, the domains where its members run."""
+    """For each preferred level, and the level of its slices: the domains of running members."""
 
 
 class CompositeOutcome(Document, frozen=True, kw_only=True):
     """A CompositePodGroup of the input. `min_group_count` is None for the basic policy.
 
-    `groups`: its children in the order in which they are tried; `scheduled` counts pods below it with a node.
-    `outcome`: Scheduled, Nominated, Unschedulable, Gated or Error.  Of the last attempt: how many of the children
-    `succeeded`, None where there was none, and the names of those that were `short`.
+    `groups`: its children in scheduling order; `scheduled` counts pods below it with a node. `outcome`: Scheduled,
+    Nominated, Unschedulable, Gated or Error. Of the last attempt: the number of children that `succeeded` (None without
+    an attempt), and the names of children that were `short`.
     """
 
     namespace: str
@@ -109,9 +109,9 @@ class CompositeOutcome(Document, frozen=True, kw_only=True):
 
 
 class RefusedWorkload(Document, frozen=True, kw_only=True):
-    """A controller that cannot make all its pods, as admission refuses them (whatif.md 14).
+    """A controller that cannot create all its pods because admission refuses them (whatif.md 14).
 
-    It calls for `wanted` pods, of which `exist` are there at the end; `pods` are the names of the others, `message` is
+    It requires `wanted` pods, of which `exist` exist at the end. `pods` are the names of the others, and `message` is
     the server's reason.
     """
 
@@ -126,7 +126,7 @@ class RefusedWorkload(Document, frozen=True, kw_only=True):
 
 
 class SuspendedWorkload(Document, frozen=True, kw_only=True):
-    """A workload that calls for no pods as long as it is suspended; whether they would run is not planned."""
+    """A workload that requires no pods while it is suspended; the plan does not include it."""
 
     api_version: str
     kind: str
@@ -139,7 +139,7 @@ class ResizeOutcome(Document, frozen=True, kw_only=True):
     """A running pod of the input with a deferred resize (resizes.md 5).
 
     `outcome`: Resized, Preempting, Deferred or Evicted. `evicts`: the units evicted for it, `namespace/name`.
-    `message`: why it does not fit, of the last attempt.
+    `message`: why it does not fit, from the last attempt.
     """
 
     namespace: str
@@ -153,7 +153,7 @@ class ResizeOutcome(Document, frozen=True, kw_only=True):
 
 
 class LostPod(Document, frozen=True, kw_only=True):
-    """A pod that was lost with its node; no preemptor needed its capacity."""
+    """A pod that was lost with its node, not preempted."""
 
     namespace: str
     name: str
@@ -163,21 +163,21 @@ class LostPod(Document, frozen=True, kw_only=True):
 
 
 class ChangeMade(Document, frozen=True, kw_only=True):
-    """A change to the input before it was planned, in the order given (whatif.md 4). `change`: as it was given."""
+    """A change to the input before its plan, in the given order (whatif.md 4). `change`: the flag as given."""
 
     change: str
     sentence: str
     nodes: tuple[str, ...] = ()
     kubectl_needs: tuple[str, ...] = ()
-    """Of a drain: the flags without which `kubectl drain` refuses it."""
+    """For a drain: the flags that `kubectl drain` requires."""
 
 
 class DisplacedPod(Document, frozen=True, kw_only=True):
-    """A pod that a change took from its node. `outcome`: Moved, Waiting or Lost.
+    """A pod that a change removed from its node. `outcome`: Moved, Waiting or Lost.
 
-    `successor`: the name under which its controller made it again, if it has one; `to`: its node at the end.
-    `budgets`: those that do not allow its eviction (of a drain). `empty_dirs`: its volumes that lost their data.
-    `message`: why it waits, in the scheduler's words.
+    `successor`: the name of the pod that its controller creates instead, if any; `to`: its node at the end. `budgets`:
+    budgets that forbid its eviction (of a drain). `empty_dirs`: its volumes that lose their data. `message`: the
+    scheduler's reason why it waits.
     """
 
     namespace: str
@@ -195,10 +195,9 @@ class DisplacedPod(Document, frozen=True, kw_only=True):
 
 
 class EvictedPod(Document, frozen=True, kw_only=True):
-    """A pod that is preempted for one that a drain displaced, or in turn for a pod that came back.
+    """A pod that is preempted for a pod that a drain displaced, or for a pod that came back.
 
-    `outcome`, `to`, `successor`, `message`: as of DisplacedPod. `budgets`: those that do not allow its eviction and are
-    overruled.
+    `outcome`, `to`, `successor`, `message`: as in DisplacedPod. `budgets`: budgets that its eviction violates.
     """
 
     namespace: str
@@ -216,7 +215,7 @@ class EvictedPod(Document, frozen=True, kw_only=True):
 
 
 class BrokenGang(Document, frozen=True, kw_only=True):
-    """A gang of which the changes left fewer than its minimum: `before` of it ran, `left` do, `after` at the end."""
+    """A gang that a change left below its minimum: `before` pods ran, `left` remain, `after` run at the end."""
 
     namespace: str
     name: str
@@ -228,7 +227,7 @@ class BrokenGang(Document, frozen=True, kw_only=True):
 
 
 class Stats(Document, frozen=True, kw_only=True):
-    """`seconds` of real time, `virtual_seconds` until nothing changed, attempts of the scheduler."""
+    """`seconds` of real time, `virtual_seconds` until nothing changed, and the number of scheduling attempts."""
 
     seconds: float
     virtual_seconds: float
@@ -258,23 +257,21 @@ class Plan(Document, frozen=True, kw_only=True):
 
     @property
     def broken(self) -> tuple[PodGroupOutcome, ...]:
-        """Gangs that fell below their minimum, and not by preemption alone."""
+        """Return the gangs that fell below their minimum not only through preemption."""
         return tuple(group for group in self.pod_groups if group.below_minimum and group.lost)
 
     @property
     def all_placed(self) -> bool:
-        """Return whether every pod that the question is about was placed, none went with its node, no gang broke by
-        that.
-        """
+        """Return whether all pods of the question were placed, and no pod was lost and no gang broken."""
         return not (self.lost or self.broken or any(pod.outcome != "Scheduled" for pod in self.asked_pods))
 
     @property
     def asked_pods(self) -> tuple[PodOutcome, ...]:
-        """Return the pods that the question is about."""
+        """Return the pods of the question."""
         return tuple(pod for pod in self.pods if pod.asked)
 
     def asks_for(self, preemptor: PreemptorName) -> bool:
-        """Return whether the question is about a preemptor; a tree of groups counts whatever its groups are."""
+        """Return whether the question is about a preemptor; a tree of groups always counts."""
         name = (preemptor.namespace, preemptor.name)
         of_kind: dict[str, Sequence[PodOutcome | PodGroupOutcome]] = {"Pod": self.pods, "PodGroup": self.pod_groups}
         outcomes = of_kind.get(preemptor.kind, ())
@@ -282,19 +279,19 @@ class Plan(Document, frozen=True, kw_only=True):
 
     @property
     def asked_preemptions(self) -> tuple[PreemptionOutcome, ...]:
-        """Decisions to preempt for what the question is about."""
-        return tuple(made for made in self.preemptions if self.asks_for(made.preemptor))
+        """Return the decisions to preempt for the pods of the question."""
+        return tuple(preemption for preemption in self.preemptions if self.asks_for(preemption.preemptor))
 
 
 @dataclass(frozen=True, slots=True)
 class UnitAccount:
-    """One potential victim: deprecated, use the units of `PlannedPreemption.record`."""
+    """One potential victim. Deprecated: use the units of `PlannedPreemption.record`."""
 
     unit: str
     """`namespace/name` of the pod, or of the group that is evicted as a whole."""
     whole_group: bool
     pods: tuple[str, ...]
-    """`namespace/name`; of a spared unit the first of them."""
+    """`namespace/name` of the pods; for a spared unit only of the first ones."""
     nodes: tuple[str, ...]
     priority: int
     violates_pdb: bool
@@ -306,19 +303,19 @@ class UnitAccount:
 
 @dataclass(frozen=True, slots=True)
 class PlannedPreemption:
-    """One preemption decision with what its text says beyond the document."""
+    """One preemption decision with the additional data of the text output."""
 
     outcome: PreemptionOutcome
     record: PreemptionRecord
-    """Every evicted unit; of the spared ones perhaps only the most important."""
+    """The decision record, with every evicted unit and possibly only the most important spared ones."""
     at: float = 0.0
-    """Virtual seconds since the start."""
+    """Simulated seconds since the start."""
     free_before: str = ""
-    """How much of the first resource of `outcome.needed` was free before, as far as it is needed; empty: nothing."""
+    """The free amount of the first resource of `outcome.needed` before, up to the needed amount; empty: nothing."""
     protected: int = 0
-    """Spared units that a PodDisruptionBudget protects."""
+    """The number of spared units that a PodDisruptionBudget protects."""
     evicted_before: frozenset[str] = frozenset()
-    """Victims that were evicted already for an earlier preemptor: a more important one takes their capacity."""
+    """Victims already evicted for an earlier preemptor; a more important one takes their capacity."""
 
     @property
     def preemptor(self) -> str:
@@ -383,14 +380,14 @@ class Account:
     preemptions: tuple[PlannedPreemption, ...] = ()
     warnings: tuple[str, ...] = ()
     terminating: tuple[str, ...] = field(default=())
-    """Victims still running out their grace period at the end (`--first-decision`, or a scenario that stops early)."""
+    """Victims still terminating at the end (`--first-decision`, or a scenario that stops early)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Document and account of one plan."""
+    """The document and account of one plan."""
 
     plan: Plan
     account: Account
     moves: int = field(default=0, kw_only=True)
-    """How often a pod was put on a node or taken off one, trials included."""
+    """The number of pod placements and removals, including trials."""

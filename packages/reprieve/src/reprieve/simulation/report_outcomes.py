@@ -1,4 +1,4 @@
-"""What happened to pods and to groups without children, as a plan reports it."""
+"""The outcomes of pods and of groups without children in the report of a plan."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -22,23 +22,23 @@ from reprieve.simulation.virtual import VirtualCluster
 
 
 def suspended_workloads(idle: Iterable[Suspended]) -> tuple[SuspendedWorkload, ...]:
-    """Return what calls for no pods as long as it is suspended, sorted (whatif.md 1.5)."""
-    found = sorted({(*item[1:], item.message) for item in idle})
+    """Return the workloads that require no pods while they are suspended, sorted (whatif.md 1.5)."""
+    entries = sorted({(*item[1:], item.message) for item in idle})
     return tuple(
         SuspendedWorkload(api_version=version, kind=kind, namespace=namespace, name=name, message=message)
-        for version, kind, namespace, name, _, message in found
+        for version, kind, namespace, name, _, message in entries
     )
 
 
 def pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
-    """Return where a pod is at the end or would go, or in the scheduler's words why not."""
+    """Return the node of a pod at the end, its nominated node, or the scheduler's reason why it waits."""
     names = world.engine.cluster.nodes.names
     lost = world.lost.get(pod.uid)
-    here = world.engine.cluster.pods.get(pod.uid) is pod and lost is None
+    is_alive = world.engine.cluster.pods.get(pod.uid) is pod and lost is None
     outcome, reason, message = "Scheduled", None, None
     if lost is not None:
         outcome, reason, message = "Unschedulable", "Lost", f"was placed and then lost with node {lost}"
-    elif not here:
+    elif not is_alive:
         preemptor = world.evicted.get(pod.uid)
         outcome, reason = "Unschedulable", "Preempted" if preemptor else "Deleted"
         message = f"was placed and then preempted for {_readable(preemptor)}" if preemptor else None
@@ -50,8 +50,8 @@ def pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
         pod_group=group_name(pod),
         priority=pod.priority,
         outcome=outcome,
-        node_name=names[pod.row] if here and pod.row >= 0 else None,
-        nominated_node_name=names[pod.nominated] if here and pod.nominated >= 0 else None,
+        node_name=names[pod.row] if is_alive and pod.row >= 0 else None,
+        nominated_node_name=names[pod.nominated] if is_alive and pod.nominated >= 0 else None,
         reason=reason,
         message=message,
     )
@@ -60,9 +60,9 @@ def pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
 def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None, str | None]:
     entity = world.engine.queue.find(pod)
     if entity is not None:
-        held = entity.held.get(pod.uid)
-        if held is not None:
-            return "Gated", SCHEDULING_GATED if pod.gates else UNSCHEDULABLE, held.reason
+        hold = entity.held.get(pod.uid)
+        if hold is not None:
+            return "Gated", SCHEDULING_GATED if pod.gates else UNSCHEDULABLE, hold.reason
         if entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
             return "Gated", UNSCHEDULABLE, entity.gate.reason
     rejection = world.rejections.get(pod.uid)
@@ -105,18 +105,18 @@ def resize_outcomes(world: VirtualCluster) -> tuple[ResizeOutcome, ...]:
 
 
 def gone_by_group(world: VirtualCluster) -> defaultdict[str, tuple[int, int]]:
-    """By group: how many pods of it were preempted, and how many were lost or deleted."""
-    gone: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    """Return by group how many of its pods were preempted, and how many were lost or deleted."""
+    removed: defaultdict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for uid in {**world.evicted, **world.lost, **dict.fromkeys(world.deleted)}:
         pod = world.records.get(uid)
         if pod is not None and pod.group is not None:
-            evicted, lost = gone[pod.group]
-            gone[pod.group] = (evicted + 1, lost) if uid in world.evicted else (evicted, lost + 1)
-    return gone
+            evicted, lost = removed[pod.group]
+            removed[pod.group] = (evicted + 1, lost) if uid in world.evicted else (evicted, lost + 1)
+    return removed
 
 
 def lost_pods(world: VirtualCluster) -> list[LostPod]:
-    """Return pods that went with their node, by namespace and name."""
+    """Return the pods that were lost with their node, by namespace and name."""
     result = [
         LostPod(
             namespace=pod.namespace,
@@ -132,7 +132,7 @@ def lost_pods(world: VirtualCluster) -> list[LostPod]:
 
 
 def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> PodGroupOutcome:
-    """`evicted` and `lost`: pods of it that were on a node and are deleted or terminating."""
+    """Return the outcome of a group; `evicted` and `lost`: its former pods that are deleted or terminating."""
     engine = world.engine
     group = engine.cluster.groups[key]
     spec = group.spec
@@ -146,7 +146,7 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
     if condition is not None and condition.scheduled:
         pass
     elif below and scheduled and not group.pending():
-        pass  # none of its pods are pending: all that are left run
+        pass  # no pod is pending: all remaining pods run
     elif gate is not None and not gate.ok:
         outcome, reason, message = "Gated", UNSCHEDULABLE, gate.reason
     elif condition is not None:
@@ -158,7 +158,7 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
         outcome, reason = "Gated", UNSCHEDULABLE
         message = WAITING_FOR_MEMBERS if group.is_gang else None
     state = world.satisfaction.get(key)
-    if state is not None and not state.satisfied and key not in world.complete:  # it had lost members before
+    if state is not None and not state.satisfied and key not in world.complete:  # it lost members before the plan
         message = f"{message}; {LOST_MEMBERS}: {state.message}" if message else f"{LOST_MEMBERS}: {state.message}"
     if below and message is None:
         message = f"fell below its minimum: {scheduled} of minCount {group.min_count} left"

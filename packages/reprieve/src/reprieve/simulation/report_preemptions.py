@@ -1,4 +1,4 @@
-"""Preemptions, deferred preemptions and released capacity as a plan reports them (cost.md 1, 5, 6)."""
+"""Preemptions, deferred preemptions and released capacity in the report of a plan (cost.md 1, 5, 6)."""
 
 from reprieve.cluster.resources import readable
 from reprieve.decisions.outcomes import DeferredPreemption, PreemptionOutcome, ReleasedCapacity
@@ -13,13 +13,13 @@ from reprieve.simulation.report import PlannedPreemption
 from reprieve.simulation.virtual import Preempted, VirtualCluster
 
 _LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
-"""Spared units are listed until so many are in all; then only so many of each decision."""
+"""The total number of spared units that are listed; beyond, the maximum for each decision."""
 
 
 class PreemptionLedger:
-    """Preemptions as they will be reported, made of each decision at once: a decision refers to the whole cluster.
+    """Reports of preemptions, created at each decision because a decision refers to the cluster.
 
-    Spared units are listed one by one up to a number in all; after that only the most important of each decision.
+    Spared units are listed individually up to a total number; after that only the most important of each decision.
     """
 
     def __init__(self, world: VirtualCluster, *, accounts: bool) -> None:
@@ -27,19 +27,19 @@ class PreemptionLedger:
         self._accounts = accounts
         self._listed = 0
         self._evicted: set[str] = set()
-        """UIDs of the victims so far."""
+        """UIDs of all earlier victims."""
         self.outcomes: list[PreemptionOutcome] = []
         self.accounts: list[PlannedPreemption] = []
 
-    def note(self, made: Preempted) -> None:
+    def note(self, decided: Preempted) -> None:
         """Report a decision."""
-        cluster, preemption = self._world.engine.cluster, made.preemption
+        cluster, preemption = self._world.engine.cluster, decided.preemption
         outcome = preemption_outcome(cluster, preemption)
         self.outcomes.append(outcome)
         if not self._accounts:
             return
         most = MOST_REPRIEVED if self._listed < _LISTED_IN_ALL else _LISTED_OF_EACH
-        record = preemption_record(cluster, preemption, made.at, most_reprieved=most)
+        record = preemption_record(cluster, preemption, decided.at, most_reprieved=most)
         self._listed += len(record.reprieved)
         free = next(
             (
@@ -53,7 +53,7 @@ class PreemptionLedger:
             PlannedPreemption(
                 outcome=outcome,
                 record=record,
-                at=made.at - self._world.start,
+                at=decided.at - self._world.start,
                 free_before=free,
                 protected=sum(verdict.violates_pdb for verdict in preemption.verdicts if not verdict.evicted),
                 evicted_before=frozenset(
@@ -67,24 +67,24 @@ class PreemptionLedger:
 
 
 def deferred_preemptions(world: VirtualCluster) -> tuple[DeferredPreemption, ...]:
-    """Return every reason to wait that a preemptor had, once, in order of time."""
+    """Return each distinct reason for which a preemptor waited, in order of time."""
     return tuple(
         DeferredPreemption(
             preemptor=preemptor_name(
-                made.decision.rejections[0].pod, world.engine.cluster.trees.find(made.decision.ref)
+                decided.decision.rejections[0].pod, world.engine.cluster.trees.find(decided.decision.ref)
             ),
-            reason=made.deferral.why.value,
-            message=made.deferral.message,
-            at=_since(world, made.at),
-            until=_since(world, made.deferral.until) if made.deferral.until is not None else None,
-            pods=tuple(sorted(pod.key for pod in made.deferral.pods)),
+            reason=decided.deferral.why.value,
+            message=decided.deferral.message,
+            at=_since(world, decided.at),
+            until=_since(world, decided.deferral.until) if decided.deferral.until is not None else None,
+            pods=tuple(sorted(pod.key for pod in decided.deferral.pods)),
         )
-        for made in world.deferred.values()
+        for decided in world.deferred.values()
     )
 
 
 def released_capacity(world: VirtualCluster) -> tuple[ReleasedCapacity, ...]:
-    """Return capacity that was released unused, in order of time."""
+    """Return the capacity that was released unused, in order of time."""
     return tuple(
         ReleasedCapacity(
             preemptor=preemptor_name(room.pods[0][0], room.group),

@@ -1,4 +1,4 @@
-"""Pods that admission refuses, and the controllers that want them, as a plan reports them (whatif.md 14)."""
+"""Refused pods and their controllers in the report of a plan (whatif.md 14)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reprieve.simulation.report import Plan, PodOutcome, RefusedWorkload
 from reprieve.simulation.workloads.owners import Owners
 
 REFUSED = "Refused"
-"""Outcome of a pod that admission refuses."""
+"""The outcome of a pod that admission refuses."""
 
 
 def refused_pods(admission: Admission, sources: GroupSources) -> list[PodOutcome]:
-    """Return an outcome for each pod that does not exist because it is refused."""
+    """Return an outcome for each refused pod."""
     return [_outcome(item.pod, item.message, sources) for item in admission.refused]
 
 
@@ -49,9 +49,9 @@ def refusal_sentences(document: Plan) -> list[str]:
 
 
 def refusals_of(manifests: Manifests, now: float) -> Plan:
-    """Return what admission refuses of an expanded input at its start, `now` in seconds since the epoch.
+    """Return the refusals of admission for an expanded input at its start, `now` in seconds since the epoch.
 
-    The document has nothing but refused pods and the controllers that want them.
+    The document contains only refused pods and their controllers.
     """
     everything = [loaded.object for loaded in manifests.all()]
     if not any(isinstance(item, REFUSING) for item in everything):
@@ -68,7 +68,7 @@ def refusals_of(manifests: Manifests, now: float) -> Plan:
 def refused_workloads(admission: Admission, makers: Sequence[PodMaker]) -> tuple[RefusedWorkload, ...]:
     """Return the controllers with refused pods, sorted: for each pod the topmost controller in the input.
 
-    ``makers`` are the objects that make pods, by which a pod has its owners.
+    `makers`: the objects that create pods, which determine the owners of a pod.
     """
     refused = [item for item in admission.refused if item.owner is not None]
     if not refused:
@@ -95,13 +95,13 @@ def refused_workloads(admission: Admission, makers: Sequence[PodMaker]) -> tuple
             message=reasons[top],
             pods=tuple(sorted(lacking[top])),
         )
-        for top in sorted(reasons, key=lambda one: (one[2], one[1], one[3]))
+        for top in sorted(reasons, key=lambda owner: (owner[2], owner[1], owner[3]))
         for version, kind, namespace, name in (top,)
     )
 
 
 class _Tops:
-    """The highest owner of a controller in an input."""
+    """Returns the topmost owner of a controller in an input."""
 
     def __init__(self, makers: Iterable[PodMaker]) -> None:
         self._owners = Owners(makers)
@@ -111,8 +111,8 @@ class _Tops:
         key = (group_of(version), kind, namespace, name)
         top = owner
         while (above := self._owners.owner(key)) is not None:
-            found = self._owners.maker(above)
-            if found is None:
+            maker = self._owners.maker(above)
+            if maker is None:
                 break
-            key, top = above, (found.manifest["apiVersion"], above[1], above[2], above[3])
+            key, top = above, (maker.manifest["apiVersion"], above[1], above[2], above[3])
         return top

@@ -1,4 +1,4 @@
-"""What happened to trees of groups, as a plan reports it: which level failed, and which children were short.
+"""The outcomes of trees of groups in the report of a plan: failed levels, and short children.
 
 Source of the rules: composite.md 5.
 """
@@ -12,11 +12,11 @@ from reprieve.simulation.virtual import VirtualCluster
 
 
 def composite_outcomes(world: VirtualCluster) -> tuple[CompositeOutcome, ...]:
-    """Return every CompositePodGroup, by namespace and name."""
+    """Return the outcome of every CompositePodGroup, by namespace and name."""
     composites = world.engine.cluster.trees.composites.values()
     levels = {(level.kind, level.group): level for attempt in world.levels.values() for level in attempt}
-    found = (_outcome(world, composite, levels.get((composite.kind, composite.key))) for composite in composites)
-    return tuple(sorted(found, key=lambda one: (one.namespace, one.name)))
+    outcomes = (_outcome(world, composite, levels.get((composite.kind, composite.key))) for composite in composites)
+    return tuple(sorted(outcomes, key=lambda outcome: (outcome.namespace, outcome.name)))
 
 
 def _outcome(world: VirtualCluster, composite: CompositeState, level: TreeLevel | None) -> CompositeOutcome:
@@ -40,7 +40,7 @@ def _outcome(world: VirtualCluster, composite: CompositeState, level: TreeLevel 
 
 
 def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str | None, str | None]:
-    """Outcome, reason and message."""
+    """Return outcome, reason and message."""
     engine = world.engine
     if composite.fault is not None:
         return "Gated", *_reason_and_message(composite.fault)
@@ -53,7 +53,7 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
     if entity is not None and entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
         return "Gated", UNSCHEDULABLE, entity.gate.reason
     if condition is None:
-        # None of its pods were ever tried: all of them run, or it has none.
+        # No pod was ever tried: all of them run, or there are none.
         return ("Scheduled", None, None) if composite.scheduled else ("Gated", UNSCHEDULABLE, None)
     if condition.reason in (SCHEDULER_ERROR, INVALID):
         return "Error", condition.reason, condition.message
@@ -62,7 +62,7 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
 
 
 def _reason_and_message(fault: Fault) -> tuple[str, str]:
-    """Reason and message of a group that has no root."""
+    """Return reason and message of a group without a root."""
     if fault.missing:
         return UNSCHEDULABLE, waiting_for_object(fault.missing)
     return INVALID, fault.message

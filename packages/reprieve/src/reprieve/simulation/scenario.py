@@ -1,17 +1,17 @@
-"""Scenario documents: things that happen while a plan runs.
+"""Scenario documents: events during a plan.
 
     apiVersion: reprieve.dev/v1alpha1
     kind: Scenario
     spec:
       steps:
       - create: [manifests]      # objects, in this order
-        together: true           # all at the same instant; else the scheduler runs after each
+        together: true           # all at the same instant; otherwise the scheduler runs after each
         delete: [{kind, namespace, name}]
         wait: settled            # or victims-gone, or {seconds: N}
 
-Manifests beside it are there at the start.  A last step that waits for nothing is followed by settling.  What makes
-pods is created as the pods that its controller would make of it then: beside what is there at the start and what the
-steps before created and deleted (whatif.md 1.11).
+Other manifests exist at the start. After a last step without a wait the cluster settles. A workload is created as the
+pods that its controller would then create, considering the initial objects and those created and deleted by earlier
+steps (whatif.md 1.11).
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,13 +52,13 @@ class ScenarioStep:
     """(kind, namespace, name)."""
     wait: str | float | None
     places: tuple[str, ...] = ()
-    """Of each that is created: where in the document it comes from."""
+    """For each created object: its path in the document."""
     jobs: tuple[Job, ...] = ()
-    """Those of them that have a deadline: when they end counts (cost.md 6.4)."""
+    """Created Jobs with a deadline, which determines the end of their pods (cost.md 6.4)."""
     suspended: tuple[Suspended, ...] = ()
     remarks: tuple[Remark, ...] = ()
     makers: tuple[PodMaker, ...] = ()
-    """What makes pods among them, and what that makes in turn, owners before what they own."""
+    """Created pod makers and those that they create, owners before owned objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,7 @@ class ScenarioScript:
 
 
 def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[ScenarioScript]:
-    """Return the Scenario documents of an expanded input. Raises InputError naming document and field for anything
-    unknown.
-    """
+    """Return the Scenario documents of an expanded input. Raises InputError for an unknown field."""
     if not manifests.scenarios:
         return []
     surroundings = Surroundings(manifests, manifests.pod_makers, manifests.unknown)
@@ -80,22 +78,22 @@ def read_scenarios(manifests: Manifests, rows: Rows = TABLE) -> list[ScenarioScr
 
 
 class _Reader:
-    """Reads one document; what its steps create and delete changes the surroundings of the steps after them."""
+    """Reads one document; the changes of its steps apply to the surroundings of later steps."""
 
-    def __init__(self, there: Surroundings, rows: Rows, origin: Origin) -> None:
-        self._there = there
+    def __init__(self, surroundings: Surroundings, rows: Rows, origin: Origin) -> None:
+        self._surroundings = surroundings
         self._rows = rows
         self._origin = origin
 
     def scenario(self, document: Mapping[str, Any]) -> ScenarioScript:
-        """Return the document."""
+        """Return the parsed document."""
         origin = self._origin
         spec = _mapping(document.get("spec"), "spec", origin)
         _only(spec, ("steps",), "spec", origin)
         steps = spec.get("steps")
         if not isinstance(steps, list):
             raise _error(origin, "spec.steps", "must be a list of steps")
-        return ScenarioScript(origin, tuple(self._step(each, f"spec.steps[{i}]") for i, each in enumerate(steps)))
+        return ScenarioScript(origin, tuple(self._step(step, f"spec.steps[{i}]") for i, step in enumerate(steps)))
 
     def _step(self, step: object, path: str) -> ScenarioStep:
         origin = self._origin
@@ -117,7 +115,7 @@ class _Reader:
                 maker = self._expanded(manifest, at)
                 with _at(at, origin):
                     new = [_unborn(loaded.object) for loaded in maker.additions()]
-                if manifest["kind"] in KINDS:  # pods of a set are spread by its selector
+                if manifest["kind"] in KINDS:  # its selector applies to the spreading of its pods
                     new.insert(0, self._decoded(manifest, at))
                 jobs += jobs_among(maker.makers)
                 suspended += maker.suspended
@@ -127,17 +125,17 @@ class _Reader:
                 new = [self._decoded(manifest, at)]
                 if not is_validated(type(new[0])):
                     remarks += self._remarks_on(manifest, at, namespaced=new[0].NAMESPACED)
-            self._there.arrived(new)
-            created += [(one, at) for one in sorted(new, key=lambda one: isinstance(one, objects.Pod))]
+            self._surroundings.arrived(new)
+            created += [(item, at) for item in sorted(new, key=lambda item: isinstance(item, objects.Pod))]
         deleted = tuple(
             _deletion(item, f"{path}.delete[{i}]", origin)
             for i, item in enumerate(_items(step, "delete", path, origin))
         )
-        for each in deleted:
-            self._there.gone(*each)
+        for deletion in deleted:
+            self._surroundings.gone(*deletion)
         return ScenarioStep(
             path=path,
-            create=tuple(one for one, _ in created),
+            create=tuple(new_object for new_object, _ in created),
             together=together,
             delete=deleted,
             wait=_wait(step.get("wait"), f"{path}.wait", origin),
@@ -155,17 +153,17 @@ class _Reader:
         return makes_pods(version, kind) or self._rows.of(version, kind) is not None
 
     def _remarks_on(self, manifest: Mapping[str, Any], path: str, *, namespaced: bool) -> list[Remark]:
-        """Return the remark on an object that lacks required fields (whatif.md 1.12). Raises InputError."""
+        """Return the remark about an object without required fields (whatif.md 1.12). Raises InputError."""
         version, kind = text(manifest.get("apiVersion")), text(manifest.get("kind"))
         with _at(path, self._origin):
             remark = remark_on(version, kind, manifest, self._origin, namespaced=namespaced)
         return [remark] if remark is not None else []
 
     def _expanded(self, manifest: Mapping[str, Any], path: str) -> Maker:
-        """Return what makes pods, expanded as its controller would now."""
-        given = PodMaker(manifest, self._origin)
-        self._there.owners.add(given)
-        maker = Maker(self._there, [given], self._rows, by_rule)
+        """Return a pod maker, expanded as its controller would now."""
+        maker_of_pods = PodMaker(manifest, self._origin)
+        self._surroundings.owners.add(maker_of_pods)
+        maker = Maker(self._surroundings, [maker_of_pods], self._rows, by_rule)
         with _at(path, self._origin):
             maker.make()
         for problem in maker.problems:
@@ -175,21 +173,21 @@ class _Reader:
         return maker
 
     def _decoded(self, manifest: Mapping[str, Any], path: str) -> objects.KubernetesObject:
-        """Return one object, checked and with its priority, as an API server would take it."""
+        """Return one object, checked and with its priority, as an API server would accept it."""
         origin = self._origin
         with _at(path, origin):
-            found = decode_object(manifest, origin)
-            if isinstance(found, objects.PodGroup):
-                check_groups([Loaded(found, origin, 0, 0.0)], [])
+            decoded = decode_object(manifest, origin)
+            if isinstance(decoded, objects.PodGroup):
+                check_groups([Loaded(decoded, origin, 0, 0.0)], [])
             try:
-                return self._there.admission.resolve(found)
+                return self._surroundings.admission.resolve(decoded)
             except FieldError as error:
-                raise InputError(origin, error.message, path=error.path, subject=name_of(found)) from None
+                raise InputError(origin, error.message, path=error.path, subject=name_of(decoded)) from None
 
 
 @contextmanager
 def _at(path: str, origin: Origin) -> Iterator[None]:
-    """Errors in here are at this place of the scenario."""
+    """Set the place in the scenario for errors of the block."""
     try:
         yield
     except InputError as error:
@@ -198,7 +196,7 @@ def _at(path: str, origin: Origin) -> Iterator[None]:
 
 
 def _unborn(item: objects.KubernetesObject) -> objects.KubernetesObject:
-    """As it is before it comes into being: it is made when its step comes."""
+    """Return the object without a creation time, because its step creates it."""
     return replace(item, metadata=replace(item.metadata, creation_timestamp=None))
 
 
@@ -240,12 +238,12 @@ def _mapping(value: object, path: str, origin: Origin) -> Mapping[str, Any]:
     return value
 
 
-def _only(value: Mapping[str, Any], known: tuple[str, ...], path: str, origin: Origin) -> None:
+def _only(value: Mapping[str, Any], fields: tuple[str, ...], path: str, origin: Origin) -> None:
     for name in value:
-        if name not in known:
-            meant = nearest(str(name), known)
+        if name not in fields:
+            meant = nearest(str(name), fields)
             hint = f', did you mean "{meant}"?' if meant else ""
-            raise _error(origin, f"{path}.{name}", f"unknown field{hint}; known: {', '.join(known)}")
+            raise _error(origin, f"{path}.{name}", f"unknown field{hint}; known: {', '.join(fields)}")
 
 
 def _error(origin: Origin, path: str, message: str) -> InputError:

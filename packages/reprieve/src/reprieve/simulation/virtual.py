@@ -1,21 +1,21 @@
 """A cluster in simulated time around the engine.
 
-It does what an API server, kubelets and the scheduler's own shell would do to the objects - bind, evict, let grace
-periods run out, delete - and reports back to the engine, at virtual times.  Nothing sleeps: when nothing is ready, time
-jumps to the next thing that will happen.  The same input gives the same run.
+It acts as API server, kubelets and the scheduler's shell: it binds, evicts, waits for grace periods, deletes, and
+reports to the engine at simulated times. Nothing sleeps: when nothing is ready, time advances to the next event. The
+same input gives the same run.
 
-Rules of this world, where the API leaves room:
-- A binding is confirmed at once; the pod counts as started then.
-- A victim goes when its grace period is over.  A pod that was already terminating in the input stays: when it goes is
-  not the scheduler's to predict; made a victim (again), or waited for, it goes after its grace period like the others.
-- A pod that states when it ends, and is waited for because of that, ends then; others run on.
-- A PodGroup that is deleted stays while pods that have not ended reference it (the protection finalizer, api.md); a
+Rules where the API leaves freedom:
+- A binding is confirmed at once, which is the start of the pod.
+- A victim is deleted when its grace period is over. A pod that is already terminating in the input stays, because its
+  end is unknown. If it becomes a victim, or is waited for, it is deleted after its grace period like the others.
+- A pod that states its end, and is waited for, ends then; others continue to run.
+- A deleted PodGroup remains while pods that have not ended reference it (the protection finalizer, api.md), and a
   CompositePodGroup while a group names it as its parent (composite.md 1.5).
-- A deleted node takes its pods along after 40 s, as the pod garbage collector does.
-- Device claims are made, written and given back as `reprieve.simulation.controllers.claims` says.
-- Volumes are bound, made and reclaimed as `reprieve.simulation.controllers.volumes` says.
-- What is created passes admission: quotas and limit ranges hold as `reprieve.simulation.controllers.admission` says.
-- A PodDisruptionBudget without a status gets the one the disruption controller would write.
+- The pods of a deleted node are deleted after 40 s, as by the pod garbage collector.
+- `reprieve.simulation.controllers.claims` creates, allocates and releases device claims.
+- `reprieve.simulation.controllers.volumes` binds, provisions and reclaims volumes.
+- Created objects pass admission: `reprieve.simulation.controllers.admission` enforces quotas and limit ranges.
+- A PodDisruptionBudget without a status gets the status that the disruption controller would write.
 """
 
 import heapq
@@ -54,15 +54,15 @@ _VOLUMES = tuple(kind.KIND for kind in VOLUME_KINDS)
 _DELETED = frozenset(
     kind.KIND for kind in (*SELECTOR_OWNER_KINDS, objects.ResourceSlice, objects.DeviceClass, objects.DeviceTaintRule)
 )
-"""Kinds that only the engine reads: nothing else follows from their deletion."""
+"""Kinds that only the engine reads; their deletion has no other effect."""
 _MOST_INCIDENTS = 1000
 _HOPELESS = 3
-"""An entity that ended in SchedulerError this often in a row is no longer waited for."""
+"""The number of consecutive SchedulerErrors after which an entity is no longer waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """A decision to preempt and when it was made (seconds of simulated time)."""
+    """A decision to preempt and its time (seconds of simulated time)."""
 
     at: float
     decision: Decision
@@ -71,7 +71,7 @@ class Preempted:
 
 @dataclass(frozen=True, slots=True)
 class DeferredAt:
-    """A deferred preemption, and when that was decided (seconds of simulated time)."""
+    """A deferred preemption and the time of the decision (seconds of simulated time)."""
 
     at: float
     decision: Decision
@@ -79,32 +79,32 @@ class DeferredAt:
 
 
 class Observed(Protocol):
-    """A function that is called with a decision."""
+    """A callback that receives decisions."""
 
     def __call__(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """An attempt ended."""
+        """Handle the end of an attempt."""
 
 
 class Watcher(Protocol):
-    """Receives what happens to pods, and lets more happen (`VirtualCluster.at`): a replay."""
+    """Receives events of pods, and schedules further actions (`VirtualCluster.at`), for a replay."""
 
     def placed(self, pod: PodRecord) -> None:
-        """It is on its node now."""
+        """Handle a pod that was placed."""
 
-    def preempted(self, made: Preempted) -> None:
-        """The victims are terminating; the decision has been acted on."""
+    def preempted(self, preempted: Preempted) -> None:
+        """Handle a preemption after its victims started to terminate."""
 
     def evicted(self, eviction: DirectEviction) -> None:
-        """A unit is terminating, not by a preemption: a degraded gang, or backfilled work that runs too long."""
+        """Handle a terminating unit without a preemption: a degraded gang, or overrunning backfilled work."""
 
     def gone(self, pod: PodRecord) -> None:
-        """It has given its room back, if it had any, and is forgotten."""
+        """Handle a deleted pod, after its capacity was freed."""
 
 
 class VirtualCluster:
-    """See the module docstring. `now` is in seconds since the epoch; `start` is where it began.
+    """See the module docstring. `now` is in seconds since the epoch; `start` is its first value.
 
-    With a `watcher` deleted objects are forgotten: months hold more pods than memory can keep.
+    With a `watcher` deleted objects are dropped, because months of a replay exceed the memory.
     """
 
     def __init__(self, engine: Engine, start: float) -> None:
@@ -113,60 +113,60 @@ class VirtualCluster:
         self.now = start
         self.preemptions: list[Preempted] = []
         self.deferred: dict[tuple[str, str, float | None], DeferredAt] = {}
-        """Deferred preemptions: by preemptor, why and until when, in order of time."""
+        """Deferred preemptions by preemptor, reason and end, in order of time."""
         self._last_deferral: dict[str, Deferral | None] = {}
-        """Why the last attempt of an entity was deferred."""
+        """The deferral of the last attempt of an entity."""
         self.released: list[ReleasedReservation] = []
-        """Room that was held and given back unused."""
+        """Reserved capacity that was released unused."""
         self.incidents: deque[PluginIncident] = deque(maxlen=_MOST_INCIDENTS)
-        """What went wrong in plugins."""
+        """Incidents in plugins."""
         self.writes: list[Instruction] = []
-        """Writes that belong to no binding, until the next decision is acted on."""
+        """Writes outside of bindings, until the next decision is executed."""
         self.rejections: dict[str, Rejection] = {}
-        """UID -> the last PodScheduled=False condition of a pod that is not placed."""
+        """UID -> the last PodScheduled=False condition of an unplaced pod."""
         self.conditions: dict[str, GroupCondition] = {}
         """By `ref` of the group: `group/...` or `composite/...`."""
         self.satisfaction: dict[str, Satisfaction] = {}
-        """What PodGroupSatisfied of gangs says that were scheduled once, by `namespace/name` (repair.md 3)."""
+        """PodGroupSatisfied of gangs that were scheduled once, by `namespace/name` (repair.md 3)."""
         self.levels: dict[str, tuple[TreeLevel, ...]] = {}
-        """What happened to the groups of a tree in its last attempt, by the root's `ref`."""
+        """The outcomes of the groups of a tree in its last attempt, by the root's `ref`."""
         self.evicted: dict[str, str] = {}
-        """UID of a deleted or terminating pod -> the preemptor that needed its capacity (its ref)."""
+        """UID of a deleted or terminating pod -> the `ref` of the preemptor."""
         self.lost: dict[str, str] = {}
-        """UID of a pod that went or is going with its node -> the node's name."""
+        """UID of a pod that is lost with its node -> the node's name."""
         self.deleted: set[str] = set()
-        """UIDs of pods that were on a node and were deleted by name."""
+        """UIDs of placed pods that were deleted by name."""
         self.complete: set[str] = set()
-        """Keys of the gangs that had their minimum on nodes at some time."""
+        """Keys of the gangs that ever had their minimum on nodes."""
         self.departed: dict[str, PodRecord] = {}
         self.records: Mapping[str, PodRecord] = ChainMap(engine.cluster.pods, self.departed)
         self.first_preemption: Callable[[Preempted], bool] = lambda _: False
-        """Asked at every decision to preempt; True stops the run with the victims still there."""
+        """Called at every decision to preempt; True stops the run before victims are evicted."""
         self.keep: Callable[[Preempted], None] = self.preemptions.append
-        """Called with every decision to preempt; each holds a verdict for every unit of the cluster."""
+        """Called with every decision to preempt, each with a verdict for every unit of the cluster."""
         self.observer: Observed | None = None
-        """Notified of every decision before anything is done about it."""
+        """Receives every decision before it is executed."""
         self.watcher: Watcher | None = None
         self.stopped = False
         self._future: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self._leaving: set[str] = set()
         self._errors: dict[str, int] = {}
-        """By entity: how often in a row its attempts ended in SchedulerError."""
+        """By entity: the number of consecutive SchedulerErrors."""
         self._budgets: dict[str, objects.PodDisruptionBudget] = {}
         self._budgets_stale = False
         self._doomed_groups: set[str] = set()
         self._resolved: dict[int, objects.PodGroup] = {}
-        """By `id` of an object that is created: the group as priority admission leaves it."""
+        """By `id` of an object to create: the group after priority admission."""
         self.admission = Admission()
         self.made_later: list[PodRecord] = []
-        """Pods that their controllers made when quota was released for them."""
+        """Pods that controllers created after quota was released."""
         self._claims = Claims(engine, self.keep_effects)
         self._storage = Storage(engine, self.keep_effects)
         self.resizes = Resizes(engine, self.keep_effects)
         self._moved = MovedPods(on=engine.moves.on)
 
-    # -- objects come and go -----------------------------------------------------------------------
+    # -- objects -----------------------------------------------------------------------------------
 
     def load(
         self,
@@ -174,27 +174,27 @@ class VirtualCluster:
         manifests: Manifests | None = None,
         later: Sequence[objects.KubernetesObject] | None = None,
     ) -> None:
-        """Create the objects of an input, each with its time of creation in seconds since the epoch.
+        """Create the objects of an input, each with its creation time in seconds since the epoch.
 
-        Those that exist already are counted by quotas before new ones are admitted. `manifests`: what the input has
-        beside them, controllers and objects that quotas alone count. `later`: what steps of scenarios will create, if
-        that is all that ever will be.
+        Quotas count existing objects before new ones are admitted. `manifests`: the rest of the input, with controllers
+        and objects that only quotas count. `later`: all objects that will be created, by steps of scenarios, if known.
         """
         items = list(items)
         self._resolved = groups_with_default_priority([*(item for item, _ in items), *(later or ())])
         makers, counted = ((), ()) if manifests is None else (manifests.expanded, manifests.counted)
-        self.admission.begin([*(item for item, _ in items), *(one.object for one in counted)], makers, self.now, later)
+        loaded = [*(item for item, _ in items), *(item.object for item in counted)]
+        self.admission.begin(loaded, makers, self.now, later)
         items = in_order(items)[::-1]
         while items:
-            item, created = items.pop()  # what is loaded is not kept twice
+            item, created = items.pop()  # do not store loaded objects twice
             if type(item) not in LIMITS:
                 self.add(item, created)
 
     def add(self, item: objects.KubernetesObject, created: float) -> PodRecord | None:
-        """Create an object; kinds the scheduler does not read are ignored. Returns the record of a pod that lives.
+        """Create an object, and return the record of a pod that has not ended; unread kinds are ignored.
 
-        What admission refuses does not come into being (`admission.refused`).
-        A pod with a UID that is in use already (names stand in for missing UIDs) gets one of its own.
+        An object that admission refuses is not created (`admission.refused`). A pod with a used UID (the name replaces
+        a missing UID) gets a new one.
         """
         now = self.now
         item = self._resolved.get(id(item), item)
@@ -230,7 +230,7 @@ class VirtualCluster:
         return f"{uid}#{len(pods) + len(departed)}" if uid in pods or uid in departed else uid
 
     def _admit(self, item: objects.Pod, created: float, uid: str) -> PodRecord | None:
-        """Create a pod that admission has let in, with this UID or, if it has none, of this key."""
+        """Create an admitted pod with this UID."""
         engine, now = self.engine, self.now
         if uid != (item.metadata.uid or item.full_key):
             item = replace(item, metadata=replace(item.metadata, uid=uid))
@@ -249,17 +249,17 @@ class VirtualCluster:
         return record
 
     def awaits_room(self, ref: str) -> bool:
-        """Return whether the entity's last attempt ended with room held for it that others are leaving."""
+        """Return whether capacity is reserved for the entity after its last attempt, until other pods leave."""
         last = self._last_deferral.get(ref)
         return last is not None and bool(last.nominations)
 
     def runs(self, key: str) -> bool:
-        """Return whether a pod that came without a UID exists under this `namespace/name` and is not terminating."""
+        """Return whether a pod without a UID exists under this `namespace/name` and is not terminating."""
         pod = self.engine.cluster.pods.get(key)
         return pod is not None and not pod.terminating
 
     def delete(self, kind: str, namespace: str, name: str) -> bool:
-        """Delete an object; returns whether it was there."""
+        """Delete an object; return whether it existed."""
         key = f"{namespace}/{name}"
         if kind != "Pod" and self.admission.release(kind, namespace, name):
             self.at(self.now, self._make_refused)
@@ -305,23 +305,23 @@ class VirtualCluster:
         return True
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Let something happen at that time; what is due at the same time happens in the order of the calls."""
+        """Schedule an action; actions with the same time run in the order of the calls."""
         self._sequence += 1
         heapq.heappush(self._future, (when, self._sequence, action))
 
     def end(self, uid: str) -> None:
-        """A pod has done its work: it goes now, without a grace period; one that waits is no more."""
+        """End a pod that completed its work, without a grace period, or delete a pending one."""
         self.engine.pod_succeeded(uid)
         self._gone(uid)
 
     def evict(self, pod: PodRecord) -> None:
-        """A pod on a node is deleted, as by the API: it has its grace period."""
+        """Delete a pod on a node as through the API, with its grace period."""
         if not pod.terminating:
             self.keep_effects(self.engine.pod_terminating(pod.uid, self.now))
         self._leave_at(pod, self.now + pod.grace)
 
     def lose_node(self, name: str) -> list[PodRecord]:
-        """A node fails, and its pods with it, at once; returns them."""
+        """Remove a failed node with its pods at once; return the pods."""
         row = self.engine.cluster.nodes.row_of.get(name)
         if row is None:
             return []
@@ -334,7 +334,7 @@ class VirtualCluster:
     # -- running -----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Run cycles until nothing is ready, without letting time pass."""
+        """Run cycles until nothing is ready, without advancing the time."""
         while not self.stopped:
             if self._budgets_stale:
                 self._refresh_budgets()
@@ -348,7 +348,7 @@ class VirtualCluster:
             self._act(decision)
 
     def keep_effects(self, effects: Effects) -> None:
-        """Keep what a call of the engine asks for: writes until the next decision is acted on, the rest for reports."""
+        """Store the effects of a call of the engine: writes for the next decision, the rest for reports."""
         if effects is NO_EFFECTS:
             return
         if self.watcher is None:
@@ -374,15 +374,15 @@ class VirtualCluster:
         self._run(lambda: True)
 
     def until(self, when: float) -> None:
-        """Run to a point in time."""
+        """Run to a point in simulated time."""
         self._run(lambda: True, deadline=when)
         if not self.stopped:
             self.now = max(self.now, when)
 
     def advance(self, wanted: Callable[[], bool], deadline: float) -> None:
-        """Run while it is wanted and something is to happen up to the deadline; the time stays that of the last event.
+        """Run while wanted and until the deadline; the time stays that of the last event.
 
-        Unlike `settle`, room that is held is given back when its time is over.
+        Unlike `settle`, reserved capacity is released when it expires.
         """
         self._run(wanted, deadline=deadline)
 
@@ -393,7 +393,7 @@ class VirtualCluster:
     def _run(self, wanted: Callable[[], bool], deadline: float | None = None) -> None:
         self.drain()
         while not self.stopped and wanted():
-            holds = deadline is not None  # a cluster in which nothing else happens has settled
+            holds = deadline is not None  # without other events the cluster has settled
             hopeless = [ref for ref, count in self._errors.items() if count >= _HOPELESS]
             wakeup = self.engine.next_wakeup(flush=False, holds=holds, ignoring=hopeless)
             due = self._future[0][0] if self._future else None
@@ -405,7 +405,7 @@ class VirtualCluster:
                 heapq.heappop(self._future)[2]()
             self.drain()
 
-    # -- acting ------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     def _act(self, decision: Decision) -> None:
         if decision.resize:
@@ -450,21 +450,21 @@ class VirtualCluster:
     def _preempt(self, decision: Decision) -> None:
         if (preemption := decision.preemption) is None or not preemption.victims:
             return
-        self.keep(made := Preempted(self.now, decision, preemption))
-        if self.first_preemption(made):
+        self.keep(preempted := Preempted(self.now, decision, preemption))
+        if self.first_preemption(preempted):
             self.stopped = True
             return
         self._evict(preemption)
         if self.watcher is not None:
-            self.watcher.preempted(made)
+            self.watcher.preempted(preempted)
 
     def carry_out_writes(self) -> None:
-        """Carry out the writes that belong to no binding."""
+        """Execute the writes outside of bindings."""
         writes, self.writes = self.writes, []
         self._claims.carry_out(writes, self.now)
 
     def note_complete(self) -> None:
-        """Everything that is there at the start was added: note which gangs have their minimum."""
+        """Record which gangs have their minimum, after all initial objects were added."""
         for key in self.engine.cluster.groups:
             self._note_complete(key)
 
@@ -474,13 +474,13 @@ class VirtualCluster:
             self.complete.add(group.key)
 
     def _note_condition(self, condition: GroupCondition) -> None:
-        """Once True the condition never goes back to False (observability.md)."""
-        known = self.conditions.get(condition.ref)
-        if known is None or condition.scheduled or not known.scheduled:
+        """Record a condition; it never returns from True to False (observability.md)."""
+        previous = self.conditions.get(condition.ref)
+        if previous is None or condition.scheduled or not previous.scheduled:
             self.conditions[condition.ref] = condition
 
     def _evict(self, preemption: Preemption) -> None:
-        """What the asynchronous executor does, in no time: conditions and deletions, then the gate opens."""
+        """Perform the work of the asynchronous executor at once: conditions, deletions, then open the gate."""
         victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
         for pod in victims:
             self.evicted[pod.uid] = preemption.ref
@@ -490,9 +490,9 @@ class VirtualCluster:
         self.keep_effects(self.engine.preemption_done(preemption.ref, self.now))
 
     def _wait_for(self, decision: Decision, deferral: Deferral) -> None:
-        """Let the pods that are waited for end when they are expected to; a checkpoint does not end them."""
-        made = DeferredAt(self.now, decision, deferral)
-        self.deferred.setdefault((decision.ref, deferral.why.value, deferral.until), made)
+        """End awaited pods at their expected times; a checkpoint does not end them."""
+        deferred = DeferredAt(self.now, decision, deferral)
+        self.deferred.setdefault((decision.ref, deferral.why.value, deferral.until), deferred)
         if deferral.why is WaitsFor.CHECKPOINT:
             return
         for pod in deferral.pods:
@@ -519,7 +519,7 @@ class VirtualCluster:
         self.at(when, lambda: self._left(pod.uid))
 
     def _left(self, uid: str) -> None:
-        """The time of a terminating pod is over, if it has not gone before."""
+        """End the grace period of a terminating pod, unless it was deleted before."""
         if uid in self._leaving:
             self._gone(uid)
 
@@ -540,11 +540,11 @@ class VirtualCluster:
         if pod is not None and pod.volumes is not None:
             self._storage.gone(pod, node, self.now)
         self._budgets_stale = bool(self._budgets)
-        if (again := self._moved.gone(uid)) is not None and self.watcher is None:
-            self.add(again, self.now)
+        if (recreated := self._moved.gone(uid)) is not None and self.watcher is None:
+            self.add(recreated, self.now)
         if self.watcher is not None:
-            for kept in (self.evicted, self.lost):
-                kept.pop(uid, None)
+            for outcomes in (self.evicted, self.lost):
+                outcomes.pop(uid, None)
             self._forget(f"pod/{uid}")
             if pod is not None:
                 self.watcher.gone(pod)
@@ -552,19 +552,19 @@ class VirtualCluster:
             self._finish_groups()
 
     def _make_refused(self) -> None:
-        """Let controllers of refused pods try again, as quota was released."""
+        """Let controllers of refused pods retry after quota was released."""
         for item in self.admission.retry(self.now):
             record = self._admit(item, self.now, self._uid_of(item))
             if record is not None:
                 self.made_later.append(record)
 
     def _forget(self, ref: str) -> None:
-        """An entity is no more."""
+        """Drop the data of a deleted entity."""
         self._errors.pop(ref, None)
         last = self._last_deferral.pop(ref, None)
         if last is not None:
-            for known in [known for known in self.deferred if known[0] == ref]:
-                del self.deferred[known]
+            for key in [key for key in self.deferred if key[0] == ref]:
+                del self.deferred[key]
 
     def _finish_groups(self) -> None:
         cluster = self.engine.cluster
@@ -582,7 +582,7 @@ class VirtualCluster:
                     self.levels.pop(f"group/{key}", None)
                     self._forget(f"group/{key}")
         ended = [""]
-        while ended:  # from the leaves up: each that goes may have been the last child of another
+        while ended:  # from the leaves up: a deleted one may have been the last child of another
             composites = (ref for ref in sorted(self._doomed_groups) if ref.startswith("composite/"))
             ended = [key for ref in composites if not cluster.trees.has_children(key := ref.partition("/")[2])]
             for key in ended:
@@ -596,5 +596,5 @@ class VirtualCluster:
 
     @property
     def leaving(self) -> list[str]:
-        """`namespace/name` of terminating pods, sorted."""
+        """Return `namespace/name` of terminating pods, sorted."""
         return sorted(self.records[uid].key for uid in self._leaving if uid in self.records)

@@ -1,1 +1,1 @@
-"""The speed scenarios of performance.md: what they are, running one, and running many side by side."""
+"""The benchmark scenarios of performance.md: definitions, running one, and running many."""

@@ -1,6 +1,6 @@
-"""`python -m reprieve.simulation.bench SCENARIO`: run one scenario in this process, figures as JSON on stdout.
+"""`python -m reprieve.simulation.bench SCENARIO`: run one scenario in this process and print JSON to stdout.
 
-With `--profile` after it, the figures say where the time went.
+With `--profile` the figures include a profile of the time.
 """
 
 import sys

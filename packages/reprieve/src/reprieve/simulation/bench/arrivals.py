@@ -1,4 +1,4 @@
-"""What comes and what ends while time passes: of the benchmarks in which the work is not there at once."""
+"""Arrivals and ends of pods over time, for benchmarks with continuous work."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _NODES_PER_CHURN = 10
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What comes at one moment of simulated time (seconds): a single pod, or a gang with its group."""
+    """An arrival at one moment of simulated time (seconds): a single pod, or a gang with its group."""
 
     at: float
     pods: tuple[objects.Pod, ...]
@@ -33,7 +33,7 @@ class Arrival:
 
 
 def steady_work(nodes: int, pods: int) -> Iterator[Arrival]:
-    """So many pods: one for 25 nodes in a second, and every ten seconds a gang of 64 on 5,000 nodes."""
+    """Yield a number of pods: one per second for 25 nodes, and every ten seconds a gang (64 pods on 5,000 nodes)."""
     rate = max(1, round(nodes / _NODES_PER_ARRIVAL))
     size = max(2, round(_STEADY_GANG * nodes / 5_000))
     arrived = gangs = turn = 0
@@ -41,8 +41,8 @@ def steady_work(nodes: int, pods: int) -> Iterator[Arrival]:
         if turn and turn % (_GANG_EVERY * rate) == 0 and turn // (_GANG_EVERY * rate) > gangs:
             name = f"gang-{gangs:04d}"
             members = member_names(name, min(size, pods - arrived))
-            asked = make_pods(members, HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group=name)
-            yield Arrival(turn / rate, tuple(asked), make_gang(name, HIGH, len(members)))
+            gang_pods = make_pods(members, HIGH, {"cpu": "1", "memory": "1Gi", GPU: "1"}, group=name)
+            yield Arrival(turn / rate, tuple(gang_pods), make_gang(name, HIGH, len(members)))
             gangs += 1
             arrived += len(members)
             continue
@@ -53,7 +53,7 @@ def steady_work(nodes: int, pods: int) -> Iterator[Arrival]:
 
 
 def churn_work(nodes: int, pods: int) -> Iterator[Arrival]:
-    """So many pods that all differ, one for ten nodes in a second."""
+    """Yield a number of distinct pods: one per second for ten nodes."""
     rate = max(1, round(nodes / _NODES_PER_CHURN))
     for turn, pod in enumerate(distinct_pods.pods(RUNNING_PER_NODE * nodes, pods, priority=LOW)):
         yield Arrival(turn / rate, (pod,))
@@ -61,10 +61,10 @@ def churn_work(nodes: int, pods: int) -> Iterator[Arrival]:
 
 @dataclass(frozen=True, slots=True)
 class WhileWaiting:
-    """What happens beside gangs of `size` that wait: of `ending` a pod each second, which helps none of them.
+    """Events while gangs of `size` wait: each second one of `ending` ends, which helps none of them.
 
-    `changing`: nodes of which one each second gets another label, too. `helping`: pods that end last, so that one gang
-    can start.
+    `changing`: nodes, one of which changes a label each second. `helping`: pods that end last, so that one gang can
+    start.
     """
 
     size: int
@@ -74,7 +74,7 @@ class WhileWaiting:
 
 
 def while_waiting(scenario: BenchScenario, cluster: BenchCluster) -> WhileWaiting:
-    """See the class; of the families `waiting` and `waiting-spread`."""
+    """Return the events for the families `waiting` and `waiting-spread`."""
     if scenario.family == "waiting-spread":
         apart = [pod for i, pod in enumerate(cluster.running) if i % (FILLING + ZONES - 1) >= FILLING]
         elsewhere = [node for i, node in enumerate(cluster.nodes) if i % ZONES]
@@ -85,5 +85,5 @@ def while_waiting(scenario: BenchScenario, cluster: BenchCluster) -> WhileWaitin
 
 
 def running_elsewhere(machines: Sequence[objects.Node], pods: int) -> Iterator[objects.Pod]:
-    """So many running pods for `take-in`: all differ in requests, labels, images and, each by a term, in affinity."""
+    """Yield running pods for `take-in`, distinct in requests, labels, images and an affinity term."""
     return distinct_pods.with_own_anti_affinity(distinct_pods.pods(0, pods, priority=LOW, on=machines))

@@ -1,6 +1,6 @@
-"""What the clusters of the benchmarks are built of: nodes, pods of one shape, gangs, and a layout of running gangs.
+"""Components of the benchmark clusters: nodes, pods of one shape, gangs, and a layout of running gangs.
 
-Invariant: what is built depends on the arguments alone, object by object, on every machine and in every run.
+Invariant: the objects depend only on the arguments, on every machine and in every run.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ POD_SIZES: tuple[objects.ResourceList, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class BenchCluster:
-    """Objects of a scenario: bound pods and pending ones, each with the groups they belong to."""
+    """The objects of a scenario: running and pending pods, each with their groups."""
 
     nodes: tuple[objects.Node, ...]
     work: tuple[objects.Pod, ...]
@@ -45,7 +45,7 @@ class BenchCluster:
 def make_node(
     number: int, cpu: str = "64", memory: str = "512Gi", gpus: int = 0, labels: dict[str, str] | None = None
 ) -> objects.Node:
-    """Return the node of that number, with room for 110 pods; `gpus` of `GPU`, of which none is not named at all."""
+    """Return the node with this number and capacity for 110 pods; without `gpus` it has no GPU resource."""
     amounts: objects.ResourceList = {"cpu": cpu, "memory": memory, "pods": "110"}
     if gpus:
         amounts[GPU] = str(gpus)
@@ -56,7 +56,7 @@ def make_node(
 
 
 def gpu_nodes(nodes: int) -> tuple[objects.Node, ...]:
-    """So many nodes with eight GPUs each."""
+    """Return a number of nodes with eight GPUs each."""
     return tuple(make_node(i, gpus=GPUS_PER_NODE) for i in range(nodes))
 
 
@@ -68,7 +68,7 @@ def make_pods(
     group: str = "",
     nodes: list[str] | None = None,
 ) -> Iterator[objects.Pod]:
-    """Yield pods of one shape, bound to the nodes given, one each."""
+    """Yield pods of one shape, bound to the given nodes, one each."""
     container = (objects.Container(name="c", resources=objects.ResourceRequirements(requests=requests)),)
     member = objects.PodSchedulingGroup(pod_group_name=group) if group else None
     for i, name in enumerate(names):
@@ -89,7 +89,7 @@ def metadata_named(name: str) -> objects.ObjectMeta:
 
 
 def make_gang(name: str, priority: int, min_count: int, *, together: bool = False) -> objects.PodGroup:
-    """Return the group of a gang; `together` gives it the disruption mode `all`."""
+    """Return the group of a gang; `together` sets the disruption mode `all`."""
     mode = objects.DisruptionMode(all=objects.EMPTY) if together else objects.DisruptionMode(single=objects.EMPTY)
     policy = objects.PodGroupSchedulingPolicy(gang=objects.GangSchedulingPolicy(min_count=min_count))
     return objects.PodGroup(
@@ -99,7 +99,7 @@ def make_gang(name: str, priority: int, min_count: int, *, together: bool = Fals
 
 
 def member_names(name: str, size: int) -> list[str]:
-    """Return names of the pods of a gang, or of a run of single pods."""
+    """Return names for the pods of a gang, or of a run of single pods."""
     return [f"{name}-{i:04d}" for i in range(size)]
 
 
@@ -108,8 +108,8 @@ def running_gangs(
 ) -> tuple[tuple[objects.PodGroup, ...], tuple[objects.Pod, ...]]:
     """Fill every GPU with 1-GPU pods of priority 10, node after node.
 
-    Again and again, with a chance of 80 % a gang of 8..64 pods (mode `all`), else a run of 8 single pods; the last one
-    ends where the cluster does.
+    Each step adds a gang of 8..64 pods (mode `all`) with a probability of 80 %, else a run of 8 single pods, until the
+    cluster is full.
     """
     draw = Random(LAYOUT_SEED).random
     requests: objects.ResourceList = {"cpu": "100m", "memory": "500Mi", GPU: "1"}

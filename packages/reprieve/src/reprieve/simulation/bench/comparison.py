@@ -1,7 +1,7 @@
-"""Two sets of figures side by side: what `reprieve bench -o json` wrote before a change and after it.
+"""A comparison of two sets of figures: the output of `reprieve bench -o json` before and after a change.
 
-Scenarios are matched by name, in the order of the first file; of several figures with one name the fastest counts, as
-the others waited for something else.  What `--growth` wrote is read as its runs.
+Scenarios are matched by name, in the order of the first file. Of several figures with one name the fastest counts,
+because the others were delayed. The output of `--growth` is read as its runs.
 """
 
 from pathlib import Path
@@ -13,15 +13,15 @@ from reprieve.simulation.bench.series import Growth
 
 _MOST_BYTES = 64 << 20
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for what is no JSON, text that is not UTF-8, and values within values within values."""
+"""Exceptions of msgspec for invalid JSON, text that is not UTF-8, and too deeply nested values."""
 
 
 class FiguresError(Exception):
-    """A file that does not hold figures; the message names it and says why."""
+    """A file without valid figures; the message states the file and the reason."""
 
 
 class BenchComparison(msgspec.Struct, frozen=True, rename="camel"):
-    """One scenario of both files. `ratio`: seconds after over seconds before; None where one of the two is missing."""
+    """One scenario of both files. `ratio`: seconds after / seconds before; None if one is missing."""
 
     scenario: str
     before: BenchMeasurement | None
@@ -30,13 +30,13 @@ class BenchComparison(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def compare(before: Path, after: Path) -> list[BenchComparison]:
-    """Both files' figures by scenario. Raises FiguresError."""
+    """Return both files' figures by scenario. Raises FiguresError."""
     first, second = _fastest(before), _fastest(after)
     result = []
     for name in dict.fromkeys((*first, *second)):
         old, new = first.get(name), second.get(name)
-        both = old is not None and new is not None and old.seconds > 0
-        ratio = round(new.seconds / old.seconds, 3) if both and old is not None and new is not None else None
+        comparable = old is not None and new is not None and old.seconds > 0
+        ratio = round(new.seconds / old.seconds, 3) if comparable and old is not None and new is not None else None
         result.append(BenchComparison(name, old, new, ratio))
     return result
 
@@ -44,8 +44,8 @@ def compare(before: Path, after: Path) -> list[BenchComparison]:
 def _fastest(path: Path) -> dict[str, BenchMeasurement]:
     fastest: dict[str, BenchMeasurement] = {}
     for figure in _read(path):
-        known = fastest.get(figure.scenario)
-        if known is None or figure.seconds < known.seconds:
+        fastest_run = fastest.get(figure.scenario)
+        if fastest_run is None or figure.seconds < fastest_run.seconds:
             fastest[figure.scenario] = figure
     return fastest
 

@@ -1,10 +1,10 @@
-"""Clusters in which no two pods are alike, as real ones are.
+"""Clusters of distinct pods, like real ones.
 
-Every pod has requests, labels, an image and a name of its own; ten of a kind share an application, its ReplicaSet as
-owner and its Service, and of every application half the pods prefer to keep away from similar pods, a quarter ask for
-certain machine types and a quarter spread over zones.  Nodes have one of twenty shapes and hold some of the images.
+Every pod has its own requests, labels, image and name. Ten of a kind share an application, its ReplicaSet as owner and
+its Service. Of every application half the pods prefer to avoid similar pods, a quarter require certain machine types,
+and a quarter spread over zones. Nodes have one of twenty shapes and hold some of the images.
 
-Invariant: what is built depends on the sizes alone (seeded draws).
+Invariant: the objects depend only on the sizes (seeded draws).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ _IMAGES_ON_NODE: Final = 8
 def nodes(number: int) -> tuple[objects.Node, ...]:
     """Return nodes of twenty shapes, 16 to 130 cores."""
     draw = Random(SEED)
-    made = []
+    result = []
     for i in range(number):
         shape = i % _SHAPES
         name = f"node-{i:05d}"
@@ -36,7 +36,7 @@ def nodes(number: int) -> tuple[objects.Node, ...]:
             objects.ContainerImage(names=(image_of(draw.randrange(20 * number)),), size_bytes=draw.randrange(1 << 28))
             for _ in range(_IMAGES_ON_NODE)
         )
-        made.append(
+        result.append(
             objects.Node(
                 metadata=objects.ObjectMeta(
                     name=name, labels={HOSTNAME: name, ZONE: f"zone-{i % _ZONES}", MACHINE: f"type-{shape}"}
@@ -46,16 +46,16 @@ def nodes(number: int) -> tuple[objects.Node, ...]:
                 ),
             )
         )
-    return tuple(made)
+    return tuple(result)
 
 
 def image_of(number: int) -> str:
-    """Return the image of the pod of that number: each has a tag of its own."""
+    """Return the image of the pod with this number; each has its own tag."""
     return f"registry.example/team-{number % 97}/app:{number}"
 
 
 def services(pods: int) -> Iterator[objects.Service]:
-    """Yield one for every application among so many pods."""
+    """Yield a service for every application of a number of pods."""
     for application in range((pods + _PODS_OF_APPLICATION - 1) // _PODS_OF_APPLICATION):
         yield objects.Service(
             metadata=objects.ObjectMeta(name=f"app-{application}", namespace=_namespace(application)),
@@ -66,9 +66,9 @@ def services(pods: int) -> Iterator[objects.Service]:
 def pods(
     first: int, number: int, *, priority: int, on: Sequence[objects.Node] = (), largest: int = 1000
 ) -> Iterator[objects.Pod]:
-    """Yield pods from that number on; bound to the nodes in turn if there are any.
+    """Yield pods from that number on, bound to the nodes in turn if there are any.
 
-    `largest` is the most that one asks for, in milli-cores.
+    `largest` is the maximum request, in milli-cores.
     """
     draw = Random(SEED * 31 + first)
     for i in range(first, first + number):
@@ -108,7 +108,7 @@ def pods(
 
 
 def with_own_anti_affinity(pods: Iterable[objects.Pod]) -> Iterator[objects.Pod]:
-    """Yield the same pods, of which each refuses similar pods on its node, in a term that no other pod states."""
+    """Yield the pods with a unique anti-affinity term each, against similar pods on its node."""
     for pod in pods:
         alike = objects.LabelSelector(match_labels={"pod": pod.metadata.labels["pod"]})
         term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
@@ -130,10 +130,10 @@ def _affinity(name: str, turn: int, draw: Random) -> objects.Affinity | None:
         apart = objects.PodAntiAffinity(preferred_during_scheduling_ignored_during_execution=(preferred,))
     if turn % 4 == 1:
         wanted = tuple(sorted({f"type-{draw.randrange(_SHAPES)}" for _ in range(6)}))
-        one = objects.NodeSelectorRequirement(key=MACHINE, operator="In", values=wanted)
+        requirement = objects.NodeSelectorRequirement(key=MACHINE, operator="In", values=wanted)
         machines = objects.NodeAffinity(
             required_during_scheduling_ignored_during_execution=objects.NodeSelector(
-                node_selector_terms=(objects.NodeSelectorTerm(match_expressions=(one,)),)
+                node_selector_terms=(objects.NodeSelectorTerm(match_expressions=(requirement,)),)
             )
         )
     if apart is None and machines is None:

@@ -1,7 +1,7 @@
 """The families of the benchmarks: kinds of cluster and work, each at any size, as data.
 
-A family has a function of the number of nodes and of pods to place.  Of `steady`, `churn` and `take-in` the pods come
-while time passes (`bench.arrivals`): there is no work among what is built.
+A family has a function of the number of nodes and of pods to place. The pods of `steady`, `churn` and `take-in` arrive
+over time (`bench.arrivals`), so their clusters have no work.
 """
 
 import dataclasses
@@ -40,17 +40,17 @@ _SERVICES_PER_NODE, _NAMESPACES = 5, 200
 _IN_LEAF = 10
 RACK, _IN_RACK = "topology.example/rack", 5
 WAITING_GANG = 4
-"""Members of a gang of `waiting`."""
+"""The number of members of a gang of `waiting`."""
 SPREADING_GANG, FILLING = 12, 4
-"""Members of a gang of `waiting-spread`; pods that fill a node there."""
+"""The number of members of a gang of `waiting-spread`, and of pods that fill a node there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`per_node` is the work per node when the family is run at growing sizes, and `least` the least there is.
+    """A family: `per_node` is the work per node at growing sizes, and `least` its minimum.
 
-    `most`: the largest size in nodes of `--growth`, small enough for all families to end in two minutes.  `module`:
-    what runs it.
+    `most`: the largest size in nodes of `--growth`, such that all families end within two minutes. `module`: the module
+    that runs it.
     """
 
     build: Callable[[int, int], BenchCluster]
@@ -61,13 +61,13 @@ class Family:
 
 
 def _basic(nodes: int, pods: int) -> BenchCluster:
-    """Single pods that fit."""
+    """Return single pods that fit."""
     work = make_pods([f"pod-{i:05d}" for i in range(pods)], HIGH, {"cpu": "100m", "memory": "500Mi"})
     return BenchCluster(tuple(make_node(i) for i in range(nodes)), tuple(work))
 
 
 def _preempt(nodes: int, pods: int) -> BenchCluster:
-    """4-CPU nodes with four pods of 900m each; pods of 3 CPU that need three of the four gone."""
+    """Return 4-CPU nodes with four pods of 900m each, and pods of 3 CPU that need three of the four evicted."""
     machines = tuple(make_node(i, cpu="4", memory="32Gi") for i in range(nodes))
     names = [f"low-{i:05d}-{k}" for i in range(nodes) for k in range(4)]
     where = [machine.name for machine in machines for _ in range(4)]
@@ -83,7 +83,7 @@ def _one_gang(nodes: int, pods: int) -> BenchCluster:
 
 
 def _gangs(nodes: int, pods: int) -> BenchCluster:
-    """Gangs of 100 1-GPU pods in an empty cluster."""
+    """Return gangs of 100 1-GPU pods in an empty cluster."""
     groups: list[objects.PodGroup] = []
     work: list[objects.Pod] = []
     for start in range(0, pods, 100):
@@ -104,7 +104,7 @@ def _gang_preempt(nodes: int, pods: int) -> BenchCluster:
 
 
 def _trees(nodes: int, pods: int) -> BenchCluster:
-    """`_gangs` where each gang of 100 is a tree: ten gangs of ten under one root that wants them all."""
+    """Return `_gangs` with a tree for each gang of 100: ten gangs of ten under one root that requires all of them."""
     roots: list[objects.CompositePodGroup] = []
     groups: list[objects.PodGroup] = []
     work: list[objects.Pod] = []
@@ -118,7 +118,7 @@ def _trees(nodes: int, pods: int) -> BenchCluster:
 
 
 def _tree_preempt(nodes: int, pods: int) -> BenchCluster:
-    """`_gang_preempt` where the preemptor is a tree: gangs of ten under one root that wants them all."""
+    """Return `_gang_preempt` with a tree as preemptor: gangs of ten under one root that requires all of them."""
     machines = gpu_nodes(nodes)
     running_groups, running = running_gangs(machines)
     leaves, work = _leaves("tree", pods, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)})
@@ -136,7 +136,7 @@ def _root(name: str, least: int) -> objects.CompositePodGroup:
 
 
 def _leaves(root: str, pods: int, requests: objects.ResourceList) -> tuple[list[objects.PodGroup], list[objects.Pod]]:
-    """Gangs of ten below a root, and their pods."""
+    """Return gangs of ten below a root, and their pods."""
     groups: list[objects.PodGroup] = []
     work: list[objects.Pod] = []
     for start in range(0, pods, _IN_LEAF):
@@ -148,10 +148,10 @@ def _leaves(root: str, pods: int, requests: objects.ResourceList) -> tuple[list[
 
 
 def _constrained(nodes: int, pods: int) -> BenchCluster:
-    """`_gang_preempt` where every pod carries a zone spread, an anti-affinity on the hostname and a host port.
+    """Return `_gang_preempt` with a zone spread, an anti-affinity on the hostname and a host port for every pod.
 
-    The eight pods of a node have a slot each; pods of one slot keep apart.  The gang is of slot 0: it shares the port,
-    the anti-affinity and the count by zone with those of the victims that are, so the choice of those put back matters.
+    The eight pods of a node have a slot each; pods of the same slot repel each other. The gang has slot 0: it shares
+    port, anti-affinity and counts by zone with victims of that slot, so the choice of reprieved victims matters.
     """
     machines = tuple(
         make_node(i, gpus=GPUS_PER_NODE, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"})
@@ -159,17 +159,17 @@ def _constrained(nodes: int, pods: int) -> BenchCluster:
     )
     groups, plain = running_gangs(machines)
     running = [_in_slot(pod, turn % GPUS_PER_NODE) for turn, pod in enumerate(plain)]
-    asked = make_pods(
+    gang_pods = make_pods(
         member_names("gang", pods), HIGH, {"cpu": "1", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}, group="gang"
     )
-    work = [_in_slot(pod, 0) for pod in asked]
+    work = [_in_slot(pod, 0) for pod in gang_pods]
     return BenchCluster(
         machines, tuple(work), (make_gang("gang", HIGH, pods),), running=tuple(running), running_groups=groups
     )
 
 
 def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
-    """Return the pod with the rules of `_constrained`."""
+    """Return the pod with the constraints of `_constrained`."""
     alike = objects.LabelSelector(match_labels={"slot": str(slot)})
     apart = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
     port = objects.ContainerPort(container_port=8080, host_port=_FIRST_PORT + slot)
@@ -189,7 +189,7 @@ def _in_slot(pod: objects.Pod, slot: int) -> objects.Pod:
 
 
 def _steady(nodes: int, _work: int) -> BenchCluster:
-    """Return nodes with ten running pods each, of several sizes; the work comes over time (`steady_work`)."""
+    """Return nodes with ten running pods each, of several sizes; the work arrives over time (`steady_work`)."""
     machines = gpu_nodes(nodes)
     running: list[objects.Pod] = []
     for turn in range(RUNNING_PER_NODE):
@@ -199,23 +199,21 @@ def _steady(nodes: int, _work: int) -> BenchCluster:
 
 
 def _unlike(nodes: int, pods: int) -> BenchCluster:
-    """Return pods that all differ, arriving beside four running ones for each node that do so too
-    (`bench.distinct_pods`).
-    """
+    """Return distinct pods, with four distinct running pods for each node (`bench.distinct_pods`)."""
     machines = distinct_pods.nodes(nodes)
-    here = _UNLIKE_PER_NODE * nodes
+    running_count = _UNLIKE_PER_NODE * nodes
     return BenchCluster(
         machines,
-        tuple(distinct_pods.pods(here, pods, priority=HIGH)),
-        running=tuple(distinct_pods.pods(0, here, priority=LOW, on=machines)),
-        services=tuple(distinct_pods.services(here + pods)),
+        tuple(distinct_pods.pods(running_count, pods, priority=HIGH)),
+        running=tuple(distinct_pods.pods(0, running_count, priority=LOW, on=machines)),
+        services=tuple(distinct_pods.services(running_count + pods)),
     )
 
 
 def _waiting(nodes: int, pods: int) -> BenchCluster:
-    """Return nodes full of 1-GPU pods that must not be evicted, and gangs of four 8-GPU pods that wait for whole nodes.
+    """Return nodes full of 1-GPU pods that must not be evicted, and gangs of four 8-GPU pods that wait for nodes.
 
-    No two gangs ask for the same.
+    The gangs have distinct requests.
     """
     machines = gpu_nodes(nodes)
     names = [f"busy-{i:05d}-{slot}" for i in range(nodes) for slot in range(GPUS_PER_NODE)]
@@ -226,15 +224,15 @@ def _waiting(nodes: int, pods: int) -> BenchCluster:
     for i in range(pods // WAITING_GANG):
         name = f"gang-{i:05d}"
         groups.append(make_gang(name, LOW, WAITING_GANG))
-        asked: objects.ResourceList = {"cpu": f"{1000 + i}m", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}
-        work += make_pods(member_names(name, WAITING_GANG), LOW, asked, group=name)
+        requests: objects.ResourceList = {"cpu": f"{1000 + i}m", "memory": "1Gi", GPU: str(GPUS_PER_NODE)}
+        work += make_pods(member_names(name, WAITING_GANG), LOW, requests, group=name)
     return BenchCluster(machines, tuple(work), tuple(groups), running=tuple(running))
 
 
 def _waiting_spread(nodes: int, pods: int) -> BenchCluster:
-    """Ten zones, the first full of pods that must not be evicted, and gangs of twelve that spread over them.
+    """Return ten zones, the first full of pods that must not be evicted, and gangs of twelve that spread over them.
 
-    Each gang spreads by itself and asks for amounts of its own; in every other zone there is room for many.
+    Each gang spreads by itself and has its own requests; every other zone has capacity for many.
     """
     machines = tuple(make_node(i, cpu="16", memory="64Gi", labels={ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
     running: list[objects.Pod] = []
@@ -268,7 +266,7 @@ def _waiting_spread(nodes: int, pods: int) -> BenchCluster:
 
 
 def _racks(nodes: int, pods: int) -> BenchCluster:
-    """Racks of five full nodes, and a gang that needs one of them: all running pods may be evicted.
+    """Return racks of five full nodes, and a gang that needs one of them; all running pods may be evicted.
 
     Running pods have one of nine priorities.
     """
@@ -290,15 +288,15 @@ def _racks(nodes: int, pods: int) -> BenchCluster:
 
 
 def _big(nodes: int, pods: int) -> BenchCluster:
-    """Return pods that all differ (`bench.distinct_pods`), ten running ones for each node; no services."""
+    """Return distinct pods (`bench.distinct_pods`) with ten running ones for each node, and no services."""
     machines = distinct_pods.nodes(nodes)
-    here = RUNNING_PER_NODE * nodes
-    running = tuple(distinct_pods.pods(0, here, priority=LOW, on=machines))
-    return BenchCluster(machines, tuple(distinct_pods.pods(here, pods, priority=HIGH)), running=running)
+    running_count = RUNNING_PER_NODE * nodes
+    running = tuple(distinct_pods.pods(0, running_count, priority=LOW, on=machines))
+    return BenchCluster(machines, tuple(distinct_pods.pods(running_count, pods, priority=HIGH)), running=running)
 
 
 def _apart(nodes: int, pods: int) -> BenchCluster:
-    """Return pods of one application that keep apart on nodes: as many as there are nodes fill every one."""
+    """Return pods of one application that repel each other on nodes: they fill all nodes."""
     machines = tuple(make_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
     alike = objects.LabelSelector(match_labels={"app": "web"})
     term = objects.PodAffinityTerm(label_selector=alike, topology_key=HOSTNAME)
@@ -315,7 +313,7 @@ def _apart(nodes: int, pods: int) -> BenchCluster:
 
 
 def _churn(nodes: int, _work: int) -> BenchCluster:
-    """As `_big`; the work comes over time (`churn_work`)."""
+    """Return the cluster of `_big`; the work arrives over time (`churn_work`)."""
     machines = distinct_pods.nodes(nodes)
     return BenchCluster(
         machines, (), running=tuple(distinct_pods.pods(0, RUNNING_PER_NODE * nodes, priority=LOW, on=machines))
@@ -323,12 +321,12 @@ def _churn(nodes: int, _work: int) -> BenchCluster:
 
 
 def _take_in(nodes: int, pods: int) -> BenchCluster:
-    """Return nodes and services alone; the pods come from `running_elsewhere`, so that no process has to hold them."""
+    """Return only nodes and services; `running_elsewhere` yields the pods, so that no process holds all of them."""
     return BenchCluster(distinct_pods.nodes(nodes), (), services=tuple(distinct_pods.services(pods)))
 
 
 def _services(nodes: int, pods: int) -> BenchCluster:
-    """Five running pods for each node and a service for each, in 200 namespaces; the work belongs to them in turn."""
+    """Return five running pods per node with a service each, in 200 namespaces; the work joins them in turn."""
     machines = tuple(make_node(i, labels={HOSTNAME: f"node-{i:05d}", ZONE: f"zone-{i % ZONES}"}) for i in range(nodes))
     count = _SERVICES_PER_NODE * nodes
 
@@ -340,7 +338,7 @@ def _services(nodes: int, pods: int) -> BenchCluster:
     where = [machines[i % nodes].metadata.name for i in range(count)]
     running = make_pods([f"old-{i:05d}" for i in range(count)], LOW, amounts, nodes=where)
     work = make_pods([f"new-{i:05d}" for i in range(pods)], LOW, amounts)
-    made = (
+    services = (
         objects.Service(
             metadata=objects.ObjectMeta(name=f"app-{i}", namespace=f"team-{i % _NAMESPACES}"),
             spec=owners.ServiceSpec(selector={"app": f"app-{i}"}),
@@ -351,12 +349,12 @@ def _services(nodes: int, pods: int) -> BenchCluster:
         machines,
         tuple(of_service(pod, turn % count) for turn, pod in enumerate(work)),
         running=tuple(of_service(pod, turn) for turn, pod in enumerate(running)),
-        services=tuple(made),
+        services=tuple(services),
     )
 
 
 def _budgets(nodes: int, pods: int) -> BenchCluster:
-    """`_gang_preempt` with a budget for two nodes, all in one namespace; each guards its part of the running pods."""
+    """Return `_gang_preempt` with one budget per two nodes, all in one namespace; each protects part of the pods."""
     cluster = _gang_preempt(nodes, pods)
     count = max(1, nodes // 2)
     running = tuple(
@@ -378,7 +376,7 @@ def _team_budgets(count: int) -> tuple[objects.PodDisruptionBudget, ...]:
 
 
 def _unlike_preempt(nodes: int, pods: int) -> BenchCluster:
-    """`_preempt` where no two pods ask for the same, nor have the same image and labels."""
+    """Return `_preempt` with pods that are distinct in requests, image and labels."""
     cluster = _preempt(nodes, pods)
     draw = Random(LAYOUT_SEED)
     return dataclasses.replace(
@@ -389,9 +387,9 @@ def _unlike_preempt(nodes: int, pods: int) -> BenchCluster:
 
 
 def _unlike_budgets(nodes: int, pods: int) -> BenchCluster:
-    """4-CPU nodes with ten pods each and a budget for ten nodes, all in one namespace; no two pods are alike.
+    """Return 4-CPU nodes with ten distinct pods each, and a budget for every ten nodes, all in one namespace.
 
-    Each budget guards its part of the running pods.  The work needs most of a node.
+    Each budget protects part of the running pods. The work needs most of a node.
     """
     draw = Random(LAYOUT_SEED)
     machines = tuple(make_node(i, cpu="4", memory="32Gi") for i in range(nodes))
@@ -400,16 +398,16 @@ def _unlike_budgets(nodes: int, pods: int) -> BenchCluster:
     running = []
     count = max(1, nodes // 10)
     for turn, item in enumerate(make_pods(names, LOW, {"memory": "500Mi"}, nodes=where)):
-        made = _made_unlike(item, f"{300 + draw.randrange(90)}m", draw)
-        labels = {**made.metadata.labels, "team": f"team-{turn % count}"}
-        running.append(replace(made, metadata=replace(made.metadata, labels=labels)))
+        distinct_pod = _made_unlike(item, f"{300 + draw.randrange(90)}m", draw)
+        labels = {**distinct_pod.metadata.labels, "team": f"team-{turn % count}"}
+        running.append(replace(distinct_pod, metadata=replace(distinct_pod.metadata, labels=labels)))
     high = make_pods([f"high-{i:05d}" for i in range(pods)], HIGH, {"memory": "500Mi"})
     work = tuple(_made_unlike(item, f"{2600 + draw.randrange(400)}m", draw) for item in high)
     return BenchCluster(machines, work, running=tuple(running), budgets=_team_budgets(count))
 
 
 def _unlike_gang_preempt(nodes: int, pods: int) -> BenchCluster:
-    """`_gang_preempt` where no two pods ask for the same, nor have the same image and labels."""
+    """Return `_gang_preempt` with pods that are distinct in requests, image and labels."""
     cluster = _gang_preempt(nodes, pods)
     draw = Random(LAYOUT_SEED)
     return dataclasses.replace(
@@ -435,7 +433,7 @@ def _made_unlike(pod: objects.Pod, cpu: str, draw: Random) -> objects.Pod:
 
 
 def _devices(nodes: int, pods: int) -> BenchCluster:
-    """Return nodes with eight devices each, of two sizes, and pods with a claim each for one of the larger ones."""
+    """Return nodes with eight devices each, of two sizes, and pods with a claim for one of the larger ones each."""
     driver = "gpu.example.com"
     expression = f"device.capacity['{driver}'].memory.compareTo(quantity('40Gi')) >= 0"
     resources: list[objects.KubernetesObject] = [

@@ -1,6 +1,7 @@
-"""Families that show whether work is shared between preemptors and trees that are placed one after another.
+"""Families that show whether preemptors and trees placed one after another share work.
 
-Trees in domains, a preempting tree of three levels, lone pods that preempt for devices, small gangs that preempt.
+They have trees in domains, a preempting tree of three levels, single pods that preempt for devices, and small
+preempting gangs.
 """
 
 import dataclasses
@@ -25,15 +26,15 @@ from reprieve.simulation.bench.cluster_builder import (
 
 RACK, BLOCK, HALL = "topology.example/rack", "topology.example/block", "topology.example/hall"
 _IN_RACK, _IN_BLOCK, _IN_HALL = 4, 16, 80
-"""Nodes."""
+"""Numbers of nodes."""
 _PRIORITIES = 9
 _MEMBERS = 4
-"""Pods of a leaf, and of a small gang."""
+"""The number of pods of a leaf, and of a small gang."""
 DRIVER = "gpu.example.com"
 
 
 def trees_in_domains(nodes: int, pods: int) -> BenchCluster:
-    """Trees of two gangs of four that go to a rack each, both to one block, one tree after another."""
+    """Return trees of two gangs of four, each in a rack, both in one block, placed one after another."""
     composites: list[objects.CompositePodGroup] = []
     groups: list[objects.PodGroup] = []
     work: list[objects.Pod] = []
@@ -47,7 +48,7 @@ def trees_in_domains(nodes: int, pods: int) -> BenchCluster:
 
 
 def tree_of_levels(nodes: int, pods: int) -> BenchCluster:
-    """Full racks, blocks and halls, and one tree in a hall: pairs of gangs of four in a block, each gang in a rack.
+    """Return full racks, blocks and halls, and one tree in a hall: pairs of gangs in a block, each in a rack.
 
     Every running pod may be evicted.
     """
@@ -66,7 +67,7 @@ def tree_of_levels(nodes: int, pods: int) -> BenchCluster:
 
 
 def small_gangs(nodes: int, pods: int) -> BenchCluster:
-    """Full nodes, and gangs of four that preempt, one after another."""
+    """Return full nodes, and gangs of four that preempt one after another."""
     machines = tuple(make_node(i, cpu="8", memory="64Gi") for i in range(nodes))
     groups: list[objects.PodGroup] = []
     work: list[objects.Pod] = []
@@ -78,7 +79,7 @@ def small_gangs(nodes: int, pods: int) -> BenchCluster:
 
 
 def preempting_for_devices(nodes: int, pods: int) -> BenchCluster:
-    """Return nodes with eight devices, each used by a pod of its own, and pods that preempt for one each."""
+    """Return nodes with eight devices, each used by its own pod, and pods that preempt for one device each."""
     machines = tuple(make_node(i) for i in range(nodes))
     running, claims = [], []
     for pod in _filling(machines, GPUS_PER_NODE, "1"):
@@ -91,7 +92,7 @@ def preempting_for_devices(nodes: int, pods: int) -> BenchCluster:
 
 
 def preempting_for_unlike_devices(nodes: int, pods: int) -> BenchCluster:
-    """Return the same where no two preemptors ask for the same of anything but devices."""
+    """Return `preempting_for_devices` with preemptors of distinct requests apart from devices."""
     cluster = preempting_for_devices(nodes, pods)
     work = []
     for turn, pod in enumerate(cluster.work):
@@ -103,7 +104,7 @@ def preempting_for_unlike_devices(nodes: int, pods: int) -> BenchCluster:
 
 
 def waiting_for_room(nodes: int, pods: int) -> BenchCluster:
-    """Return racks full of pods that may not be evicted, and gangs of four that each wait for one of them."""
+    """Return racks full of pods that may not be evicted, and gangs of four that each wait for a rack."""
     machines = _in_halls(nodes)
     names = [f"busy-{i:05d}-{slot}" for i in range(nodes) for slot in range(_IN_RACK)]
     where = [machine.metadata.name for machine in machines for _ in range(_IN_RACK)]
@@ -136,11 +137,11 @@ def _in_halls(nodes: int) -> tuple[objects.Node, ...]:
     )
 
 
-def _filling(machines: tuple[objects.Node, ...], each: int, cpu: str) -> tuple[objects.Pod, ...]:
-    """So many running pods on each node, of one of nine priorities below `HIGH`."""
+def _filling(machines: tuple[objects.Node, ...], per_node: int, cpu: str) -> tuple[objects.Pod, ...]:
+    """Return a number of running pods per node, with one of nine priorities below `HIGH`."""
     draw = Random(LAYOUT_SEED)
-    names = [f"low-{i:05d}-{slot}" for i in range(len(machines)) for slot in range(each)]
-    where = [machine.metadata.name for machine in machines for _ in range(each)]
+    names = [f"low-{i:05d}-{slot}" for i in range(len(machines)) for slot in range(per_node)]
+    where = [machine.metadata.name for machine in machines for _ in range(per_node)]
     return tuple(
         replace(pod, spec=replace(pod.spec, priority=1 + draw.randrange(_PRIORITIES)))
         for pod in make_pods(names, LOW, {"cpu": cpu}, nodes=where)
@@ -148,7 +149,7 @@ def _filling(machines: tuple[objects.Node, ...], each: int, cpu: str) -> tuple[o
 
 
 def _leaves(parent: str, pods: int) -> tuple[list[objects.PodGroup], list[objects.Pod]]:
-    """Gangs of four below a composite, each in one rack, and their pods, which want half a node each."""
+    """Return gangs of four below a composite, each in one rack, and their pods, which need half a node each."""
     groups: list[objects.PodGroup] = []
     work: list[objects.Pod] = []
     rack = objects.PodGroupSchedulingConstraints(topology=(objects.TopologyConstraint(key=RACK),))
@@ -177,10 +178,10 @@ def _composite(name: str, least: int, key: str, parent: str = "") -> objects.Com
 
 
 def _devices_of(machines: tuple[objects.Node, ...]) -> list[objects.KubernetesObject]:
-    """Return the class of all devices, and a slice with eight for each node."""
+    """Return the class of all devices, and a slice with eight devices for each node."""
     expression = f"device.driver == '{DRIVER}'"
     selectors = [{"cel": {"expression": expression}}]
-    found: list[objects.KubernetesObject] = [
+    result: list[objects.KubernetesObject] = [
         msgspec.convert({"metadata": {"name": "gpu"}, "spec": {"selectors": selectors}}, objects.DeviceClass)
     ]
     for machine in machines:
@@ -188,19 +189,19 @@ def _devices_of(machines: tuple[objects.Node, ...]) -> list[objects.KubernetesOb
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         devices = [{"name": f"gpu-{slot}"} for slot in range(GPUS_PER_NODE)]
         spec = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": devices}
-        found.append(msgspec.convert({"metadata": {"name": name}, "spec": spec}, objects.ResourceSlice))
-    return found
+        result.append(msgspec.convert({"metadata": {"name": name}, "spec": spec}, objects.ResourceSlice))
+    return result
 
 
 def _claim(name: str, node: str = "", device: str = "") -> objects.ResourceClaim:
-    """Return the claim of the pod of that name, allocated if a node is given."""
+    """Return the claim of the pod with this name, allocated if a node is given."""
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
     status = {}
     if node:
-        given = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
+        device_result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
         on_node = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         status = {
-            "allocation": {"devices": {"results": [given]}, "nodeSelector": {"nodeSelectorTerms": [on_node]}},
+            "allocation": {"devices": {"results": [device_result]}, "nodeSelector": {"nodeSelectorTerms": [on_node]}},
             "reservedFor": [{"resource": "pods", "name": name, "uid": name}],
         }
     metadata = {"name": name, "namespace": "default", "uid": f"claim-{name}"}

@@ -1,9 +1,9 @@
-"""Running one scenario: the engine under the real clock, with an API that answers at once.
+"""A run of one scenario: the engine under the real clock, with an API that responds at once.
 
-Nodes and running pods are known before the clock starts, as a scheduler's caches are synced before it schedules; the
-work is handed over within the measured time.  Victims vanish the moment they are evicted.  Backoff is not waited for
-(kube-scheduler takes from its backoff queue too when nothing else is ready): the engine's clock is moved on instead,
-so the figures are time spent deciding.
+Nodes and running pods are loaded before the measurement, as a scheduler's caches are synced before it schedules; the
+work is added within the measured time. Victims end as soon as they are evicted. Instead of waiting for backoff
+(kube-scheduler also takes pods from its backoff queue when nothing else is ready), the engine's clock advances, so the
+figures measure decision time.
 """
 
 import gc
@@ -31,13 +31,13 @@ from reprieve.simulation.bench.cluster_builder import BenchCluster
 from reprieve.simulation.bench.scenarios import BenchScenario
 
 _WAITING_SECONDS = 60
-"""Simulated time of `waiting` in which a pod ends each second."""
+"""The simulated seconds of `waiting` in each of which a pod ends."""
 _HOTTEST = 25
-"""Functions of a profile that are shown."""
+"""The number of functions in a profile."""
 _BATCH = 500
-"""Pods that `take-in` makes at once, outside the measured time."""
+"""The number of pods that `take-in` creates at once, outside of the measured time."""
 _SAMPLES = 50
-"""How often `steady` measures its memory."""
+"""The number of memory samples of `steady`."""
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class HotFunction(msgspec.Struct, frozen=True, rename="camel"):
-    """A function that a run spent its time in: seconds in itself, and with what it called."""
+    """A function with much of the time of a run: seconds in itself, and including its callees."""
 
     function: str
     calls: int
@@ -59,8 +59,8 @@ class HotFunction(msgspec.Struct, frozen=True, rename="camel"):
 class BenchMeasurement(msgspec.Struct, frozen=True, rename="camel"):
     """One line of `reprieve bench -o json` (performance.md).
 
-    `seconds` from all objects present to all bound, `decision_seconds` to the first decision to preempt (None without
-    one), `peak_rss_mb` in MiB of the process that ran only this.
+    `seconds`: from the presence of all objects until all are bound. `decision_seconds`: until the first preemption
+    (None without one). `peak_rss_mb`: in MiB, of the process that ran only this scenario.
     """
 
     scenario: str
@@ -73,38 +73,38 @@ class BenchMeasurement(msgspec.Struct, frozen=True, rename="camel"):
     peak_rss_mb: float
     versions: dict[str, str]
     cpu_seconds: float | msgspec.UnsetType = msgspec.UNSET
-    """Processor time of the same as `seconds`."""
+    """The processor time of the interval of `seconds`."""
     growth_mb: float | msgspec.UnsetType = msgspec.UNSET
-    """How much more memory the process holds at the end than before, in MiB.
+    """The growth of the process's memory until the end, in MiB.
 
-    Of `steady` alone, where before is the second fifth of the time, and of `churn`, where it is the third of
-    twenty-four parts: the hour after the first two of a day.
+    Only for `steady`, from the second fifth of the time, and for `churn`, from the third of twenty-four parts: the hour
+    after the first two of a day.
     """
     rss_mb: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `churn` and `take-in` alone: resident memory at the end, in MiB."""
+    """Only for `churn` and `take-in`: resident memory at the end, in MiB."""
     kept_entries: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
-    """Of `churn` alone: how much the engine keeps at the end, as the gauge scheduler_kept_entries shows it."""
+    """Only for `churn`: the sizes of the engine's tables at the end, as in the gauge scheduler_kept_entries."""
     cpu_per_second: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `waiting` and `waiting-spread` alone: processor time that a second of simulated time costs, in seconds."""
+    """Only for `waiting` and `waiting-spread`: processor time per second of simulated time, in seconds."""
     taken_in_seconds: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `big` alone: real time until nodes and running pods were in the cache, which `seconds` does not count."""
+    """Only for `big`: real time to load nodes and running pods, which `seconds` excludes."""
     held_mb: float | msgspec.UnsetType = msgspec.UNSET
-    """Of `take-in` alone: what the engine keeps of them, in MiB; their objects are freed by then."""
+    """Only for `take-in`: the memory of the engine, in MiB, after the pods' objects are freed."""
     profile: tuple[HotFunction, ...] | msgspec.UnsetType = msgspec.UNSET
-    """With `--profile`: where the time went."""
+    """With `--profile`: the most expensive functions."""
 
 
 class NotBoundError(Exception):
-    """A scenario that did not end with all its pods bound; the figures would mean nothing."""
+    """A scenario ended with unbound pods, so its figures would mean nothing."""
 
     def __init__(self, scenario: str, bound: int, pods: int) -> None:
         super().__init__(f"{scenario}: {bound} of {pods} pods bound")
 
 
 def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
-    """Build the cluster, run it to the end, give the figures. Raises NotBoundError.
+    """Build the cluster, run the scenario, and return the figures. Raises NotBoundError.
 
-    With a profiler the measured part is watched by it, which takes several times as long.
+    A profiler observes the measured part, which then takes several times as long.
     """
     if scenario.family in ("steady", "churn"):
         return run_steady(scenario, profiler)
@@ -155,7 +155,7 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
 
 
 def _evict(engine: Engine, preemption: Preemption, claims: dict[str, ResourceClaim], now: float) -> None:
-    """The victims are deleted at once, and their claims without devices, as the claim controller leaves them."""
+    """Delete the victims at once, and release their device claims as the claim controller would."""
     victims = [pod.uid for verdict in preemption.victims for pod in verdict.unit.pods]
     for uid in victims:
         engine.pod_terminating(uid, now, preempted=True)
@@ -167,7 +167,7 @@ def _evict(engine: Engine, preemption: Preemption, claims: dict[str, ResourceCla
 
 
 def _reserved(cluster: BenchCluster) -> dict[str, ResourceClaim]:
-    """Return the allocated claims, by UID of the pod that each is reserved for."""
+    """Return the allocated claims by UID of the pod for which each is reserved."""
     claims = (item for item in cluster.resources if isinstance(item, ResourceClaim))
     return {consumer.uid: claim for claim in claims for consumer in claim.status.reserved_for}
 
@@ -178,17 +178,17 @@ def _watch(profiler: Profile | None) -> None:
 
 
 def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
-    """Return pods come and as many end, the oldest first, in simulated time; each is to be placed the moment it comes.
+    """Run pods that arrive while as many end, oldest first, in simulated time; each must be placed on arrival.
 
-    `seconds` is the real time of all of it, the API's reports of bindings and ends included; `attempt_ms` are the
-    decisions.  Raises NotBoundError.
+    `seconds` is the total real time, including the API's reports of bindings and ends; `attempt_ms` measures the
+    decisions. Raises NotBoundError.
     """
     engine, running = _long_running(scenario)
     gc.collect()
     gc.freeze()
-    attempts = array("d", bytes(8 * 2 * scenario.pods))  # all of it now, not to be taken for growth
+    attempts = array("d", bytes(8 * 2 * scenario.pods))  # allocated now, so that it does not count as growth
     count = 0
-    held: list[float] = []
+    memory_samples: list[float] = []
     every = max(1, scenario.pods // _SAMPLES)
     arrived = bound = 0
     clock = time.perf_counter
@@ -215,29 +215,29 @@ def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> Benc
         for _ in arrival.pods:
             _end(engine, running.popleft(), now)
         if (arrived + len(arrival.pods)) // every > arrived // every:
-            held.append(rss_mb())
+            memory_samples.append(rss_mb())
         arrived += len(arrival.pods)
     seconds, cpu = clock() - began, time.process_time() - cpu
     if bound != scenario.pods:
         raise NotBoundError(scenario.name, bound, scenario.pods)
-    fifth = len(held) // 5
+    fifth = len(memory_samples) // 5
     measured = measurement(scenario, attempts[:count], seconds, cpu, profiler)
     if scenario.family == "churn":
-        hours = len(held) / 24
-        growth = held[-1] - max(held[int(2 * hours) : int(3 * hours) + 1])
+        hours = len(memory_samples) / 24
+        growth = memory_samples[-1] - max(memory_samples[int(2 * hours) : int(3 * hours) + 1])
         return msgspec.structs.replace(
-            measured, growth_mb=round(growth, 1), rss_mb=round(held[-1], 1), kept_entries=dict(engine.sizes())
+            measured, growth_mb=round(growth, 1), rss_mb=round(memory_samples[-1], 1), kept_entries=dict(engine.sizes())
         )
-    growth = max(held[-fifth - 1 :]) - max(held[fifth : 2 * fifth + 1])
+    growth = max(memory_samples[-fifth - 1 :]) - max(memory_samples[fifth : 2 * fifth + 1])
     return msgspec.structs.replace(measured, growth_mb=round(growth, 1))
 
 
 def run_waiting(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
-    """Gangs wait that cannot be placed, and every second of simulated time something happens that helps none of them.
+    """Run gangs that cannot be placed, with events each second of simulated time that help none of them.
 
-    A pod ends somewhere; where they wait for a spread a node changes, too.  Then room for one gang becomes free, and it
-    is to be placed in the cycle that follows.  `seconds` is the real time of all that; what went before, one attempt
-    for each gang, is not counted.  Raises NotBoundError.
+    A pod ends; for gangs that wait for a spread a node also changes. Finally capacity for one gang becomes free, and
+    the next cycle must place it. `seconds` is the real time of these events, without the initial attempt for each gang.
+    Raises NotBoundError.
     """
     cluster = scenario.build()
     engine = synced(cluster)
@@ -289,14 +289,14 @@ def run_waiting(scenario: BenchScenario, profiler: Profile | None = None) -> Ben
 
 
 def run_take_in(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasurement:
-    """Running pods enter the cache, as after a restart; no object outlives the call that reports it.
+    """Load running pods into the cache, as after a restart; objects are freed after each call.
 
-    `seconds` is the time within the engine, `attempt_ms` of one pod.  Raises NotBoundError.
+    `seconds` is the time within the engine, `attempt_ms` that of one pod. Raises NotBoundError.
     """
     cluster = scenario.build()
     engine = synced(cluster)
     gc.collect()
-    held = rss_mb()
+    memory_before = rss_mb()
     clock, spent = time.perf_counter, time.process_time
     times = array("d", bytes(8 * scenario.pods))
     cpu = 0.0
@@ -316,23 +316,23 @@ def run_take_in(scenario: BenchScenario, profiler: Profile | None = None) -> Ben
     batch = []
     gc.collect()
     resident = rss_mb()
-    known = sum(1 for pod in engine.cluster.pods.values() if pod.scheduled)
-    if known != scenario.pods:
-        raise NotBoundError(scenario.name, known, scenario.pods)
+    scheduled = sum(1 for pod in engine.cluster.pods.values() if pod.scheduled)
+    if scheduled != scenario.pods:
+        raise NotBoundError(scenario.name, scheduled, scenario.pods)
     measured = measurement(scenario, times, sum(times), cpu, profiler)
-    return msgspec.structs.replace(measured, rss_mb=round(resident, 1), held_mb=round(max(0.0, resident - held), 1))
+    return msgspec.structs.replace(
+        measured, rss_mb=round(resident, 1), held_mb=round(max(0.0, resident - memory_before), 1)
+    )
 
 
 def _long_running(scenario: BenchScenario) -> tuple[Engine, deque[str]]:
-    """Return an engine in the middle of its life, and the UIDs of running pods, oldest first; the objects are not
-    kept.
-    """
+    """Return a loaded engine and the UIDs of running pods, oldest first, without storing the objects."""
     cluster = scenario.build()
     return synced(cluster), deque(pod.metadata.uid for pod in cluster.running)
 
 
 def _end(engine: Engine, uid: str, now: float) -> None:
-    """A pod is deleted and gone; the last of a group takes the group along."""
+    """Delete a pod, and its group with the last pod."""
     key = engine.cluster.pods[uid].group
     engine.pod_terminating(uid, now)
     engine.remove(ObjectRef("Pod", uid=uid), now)
@@ -349,7 +349,7 @@ def measurement(
     *,
     decided: float | None = None,
 ) -> BenchMeasurement:
-    """Return the figures of a run: seconds of each attempt, of all, of the processor, and to the first eviction."""
+    """Return the figures of a run: seconds of attempts, in total, of the processor, and until the first eviction."""
     if profiler is not None:
         profiler.disable()
     p50, p99 = np.percentile(np.array(attempts) * 1000, (50, 99))
@@ -369,7 +369,7 @@ def measurement(
 
 
 def hottest(profiler: Profile) -> tuple[HotFunction, ...]:
-    """Return where most of the time went, by time in the function itself."""
+    """Return the functions with most of the time, by time in the function itself."""
     result = []
     for (file, line, name), (_, calls, own, total, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
         package, inside, rest = file.rpartition("reprieve/")
@@ -379,7 +379,7 @@ def hottest(profiler: Profile) -> tuple[HotFunction, ...]:
 
 
 def synced(cluster: BenchCluster) -> Engine:
-    """Return an engine that knows the nodes, the groups of running pods and the running pods."""
+    """Return an engine loaded with the nodes, the running pods and their groups."""
     engine = Engine()
     before = (cluster.nodes, cluster.running_groups, cluster.services, cluster.budgets, cluster.resources)
     for item in chain.from_iterable(before):
@@ -390,7 +390,7 @@ def synced(cluster: BenchCluster) -> Engine:
 
 
 def _add_work(engine: Engine, cluster: BenchCluster) -> None:
-    """Let what is to be scheduled arrive at time 0, its groups first."""
+    """Add the pods to schedule at time 0, after their groups."""
     for item in (*cluster.composites, *cluster.groups):
         engine.set(item, 0.0)
     for order, pod in enumerate(cluster.work):
@@ -398,18 +398,18 @@ def _add_work(engine: Engine, cluster: BenchCluster) -> None:
 
 
 def rss_mb() -> float:
-    """Resident set of this process now, in MiB; its peak where the kernel does not report it."""
+    """Return the current resident memory of this process in MiB, or its peak if the kernel does not report it."""
     return _status("VmRSS:") or peak_rss_mb()
 
 
 def peak_rss_mb() -> float:
-    """Peak resident set of this process in MiB.
+    """Return the peak resident memory of this process in MiB.
 
-    Linux carries `ru_maxrss` of the parent over an exec, so the kernel's own mark is read where there is one.
+    Linux inherits `ru_maxrss` from the parent over an exec, so the kernel's own value is used if available.
     """
-    known = _status("VmHWM:")
-    if known is not None:
-        return known
+    peak_of_kernel = _status("VmHWM:")
+    if peak_of_kernel is not None:
+        return peak_of_kernel
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -417,7 +417,7 @@ def peak_rss_mb() -> float:
 
 
 def _status(field: str) -> float | None:
-    """Return a size in /proc/self/status in MiB."""
+    """Return a size of /proc/self/status in MiB."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():
@@ -427,7 +427,7 @@ def _status(field: str) -> float | None:
 
 
 def versions() -> dict[str, str]:
-    """Return what ran."""
+    """Return the versions of reprieve, Python and numpy."""
     from importlib.metadata import version
 
     return {"reprieve": version("reprieve"), "python": platform.python_version(), "numpy": np.__version__}

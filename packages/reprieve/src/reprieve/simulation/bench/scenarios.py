@@ -1,10 +1,10 @@
-"""What is measured: clusters and work of the table in performance.md, as data.
+"""The benchmarks: the clusters and work of the table in performance.md, as data.
 
-Terms: a *family* is a kind of cluster and work (`bench.families`); a *scenario* is a family at one size.  Running pods
-are there from the start; the work arrives at once, but for `steady` and `churn`, where it comes over time while
-as many pods end (`bench.arrivals`).
+Terms: a *family* is a kind of cluster and work (`bench.families`); a *scenario* is a family at one size. Running pods
+exist from the start. The work arrives at once, except for `steady` and `churn`, where it arrives over time while as
+many pods end (`bench.arrivals`).
 
-Invariant: a scenario is the same, object by object, on every machine and in every run.
+Invariant: a scenario has the same objects on every machine and in every run.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from reprieve.simulation.bench.families import FAMILY_TABLE
 
 @dataclass(frozen=True, slots=True)
 class BenchScenario:
-    """`pods` is the size of the work: the pods to place."""
+    """A family at one size; `pods` is the number of pods to place."""
 
     name: str
     family: str
@@ -23,7 +23,7 @@ class BenchScenario:
     pods: int
 
     def build(self) -> BenchCluster:
-        """Return the objects."""
+        """Return the objects of the scenario."""
         return FAMILY_TABLE[self.family].build(self.nodes, self.pods)
 
 
@@ -74,19 +74,19 @@ DEFAULT = (
     "gang-preempt-100",
     "gang-preempt-1000",
 )
-"""What runs when none is named: the ones that stay within a minute in all."""
+"""The default scenarios, which take less than a minute in total."""
 
 
 FAMILIES = tuple(FAMILY_TABLE)
 
 
 def at_size(family: str, nodes: int) -> BenchScenario:
-    """Return the family at a size, with work in proportion to the nodes: for the growth of its time."""
+    """Return the family at a size, with work in proportion to the nodes, to measure the growth of its time."""
     kind = FAMILY_TABLE[family]
     return BenchScenario(f"{family}@{nodes}", family, nodes, max(kind.least, round(kind.per_node * nodes)))
 
 
 def named(name: str) -> BenchScenario:
-    """Return the scenario of that name, `FAMILY@NODES` included. Raises KeyError."""
+    """Return the scenario with this name, including `FAMILY@NODES`. Raises KeyError."""
     family, at, nodes = name.partition("@")
     return at_size(family, int(nodes)) if at and family in FAMILY_TABLE and nodes.isdigit() else SCENARIOS[name]

@@ -1,4 +1,4 @@
-"""Running many scenarios, each in a process of its own: the peak of one's memory says nothing about another's."""
+"""Runs of many scenarios, each in its own process, so that peak memory is measured separately."""
 
 import math
 import subprocess
@@ -12,15 +12,15 @@ from reprieve.simulation.bench.scenario_run import BenchMeasurement
 from reprieve.simulation.bench.scenarios import BenchScenario, at_size
 
 GROWTH_STEPS = (0.25, 0.5, 1.0)
-"""Parts of a family's largest size at which growth is measured (performance.md)."""
+"""The fractions of a family's largest size at which growth is measured (performance.md)."""
 
 
 class ScenarioError(Exception):
-    """A scenario's process did not give figures; the message names it and has the last line of its errors."""
+    """A scenario's process returned no figures; the message has its name and the last line of its errors."""
 
 
 class Growth(msgspec.Struct, frozen=True, rename="camel"):
-    """How a family's processor time grows. `exponent`: slope of its log over log (nodes + pods) by least squares."""
+    """The growth of a family's processor time. `exponent`: slope of its log over log(nodes + pods), least squares."""
 
     family: str
     exponent: float
@@ -28,7 +28,7 @@ class Growth(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def measure(scenarios: Iterable[BenchScenario], *, profile: bool = False) -> Iterator[BenchMeasurement]:
-    """Yield the figures, one scenario after the other; `profile`: with where the time went. Raises ScenarioError."""
+    """Yield the figures of each scenario; `profile`: with a profile of the time. Raises ScenarioError."""
     for scenario in scenarios:
         command = [
             sys.executable,
@@ -54,12 +54,12 @@ def growth(families: Iterable[str]) -> Iterator[Growth]:
 
 
 def _time(run: BenchMeasurement) -> float:
-    """Return processor time, which other work on the machine changes least; of older figures the real time."""
+    """Return the processor time, which other work affects least; for older figures the real time."""
     return run.cpu_seconds if isinstance(run.cpu_seconds, float) else run.seconds
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """Slope of log y over log x by least squares; x and y above zero, at least two different x."""
+    """Return the slope of log y over log x by least squares; x and y are positive, with at least two distinct x."""
     xs = [math.log(x) for x, _ in points]
     ys = [math.log(y) for _, y in points]
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)

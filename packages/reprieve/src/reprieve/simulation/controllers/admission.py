@@ -1,11 +1,11 @@
-"""Apply quotas and limit ranges to objects that are created in simulated time (whatif.md 14).
+"""Quotas and limit ranges for objects created in simulated time (whatif.md 14).
 
-The rules are those of the embedded API server, `kube_rules.admission`. This module keeps the state they need: which
-quotas exist, what they count, and what waits for quota. An object that exists already is counted and never refused.
-If a pod is refused, its controller creates no more pods until quota of the namespace is released; then it retries at
+The rules are those of the embedded API server, `kube_rules.admission`. This module keeps the state they need: the
+existing quotas, the counted objects, and the pods that wait for quota. An existing object is counted and never refused.
+After a refused pod, its controller creates no more pods until quota of the namespace is released; then it retries at
 once.
 
-Invariant: what a quota counts as used is the sum of what it was charged with for objects that exist.
+Invariant: the used amounts of a quota are the sum of its charges for existing objects.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from kube_rules.validation.typed import validate
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 Key = tuple[str, str, str]
-"""(kind, namespace, UID or name) of an object; of a pod without a UID `namespace/name`."""
+"""(kind, namespace, UID or name) of an object; `namespace/name` for a pod without a UID."""
 Owner = tuple[str, str, str, str]
 """(apiVersion, kind, namespace, name) of a controller."""
 
 _CONTAINERS: Final = tuple[objects.Container, ...]
 _TOLERATIONS: Final = tuple[objects.Toleration, ...]
 LIMITS: Final = (objects.ResourceQuota, objects.LimitRange)
-"""Kinds that admission alone reads."""
+"""Kinds that only admission reads."""
 REFUSING: Final = (*LIMITS, objects.RuntimeClass)
-"""By these alone objects are refused or changed."""
+"""Kinds without which no object is refused or changed."""
 _NOT_COUNTED: Final = ("services.", "configmaps", "secrets", "resourcequotas", "replicationcontrollers")
-"""What a quota counts of kinds of which an input need not have all objects: its status says what is used."""
+"""Resources of kinds that may be incomplete in an input: the quota's status states what is used."""
 
 
 class AdmissionError(Exception):
     """Admission refuses an object, for a reason in the words of an API server.
 
-    `frame` stands before the reason in the server's message, with `{name}` for the name of the object.
+    `frame` precedes the reason in the server's message, with `{name}` for the name of the object.
     """
 
     def __init__(self, why: str, frame: str) -> None:
@@ -60,7 +60,7 @@ class AdmissionError(Exception):
         self.frame = frame
 
     def message(self, name: str) -> str:
-        """Return the server's message for the object, or for one alike of another name."""
+        """Return the server's message for the object, or for a similar object with another name."""
         return self.frame.replace("{name}", name) + self.why
 
 
@@ -88,22 +88,22 @@ class _Quota:
 
 @dataclass(slots=True)
 class _Namespace:
-    """What admission knows of one namespace."""
+    """The admission state of one namespace."""
 
     items: dict[str, list[Json]] = field(default_factory=dict)
     """Name of a LimitRange -> its items."""
     quotas: dict[str, _Quota] = field(default_factory=dict)
     there: dict[Key, KubernetesObject] = field(default_factory=dict)
-    """Objects that exist, as far as a quota may count them."""
+    """Existing objects that a quota may count."""
     groups: dict[tuple[str, str], Json] = field(default_factory=dict)
-    """By kind and name: what names the classes that pods count for."""
+    """By kind and name: objects that name the classes for which pods count."""
     charges: dict[Key, list[tuple[str, Amounts]]] = field(default_factory=dict)
     waiting: dict[Owner, deque[Refused]] = field(default_factory=dict)
-    """By controller: pods that were refused, in the order in which they are made."""
+    """By controller: refused pods, in the order of creation."""
     released: bool = False
 
     def note(self, key: Key, item: KubernetesObject) -> None:
-        """Keep an object that exists."""
+        """Store an existing object."""
         self.there[key] = item
         if isinstance(item, objects.PodGroup | objects.CompositePodGroup):
             self.groups[item.KIND, item.name] = msgspec.to_builtins(item)
@@ -121,25 +121,25 @@ class Admission:
     def __init__(self) -> None:
         self._namespaces: defaultdict[str, _Namespace] = defaultdict(_Namespace)
         self._classes: dict[str, Json] = {}
-        """RuntimeClasses by name; an input without any states nothing of the classes that its pods name."""
+        """RuntimeClasses by name; without any the classes that pods name are ignored."""
         self._refused_claims: dict[tuple[str, str], AdmissionError] = {}
         self._refused_makers: dict[Owner, AdmissionError] = {}
-        """Controllers that are refused themselves: they make no pods."""
+        """Refused controllers, which create no pods."""
         self.refused_pods: list[Refused] = []
-        """Pods without a controller that were refused: they are not tried again."""
+        """Refused pods without a controller, which are not retried."""
         self.refused_objects: list[str] = []
-        """Messages of other objects that were refused."""
+        """Messages about other refused objects."""
         self.pods_of: Counter[Owner] = Counter()
-        """How many pods each controller has."""
+        """The number of pods of each controller."""
         self._counts = True
-        """There may be something by which an object is refused."""
+        """Whether any object may be refused."""
         self._spec: tuple[objects.PodSpec, Json] | None = None
         self._classed: tuple[objects.PodSpec, objects.PodSpec] | None = None
         self._filled: tuple[objects.PodSpec, str, objects.PodSpec] | None = None
 
     @property
     def refused(self) -> Iterable[Refused]:
-        """Yield all pods that do not exist because they are refused, those of a controller last."""
+        """Yield all refused pods, those of controllers last."""
         yield from self.refused_pods
         for space in self._namespaces.values():
             for pods in space.waiting.values():
@@ -152,11 +152,10 @@ class Admission:
         now: float,
         later: Iterable[KubernetesObject] | None = None,
     ) -> None:
-        """Learn what exists before anything new is created: quotas and limit ranges, objects they count, controllers.
+        """Learn what exists before anything is created: quotas, limit ranges, counted objects, controllers.
 
-        `makers` are the objects that make pods, new ones and existing ones, owners before what they own. `later` are
-        all objects that will be created beside the items, where that is known: without any by which something could
-        be refused, nothing is counted.
+        `makers` are the objects that create pods, new and existing, owners before owned objects. `later` are all other
+        objects to be created, if known: nothing is counted unless some kind can cause a refusal.
         """
         items = list(items)
         self._counts = later is None or any(issubclass(kind, REFUSING) for kind in set(map(type, (*items, *later))))
@@ -177,32 +176,32 @@ class Admission:
     # -- quotas and limit ranges -------------------------------------------------------------------
 
     def set(self, item: objects.ResourceQuota | objects.LimitRange, now: float) -> None:
-        """A quota or a limit range is created or changed; a quota counts what exists."""
+        """Create or update a quota or a limit range; a quota counts the existing objects."""
         space = self._namespaces[item.namespace]
         if isinstance(item, objects.LimitRange):
-            found: list[Json] = [msgspec.to_builtins(each) for each in item.spec.limits]
-            for each in found:
-                complete_item(each)
-            space.items[item.name] = found
+            items: list[Json] = [msgspec.to_builtins(limit) for limit in item.spec.limits]
+            for limit in items:
+                complete_item(limit)
+            space.items[item.name] = items
             return
         hard = amounts(item.spec.hard)
-        told = amounts(item.status.used)
-        used = {name: told.get(name, ZERO) if name.startswith(_NOT_COUNTED) else ZERO for name in hard}
+        used_before = amounts(item.status.used)
+        used = {name: used_before.get(name, ZERO) if name.startswith(_NOT_COUNTED) else ZERO for name in hard}
         quota = _Quota(item.name, {"spec": msgspec.to_builtins(item.spec)}, hard, used)
         space.quotas[item.name] = quota
-        for key, there in space.there.items():
-            charges = [each for each in space.charges.pop(key, ()) if each[0] != item.name]
-            more = self._counted(space, quota, there, now)
+        for key, existing in space.there.items():
+            charges = [limit for limit in space.charges.pop(key, ()) if limit[0] != item.name]
+            more = self._counted(space, quota, existing, now)
             for _, charge in more:
                 quota.used = added(quota.used, charge)
             self._charge(space, key, [*charges, *more])
 
     def set_class(self, item: objects.RuntimeClass) -> None:
-        """A RuntimeClass is created or changed: it applies to the pods that are created from now on."""
+        """Create or update a RuntimeClass, which applies to pods created afterwards."""
         self._classes[item.name] = msgspec.to_builtins(item)
 
     def remove(self, kind: str, namespace: str, name: str) -> bool:
-        """A quota or a limit range is deleted; returns whether it was there."""
+        """Delete a quota or a limit range; return whether it existed."""
         space = self._namespaces[namespace]
         if kind == objects.LimitRange.KIND:
             return space.items.pop(name, None) is not None
@@ -212,18 +211,18 @@ class Admission:
     # -- objects -----------------------------------------------------------------------------------
 
     def count(self, item: KubernetesObject, now: float, name: str = "") -> None:
-        """An object exists: it is counted once, and never refused. `name`: see `take`."""
+        """Count an existing object once; it is never refused. `name`: see `take`."""
         space, key = self._namespaces[item.namespace], _key(item, name)
         if key in space.there:
             return
         space.note(key, item)
         self._note_owner(item, 1)
-        charges = [one for quota in space.quotas.values() for one in self._counted(space, quota, item, now)]
+        charges = [charge for quota in space.quotas.values() for charge in self._counted(space, quota, item, now)]
         _add(space, charges)
         self._charge(space, key, charges)
 
     def take_makers(self, makers: Iterable[PodMaker], now: float) -> None:
-        """Objects that make pods are created, or exist: of one that is refused no pod is admitted."""
+        """Create or count objects that create pods; the pods of a refused one are not admitted."""
         for maker in makers:
             manifest = maker.manifest
             meta = manifest.get("metadata") or {}
@@ -242,7 +241,7 @@ class Admission:
                     raise error
                 plain = dict(manifest)
                 if meta.get("uid"):
-                    charges = [one for quota in space.quotas.values() for one in _counted(quota, resource, plain, now)]
+                    charges = [c for quota in space.quotas.values() for c in _counted(quota, resource, plain, now)]
                 else:
                     charges = self._checked(space, resource, owner[3], plain, now)
                 _add(space, charges)
@@ -250,9 +249,9 @@ class Admission:
                 self._refused_makers[owner] = refused
 
     def take(self, item: ObjectT, now: float, name: str = "") -> ObjectT | None:
-        """Return the object as admission makes it, counted from now on; None for one that is refused, which is noted.
+        """Return the admitted object, counted from now on; record and return None for a refused one.
 
-        `name`: by what it is released, if not by its UID or, without one, its name.
+        `name`: the name for `release`, if it is not the UID or, without one, the name.
         """
         if not item.NAMESPACED or not self._counts:
             return item
@@ -278,15 +277,15 @@ class Admission:
             return None
 
     def completed(self, pod: objects.Pod) -> objects.Pod:
-        """Return a pod that was admitted, with the requests and limits that limit ranges gave it."""
+        """Return an admitted pod with the requests and limits from limit ranges."""
         if exists(pod):
             return pod
         pod = self._with_class(pod)
-        items = [each for item in self._namespaces[pod.namespace].items.values() for each in item]
+        items = [limit for item in self._namespaces[pod.namespace].items.values() for limit in item]
         return replace(pod, spec=self._with_defaults(pod, items)) if items else pod
 
     def release(self, kind: str, namespace: str, name: str) -> bool:
-        """An object was deleted (`name`: its UID, or its name); returns whether pods wait for what it used."""
+        """Release a deleted object (`name`: its UID, or its name); return whether pods wait for its quota."""
         space, key = self._namespaces[namespace], (kind, namespace, name)
         item = space.there.pop(key, None)
         if item is None:
@@ -299,8 +298,8 @@ class Admission:
         return space.released
 
     def retry(self, now: float) -> list[objects.Pod]:
-        """Return pods that controllers make now, as something was released in their namespace."""
-        made = []
+        """Return the pods that controllers create now, after quota was released in their namespace."""
+        admitted = []
         for space in self._namespaces.values():
             if not space.released:
                 continue
@@ -308,7 +307,7 @@ class Admission:
             for owner, pods in list(space.waiting.items()):
                 while pods:
                     try:
-                        made.append(self._admitted(pods[0].pod, now))
+                        admitted.append(self._admitted(pods[0].pod, now))
                     except AdmissionError as error:
                         for pod in pods:
                             pod.error = error
@@ -316,7 +315,7 @@ class Admission:
                     pods.popleft()
                 if not pods:
                     del space.waiting[owner]
-        return made
+        return admitted
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -339,7 +338,7 @@ class Admission:
         return item
 
     def _refuse_for_owner(self, pod: objects.Pod) -> None:
-        """Raise AdmissionError for a pod if its controller was refused, or could not create one of the pod's claims."""
+        """Raise AdmissionError for a pod of a refused controller, or with a refused claim."""
         owner = owner_of(pod)
         if owner is None:
             return
@@ -351,8 +350,8 @@ class Admission:
                 raise self._refused_claims[pod.namespace, claim.claim_name]
 
     def _within_limits(self, space: _Namespace, item: ObjectT) -> ObjectT:
-        """Return the object with the defaults of its limit ranges. Raises AdmissionError for one out of bounds."""
-        items = [each for found in space.items.values() for each in found]
+        """Return the object with the defaults of its limit ranges. Raises AdmissionError if out of bounds."""
+        items = [limit for items_of_range in space.items.values() for limit in items_of_range]
         if isinstance(item, objects.Pod):
             item = replace(item, spec=self._with_defaults(item, items))
         resource = resource_of(item.API_VERSION, item.KIND)
@@ -362,7 +361,7 @@ class Admission:
         return item
 
     def _with_class(self, pod: objects.Pod) -> objects.Pod:
-        """Return the pod with what its RuntimeClass adds; pods alike share one spec. Raises AdmissionError."""
+        """Return the pod with the additions of its RuntimeClass; equal pods share a spec. Raises AdmissionError."""
         name, spec = pod.spec.runtime_class_name, pod.spec
         if not self._classes or (name is None and not spec.overhead):
             return pod
@@ -386,7 +385,7 @@ class Admission:
         return replace(pod, spec=self._classed[1])
 
     def _with_defaults(self, pod: objects.Pod, items: list[Json]) -> objects.PodSpec:
-        """Return the spec with the requests and limits that containers lack; pods alike share one."""
+        """Return the spec with default requests and limits for containers; equal pods share it."""
         spec = pod.spec
         if self._filled is not None and self._filled[:2] == (spec, pod.namespace) and self._filled[0] is spec:
             return self._filled[2]
@@ -407,9 +406,7 @@ class Admission:
 
     @staticmethod
     def _checked(space: _Namespace, resource: str, name: str, plain: Json, now: float) -> list[tuple[str, Amounts]]:
-        """Return what the quotas of the namespace are to be charged with. Raises AdmissionError where one is
-        exceeded.
-        """
+        """Return the charges for the quotas of the namespace. Raises AdmissionError if one is exceeded."""
         growth = usage_of(resource, plain, _moment(now))
         classes = space.classes(resource, plain)
         charges = []
@@ -442,7 +439,7 @@ class Admission:
             self.pods_of[owner] += number
 
     def _manifest(self, item: KubernetesObject) -> Json:
-        """Return the object as plain data; pods alike share their spec."""
+        """Return the object as plain data; equal pods share their spec."""
         if not isinstance(item, objects.Pod):
             result: Json = msgspec.to_builtins(item)
             return result
@@ -457,8 +454,9 @@ class Admission:
 
 
 def exists(item: KubernetesObject) -> bool:
-    """Return whether an API server has admitted the object before: it has a UID, or it is a pod that runs or has
-    ended.
+    """Return whether an API server has admitted the object before: it has a UID, or it ran or ended.
+
+    Such an object has a UID, or is a pod that runs or has ended.
     """
     if item.metadata.uid or item.metadata.resource_version:
         return True
@@ -480,8 +478,8 @@ def _ended(pod: objects.Pod) -> bool:
 def _counted(
     quota: _Quota, resource: str, plain: Json, now: float, classes: Collection[str] = ()
 ) -> list[tuple[str, Amounts]]:
-    found = counted(quota.manifest, quota.hard, resource, plain, _moment(now), classes)
-    return [(quota.name, found)] if found else []
+    charge = counted(quota.manifest, quota.hard, resource, plain, _moment(now), classes)
+    return [(quota.name, charge)] if charge else []
 
 
 def _add(space: _Namespace, charges: Iterable[tuple[str, Amounts]]) -> None:

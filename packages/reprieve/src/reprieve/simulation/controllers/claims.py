@@ -1,11 +1,11 @@
-"""The world's side of device claims in simulated time: what the claim controller and the API server would do.
+"""Device claims in simulated time: the actions of the claim controller and the API server.
 
-- A pod that names a ResourceClaimTemplate gets a claim `POD-NAME` of its own, as soon as the template is there.
-- A PodGroup that names a template gets a claim `GROUP-NAME`, which its pods share (KEP-5729). Pods of a group that does
-  not exist yet get no claims: which they mean is not known.
-- What the scheduler writes to a claim is the claim's state at once; devices are ready as soon as they are allocated.
-- An ended or deleted pod is taken off its claims; a claim without users gives its devices back, and one that
-  was made for the pod goes with it. What a PodGroup has goes back when the group is deleted.
+- A pod with a ResourceClaimTemplate gets its own claim `POD-NAME` as soon as the template exists.
+- A PodGroup with a template gets a claim `GROUP-NAME`, which its pods share (KEP-5729). Pods of a group that does not
+  exist yet get no claims, because their claims are unknown.
+- The scheduler's writes to a claim take effect at once; devices are ready as soon as they are allocated.
+- An ended or deleted pod is removed from its claims. A claim without users is deallocated, and a claim created for the
+  pod is deleted with it. The claims of a PodGroup are released when the group is deleted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ from reprieve.scheduling.engine import Engine
 
 
 class Claims:
-    """All device claims and templates of the world; the engine observes every change."""
+    """The device claims and templates of the virtual cluster; the engine observes every change."""
 
     def __init__(self, engine: Engine, effects: Callable[[Effects], None]) -> None:
         self._engine = engine
@@ -35,27 +35,27 @@ class Claims:
         self._claims: dict[str, objects.ResourceClaim] = {}
         self._templates: dict[str, objects.ResourceClaimTemplate] = {}
         self._waiting: dict[str, objects.Pod] = {}
-        """Pods that lack their template, their group's template or their group, by UID."""
+        """Pods without their template, their group's template or their group, by UID."""
         self._groups: dict[str, objects.PodGroup] = {}
 
     def set_claim(self, claim: objects.ResourceClaim, now: float) -> None:
-        """A claim appeared or changed."""
+        """Add or update a claim."""
         self._claims[claim.full_key] = claim
         self._effects(self._engine.set(claim, now))
 
     def set_template(self, template: objects.ResourceClaimTemplate, now: float) -> None:
-        """A template appeared: pods may wait for it."""
+        """Add a template, and retry the pods that may wait for it."""
         self._templates[template.full_key] = template
         self._retry(now)
 
     def set_group(self, group: objects.PodGroup, now: float) -> None:
-        """A PodGroup that the engine has already: pods may wait for it, or for its claims."""
+        """Add a PodGroup known to the engine, and retry the pods that may wait for it or for its claims."""
         if self._engine.gates.generic_workload:
             self._groups[group.full_key] = group
             self._retry(now)
 
     def group_gone(self, key: str, uid: str, now: float) -> None:
-        """A PodGroup was deleted, and no pod of it is left."""
+        """Release the claims of a deleted PodGroup without pods."""
         self._groups.pop(key, None)
         for name in list(self._claims):
             self._release(name, uid, "podgroups", now)
@@ -72,7 +72,7 @@ class Claims:
                 del self._waiting[uid]
 
     def remove(self, kind: str, namespace: str, name: str, now: float) -> bool:
-        """A claim or template is deleted; returns whether it was there."""
+        """Delete a claim or template; return whether it existed."""
         key = f"{namespace}/{name}"
         if kind == "ResourceClaimTemplate":
             return self._templates.pop(key, None) is not None
@@ -82,9 +82,9 @@ class Claims:
         return effects.known
 
     def prepared(self, pod: objects.Pod, now: float) -> objects.Pod:
-        """Return the pod with its claims from templates made and named in its status."""
-        made = list(pod.status.resource_claim_statuses)
-        named = {item.name for item in made}
+        """Return the pod with its claims from templates created and named in its status."""
+        statuses = list(pod.status.resource_claim_statuses)
+        named = {item.name for item in statuses}
         uid, namespace = _uid(pod), pod.metadata.namespace or "default"
         self._waiting.pop(uid, None)
         group_name = pod_group_name(pod) if self._engine.gates.generic_workload else None
@@ -103,16 +103,16 @@ class Claims:
             if chosen is None:
                 self._waiting[uid] = pod
             else:
-                made.append(objects.PodResourceClaimStatus(name=item.name, resource_claim_name=chosen))
-        if len(made) == len(named):
+                statuses.append(objects.PodResourceClaimStatus(name=item.name, resource_claim_name=chosen))
+        if len(statuses) == len(named):
             return pod
-        pod = replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(made)))
+        pod = replace(pod, status=replace(pod.status, resource_claim_statuses=tuple(statuses)))
         if uid in self._waiting:
             self._waiting[uid] = pod
         return pod
 
     def _of_group(self, group: objects.PodGroup, name: str, template: str, now: float) -> str | None:
-        """Return the claim made for a group's entry: found by its status or its owner, or made now."""
+        """Return the claim for a group's entry: found by its status or owner, or created now."""
         stated = {
             resource_claim_status.name: resource_claim_status.resource_claim_name
             for resource_claim_status in group.status.resource_claim_statuses
@@ -130,7 +130,7 @@ class Claims:
         return self._make(namespace, owner, name, template, now)
 
     def _make(self, namespace: str, owner: Json, name: str, template_name: str, now: float) -> str | None:
-        """Make a claim; returns its name, None without the template."""
+        """Create a claim and return its name; None without the template."""
         template = self._templates.get(f"{namespace}/{template_name}")
         if template is None:
             return None
@@ -146,7 +146,7 @@ class Claims:
         return chosen
 
     def carry_out(self, instructions: Iterable[Instruction], now: float) -> None:
-        """Do what is to be written to claims; anything else is not the business of this room."""
+        """Apply the writes of claims; ignore other instructions."""
         for instruction in instructions:
             if isinstance(instruction, CreateObject | DeleteObject) and instruction.kind == "ResourceClaim":
                 self._made_or_gone(instruction, now)
@@ -157,23 +157,23 @@ class Claims:
                 self.set_claim(_patched(claim, instruction.patch), now)
 
     def _made_or_gone(self, instruction: CreateObject | DeleteObject, now: float) -> None:
-        """The claim for a pod's extended resources."""
+        """Create or delete the claim for a pod's extended resources."""
         if isinstance(instruction, DeleteObject):
             if f"{instruction.namespace}/{instruction.name}" in self._claims:
                 self.remove("ResourceClaim", instruction.namespace, instruction.name, now)
             return
-        made = msgspec.convert(instruction.body, objects.ResourceClaim)
-        uid = f"claim/{instruction.namespace}/{made.metadata.name}"
-        self.set_claim(replace(made, metadata=replace(made.metadata, uid=uid)), now)
+        claim = msgspec.convert(instruction.body, objects.ResourceClaim)
+        uid = f"claim/{instruction.namespace}/{claim.metadata.name}"
+        self.set_claim(replace(claim, metadata=replace(claim.metadata, uid=uid)), now)
 
     def gone(self, pod: PodRecord, now: float) -> None:
-        """The pod has ended or was deleted."""
+        """Release the claims of a pod that has ended or was deleted."""
         self._waiting.pop(pod.uid, None)
         for key in pod.claim_keys:
             self._release(key, pod.uid, "pods", now)
 
     def ended(self, pod: objects.Pod, now: float) -> None:
-        """A pod of the input has ended before the world began."""
+        """Release the claims of a pod that ended before the simulation."""
         uid, namespace = _uid(pod), pod.metadata.namespace or "default"
         names = [item.resource_claim_name for item in pod.spec.resource_claims]
         names += [item.resource_claim_name for item in pod.status.resource_claim_statuses]
@@ -191,8 +191,8 @@ class Claims:
         if any(owner.controller and (owner.kind, owner.uid) == (kind, uid) for owner in owners):
             self.remove("ResourceClaim", namespace, name, now)
             return
-        gone = (resource, uid)
-        left = tuple(item for item in claim.status.reserved_for if (item.resource, item.uid) != gone)
+        released = (resource, uid)
+        left = tuple(item for item in claim.status.reserved_for if (item.resource, item.uid) != released)
         if len(left) < len(claim.status.reserved_for):
             status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
             self.set_claim(replace(claim, status=status), now)
@@ -206,12 +206,12 @@ def _patched(claim: objects.ResourceClaim, patch: Mapping[str, Any]) -> objects.
         meta = replace(meta, finalizers=(*meta.finalizers, *added))
     wanted = patch.get("status") or {}
     if "allocation" in wanted:
-        given = wanted["allocation"]
-        status = replace(status, allocation=msgspec.convert(given, AllocationResult) if given is not None else None)
+        body = wanted["allocation"]
+        status = replace(status, allocation=msgspec.convert(body, AllocationResult) if body is not None else None)
     if "reservedFor" in wanted:
         consumers = tuple(msgspec.convert(item, ResourceClaimConsumerReference) for item in wanted["reservedFor"] or ())
-        known = {(item.resource, item.uid) for item in status.reserved_for}
-        more = tuple(item for item in consumers if (item.resource, item.uid) not in known)
+        consumers_before = {(item.resource, item.uid) for item in status.reserved_for}
+        more = tuple(item for item in consumers if (item.resource, item.uid) not in consumers_before)
         status = replace(status, reserved_for=(*status.reserved_for, *more) if consumers else ())
     if wanted.get("devices", ()) is None:
         status = replace(status, devices=())
@@ -219,7 +219,7 @@ def _patched(claim: objects.ResourceClaim, patch: Mapping[str, Any]) -> objects.
 
 
 def pod_owner(name: str, uid: str) -> Json:
-    """Return the reference to the pod that controls a claim."""
+    """Return the owner reference to the pod that controls a claim."""
     return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": True}
 
 

@@ -1,4 +1,4 @@
-"""Budgets of a plan: the status of one that has none, and the status after pods have gone or come."""
+"""Budgets of a plan: the status of a budget without one, and the status after pods have ended or started."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -15,11 +15,11 @@ from reprieve.cluster.pods import PodRecord
 def allowed_now(
     budgets: Sequence[objects.PodDisruptionBudget], pods: Sequence[objects.Pod]
 ) -> Callable[[objects.Pod], tuple[str, ...]]:
-    """Return a function that counts evictions: it names the budgets against the eviction of a pod.
+    """Return a function that counts evictions and returns the budgets that forbid the eviction of a pod.
 
-    A budget without a status has the one the disruption controller would write.  Rules of the eviction API: a pod of
-    several budgets cannot be evicted, one that has not started is not checked, and one that is not ready only by
-    its budget's `unhealthyPodEvictionPolicy`.
+    A budget without a status has the status that the disruption controller would write. Rules of the eviction API: a
+    pod of several budgets cannot be evicted. A pod that has not started is not checked. For a pod that is not ready,
+    only its budget's `unhealthyPodEvictionPolicy` applies.
     """
     covering = [covers(budget) for budget in budgets]
     statuses: dict[int, objects.PodDisruptionBudgetStatus] = {}
@@ -48,33 +48,33 @@ def allowed_now(
 
 
 def allowances(budgets: Sequence[objects.PodDisruptionBudget], pods: Sequence[objects.Pod]) -> list[int]:
-    """Return how many evictions each budget allows; one without a status has the one the controller would write."""
+    """Return how many evictions each budget allows; a missing status is computed as the controller would."""
     return [_status_of(budget, pods).disruptions_allowed for budget in budgets]
 
 
 def covers(budget: objects.PodDisruptionBudget) -> Callable[[objects.Pod], bool]:
-    """Return a function that tells whether a pod is one of the budget's."""
+    """Return a function that returns whether the budget covers a pod."""
     selector, space = compile_label_selector(budget.spec.selector), budget.namespace or "default"
     return lambda pod: pod.namespace == space and selector.matches(pod.metadata.labels)
 
 
 def is_healthy(pod: objects.Pod) -> bool:
-    """Return whether a pod counts for its budgets: it is on a node, neither ending nor reported not ready."""
+    """Return whether a pod counts for its budgets: on a node, not ended or terminating, not reported as unready."""
     ended = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
     return bool(pod.spec.node_name) and not ended and not _is_unready(pod)
 
 
 def _is_unready(pod: objects.Pod) -> bool:
-    """Return whether its status reports it not ready: manifests often have no conditions."""
+    """Return whether its status reports it as not ready; manifests often have no conditions."""
     return any(condition.type == "Ready" and condition.status != "True" for condition in pod.status.conditions)
 
 
 def followed(
     budgets: Iterable[objects.PodDisruptionBudget], gone: Iterable[objects.Pod], come: Iterable[objects.Pod] = ()
 ) -> list[objects.PodDisruptionBudget]:
-    """Return the budgets with the status that they have once healthy pods have ended and others have started.
+    """Return the budgets with the status after healthy pods have ended and others have started.
 
-    A budget without a status is returned as it is.
+    A budget without a status is unchanged.
     """
     moved = [*((pod, -1) for pod in gone), *((pod, 1) for pod in come)]
     changed = []
@@ -97,9 +97,9 @@ def followed(
 def with_statuses(
     budgets: Sequence[objects.PodDisruptionBudget], pods: Iterable[PodRecord]
 ) -> list[objects.PodDisruptionBudget]:
-    """Return the budgets with the status of the pods of the cluster cache.
+    """Return the budgets with the status for the pods of the cluster cache.
 
-    Healthy are matching pods that run and are not terminating.
+    Healthy pods match, run and are not terminating.
     """
     spaces = [budget.metadata.namespace or "default" for budget in budgets]
     selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
@@ -116,11 +116,11 @@ def with_statuses(
 
 
 _WITHOUT_SCALE: Final = frozenset(("Job", "DaemonSet", "Node"))
-"""Kinds of controllers that have no scale subresource: a share of their pods cannot be computed."""
+"""Kinds of controllers without a scale subresource, for which no percentage of pods can be computed."""
 
 
 def _status_of(budget: objects.PodDisruptionBudget, pods: Iterable[objects.Pod]) -> objects.PodDisruptionBudgetStatus:
-    """Return the budget's status, or the one that the disruption controller would write."""
+    """Return the budget's status, or the status that the disruption controller would write."""
     if budget.status is not None:
         return budget.status
     covered = covers(budget)
@@ -134,7 +134,7 @@ def _status(
 ) -> objects.PodDisruptionBudgetStatus:
     """Return the status of a budget; `owners` are the kinds of the controllers of its pods, "" for none.
 
-    The scale of controllers is not part of the cluster cache: as many pods as exist stand for it.
+    The cluster cache does not include the scale of controllers; the number of existing pods replaces it.
     """
     bounds = budget.spec.min_available, budget.spec.max_unavailable
     expected = len(owners)

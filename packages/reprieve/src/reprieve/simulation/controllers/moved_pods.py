@@ -1,4 +1,4 @@
-"""What controllers do about pods that move: they make them again, without a node (moving.md 4.4)."""
+"""Controllers of moved pods in simulated time: they recreate the pods without a node (moving.md 4.4)."""
 
 from msgspec.structs import replace
 
@@ -7,7 +7,7 @@ from reprieve.preemption.outcome import Preemption
 
 
 class MovedPods:
-    """The pods of a plan that may move, while the scheduler moves any. `on`: it does."""
+    """The pods of a plan that may move. `on`: the scheduler moves pods."""
 
     def __init__(self, *, on: bool) -> None:
         self._on = on
@@ -16,16 +16,16 @@ class MovedPods:
         self._leaving: set[str] = set()
 
     def begin(self, uid: str, item: objects.Pod) -> None:
-        """A pod exists."""
+        """Register an existing pod."""
         if self._on:
             self._objects[uid] = item
 
     def leave(self, preemption: Preemption) -> None:
-        """Its victims may move, and leave for that."""
+        """Mark the moving pods of a preemption."""
         self._leaving |= {pod.uid for pod, _ in preemption.moves if pod.uid in self._objects}
 
     def gone(self, uid: str) -> objects.Pod | None:
-        """A pod was deleted; return the one that its controller makes if it has moved."""
+        """Remove a deleted pod; if it moves, return the pod that its controller creates."""
         item = self._objects.pop(uid, None)
         if item is None or uid not in self._leaving:
             return None

@@ -1,16 +1,15 @@
-"""The world's side of volumes in simulated time: what the volume controllers and a provisioner would do.
+"""Volumes in simulated time: the actions of the volume controllers and a provisioner.
 
-- A generic ephemeral volume gets its claim with the pod, and loses it with the pod.
-- What PreBind wants written is written, and answered at once: a volume with a claimRef and its claim become bound, and
-  a claim with a node chosen gets a volume made for it.  What it waits for is evaluated right then.
-- A volume made by a CSI driver is in reach where the driver's topology keys have the values they have on the node;
-  where the driver publishes capacities, the first that is large enough shrinks by the size.
-- A claim without a class gets the default class.  A claim that was never created (it has no UID) and does not wait for
-  a pod is bound or provisioned as soon as that is possible; one that a cluster has and has not bound stays as it is:
-  why it is not bound is not the scheduler's to know.
-- A volume is detached from a node as soon as the last pod there that used it was deleted. What is attached without
-  users when the world begins stays attached: the reason is not known.
-- A claim that is deleted takes its volume with it if the reclaim policy is Delete; any other is Released.
+- The claim of a generic ephemeral volume is created and deleted with the pod.
+- Writes of PreBind take effect at once: a volume with a claimRef and its claim become bound, and a claim with a
+  selected node is provisioned. Waits are evaluated immediately afterwards.
+- A volume of a CSI driver is reachable from nodes with the same values of the driver's topology keys. If the driver
+  publishes capacities, the first one that is large enough shrinks by the size.
+- A claim without a class gets the default class. A new claim (without a UID) that does not wait for a pod is bound or
+  provisioned as soon as possible. An existing unbound claim stays unbound, because the reason is unknown.
+- A volume is detached from a node when its last pod there is deleted. A volume that is initially attached without users
+  stays attached, because the reason is unknown.
+- Deleting a claim deletes its volume if the reclaim policy is Delete; otherwise the volume becomes Released.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -63,17 +62,17 @@ T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
 
 class Storage:
-    """Volumes and claims of the world; the engine observes every change."""
+    """The volumes and claims of the virtual cluster; the engine observes every change."""
 
     def __init__(self, engine: Engine, effects: Callable[[Effects], None]) -> None:
         self._engine = engine
         self._effects = effects
         self._store = engine.cluster.volumes
         self._new: dict[str, None] = {}
-        """Claims that were never created in a cluster and are not bound."""
+        """New claims that are not bound."""
 
     def set(self, item: VolumeObject, now: float) -> None:
-        """An object appeared or changed."""
+        """Add or update an object."""
         if isinstance(item, PersistentVolumeClaim) and not item.metadata.uid and not fully_bound(item):
             item = replace(item, metadata=replace(item.metadata, uid=f"claim/{key_of(item)}"))
             self._new[key_of(item)] = None
@@ -82,7 +81,7 @@ class Storage:
             self._bind_new(key, now)
 
     def remove(self, kind: str, namespace: str, name: str, now: float) -> bool:
-        """An object is deleted; returns whether it was there."""
+        """Delete an object; return whether it existed."""
         claim = self._store.claims.get(f"{namespace or 'default'}/{name}") if kind == "PersistentVolumeClaim" else None
         effects = self._engine.remove(ObjectRef(kind, f"{namespace or 'default'}/{name}"), now)
         self._effects(effects)
@@ -92,7 +91,7 @@ class Storage:
         return effects.known
 
     def prepare(self, pod: objects.Pod, now: float) -> None:
-        """Make the claims of the pod's generic ephemeral volumes."""
+        """Create the claims of the pod's generic ephemeral volumes."""
         meta = pod.metadata
         namespace = meta.namespace or "default"
         for volume in pod.spec.volumes:
@@ -105,7 +104,7 @@ class Storage:
             self.set(msgspec.convert(claim, PersistentVolumeClaim), now)
 
     def gone(self, pod: PodRecord, node: str, now: float) -> None:
-        """Detach the volumes of a pod that has ended or left `node`; the claims made for it are deleted."""
+        """Detach the volumes of a pod that has ended or left `node`, and delete its ephemeral claims."""
         if node:
             self._detach(pod, node, now)
         for used in pod.volumes.claims if pod.volumes is not None else ():
@@ -124,7 +123,7 @@ class Storage:
                     self._effects(self._engine.remove(attachment.ref, now))
 
     def carry_out(self, instructions: Iterable[Instruction], now: float) -> Status:
-        """Write and look; SUCCESS, or why the pod cannot be bound."""
+        """Perform writes and waits; return SUCCESS, or why the pod cannot be bound."""
         for instruction in instructions:
             if isinstance(instruction, PatchObject) and instruction.kind == "PersistentVolume":
                 volume = self._store.volumes.get(instruction.name)
@@ -137,8 +136,8 @@ class Storage:
                     return Status(Code.ERROR, f'persistentvolumeclaim "{instruction.name}" not found')
                 self._claim_written(_patched(claim, instruction.patch), now)
             elif isinstance(instruction, AwaitObject) and instruction.kind == "PersistentVolumeClaim":
-                found = self._store.claims.get(f"{instruction.namespace}/{instruction.name}")
-                status = instruction.done(found)
+                awaited_claim = self._store.claims.get(f"{instruction.namespace}/{instruction.name}")
+                status = instruction.done(awaited_claim)
                 if not status.ok:
                     text = status.reason or f'binding volumes: timed out waiting for claim "{instruction.name}"'
                     return Status(Code.ERROR, text, status.plugin)
@@ -156,12 +155,12 @@ class Storage:
     def _claim_written(self, claim: PersistentVolumeClaim, now: float) -> None:
         self._effects(self._engine.set(claim, now))
         node = claim.metadata.annotations.get(SELECTED_NODE)
-        found = self._store.classes.get(class_of(claim))
-        if node is not None and not fully_bound(claim) and found is not None:
-            self._provision(claim, found, node, now)
+        storage_class = self._store.classes.get(class_of(claim))
+        if node is not None and not fully_bound(claim) and storage_class is not None:
+            self._provision(claim, storage_class, node, now)
 
     def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume, now: float) -> None:
-        """Both sides know each other."""
+        """Bind a claim and a volume to each other."""
         meta = claim.metadata
         ref = ObjectReference(
             kind="PersistentVolumeClaim", namespace=meta.namespace or "default", name=meta.name, uid=meta.uid
@@ -177,50 +176,52 @@ class Storage:
         self._effects(self._engine.set(volume, now))
         self._effects(self._engine.set(claim, now))
 
-    def _provision(self, claim: PersistentVolumeClaim, found: StorageClass, node: str | None, now: float) -> None:
-        """Make a volume as the class's provisioner would; `node` None: anywhere."""
+    def _provision(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass, node: str | None, now: float
+    ) -> None:
+        """Create a volume as the class's provisioner would; `node` None: for all nodes."""
         name = f"pvc-{claim.metadata.namespace or 'default'}-{claim.metadata.name}"
         volume = PersistentVolume(
             metadata=objects.ObjectMeta(name=name, uid=f"volume/{name}"),
             spec=PersistentVolumeSpec(
                 capacity=claim.spec.resources.requests,
                 access_modes=claim.spec.access_modes,
-                storage_class_name=found.metadata.name,
+                storage_class_name=storage_class.metadata.name,
                 volume_mode=claim.spec.volume_mode,
-                csi=CSIPersistentVolumeSource(driver=found.provisioner, volume_handle=name),
-                persistent_volume_reclaim_policy=found.reclaim_policy,
-                node_affinity=self._topology(found, node),
+                csi=CSIPersistentVolumeSource(driver=storage_class.provisioner, volume_handle=name),
+                persistent_volume_reclaim_policy=storage_class.reclaim_policy,
+                node_affinity=self._topology(storage_class, node),
             ),
         )
         if node is not None:
-            self._shrink(claim, found, node, now)
+            self._shrink(claim, storage_class, node, now)
         self._bind(claim, volume, now)
 
-    def _topology(self, found: StorageClass, node: str | None) -> VolumeNodeAffinity | None:
+    def _topology(self, storage_class: StorageClass, node: str | None) -> VolumeNodeAffinity | None:
         csi_node = self._store.csi_nodes.get(node or "")
         row = self._engine.cluster.nodes.row_of.get(node or "")
         drivers = csi_node.spec.drivers if csi_node is not None else ()
-        keys = next((driver.topology_keys for driver in drivers if driver.name == found.provisioner), ())
-        terms = topology_terms(found, keys, self._engine.cluster.nodes.labels[row] if row is not None else {})
+        keys = next((driver.topology_keys for driver in drivers if driver.name == storage_class.provisioner), ())
+        terms = topology_terms(storage_class, keys, self._engine.cluster.nodes.labels[row] if row is not None else {})
         return VolumeNodeAffinity(required=objects.NodeSelector(node_selector_terms=terms)) if terms else None
 
-    def _shrink(self, claim: PersistentVolumeClaim, found: StorageClass, node: str, now: float) -> None:
-        driver = self._store.drivers.get(found.provisioner)
+    def _shrink(self, claim: PersistentVolumeClaim, storage_class: StorageClass, node: str, now: float) -> None:
+        driver = self._store.drivers.get(storage_class.provisioner)
         row = self._engine.cluster.nodes.row_of.get(node)
         size = storage(claim.spec.resources.requests)
         if driver is None or not driver.spec.storage_capacity or row is None:
             return
         labels = self._engine.cluster.nodes.labels[row]
-        for _, one in sorted(self._store.capacities.items()):
-            if one.storage_class_name != found.metadata.name or one.node_topology is None or one.capacity is None:
+        for _, c in sorted(self._store.capacities.items()):
+            if c.storage_class_name != storage_class.metadata.name or c.node_topology is None or c.capacity is None:
                 continue
-            left = value_of(one.capacity) - size
-            if left >= 0 and compile_label_selector(one.node_topology).matches(labels):
-                self._effects(self._engine.set(replace(one, capacity=format_quantity(left * _NANO)), now))
+            left = value_of(c.capacity) - size
+            if left >= 0 and compile_label_selector(c.node_topology).matches(labels):
+                self._effects(self._engine.set(replace(c, capacity=format_quantity(left * _NANO)), now))
                 return
 
     def _bind_new(self, key: str, now: float) -> None:
-        """Treat a claim that is about to be created as the controllers do."""
+        """Bind or provision a new claim, as the controllers do."""
         claim = self._store.claims[key]
         if claim.spec.storage_class_name is None:
             default = default_class(self._store.classes.values())
@@ -228,8 +229,8 @@ class Storage:
                 return
             claim = replace(claim, spec=replace(claim.spec, storage_class_name=default.name))
             self._effects(self._engine.set(claim, now))
-        found, named = self._store.classes.get(class_of(claim)), claim.spec.volume_name
-        waits = found is not None and found.volume_binding_mode == WAIT_FOR_CONSUMER
+        storage_class, named = self._store.classes.get(class_of(claim)), claim.spec.volume_name
+        waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_CONSUMER
         if named:
             volume = self._store.volumes.get(named)
         else:
@@ -238,8 +239,8 @@ class Storage:
             volume = best_volume(claim, offers, held_only=waits)
         if volume is not None and self._store.has_volume_for(volume, claim) is not False:
             self._bind(claim, volume, now)
-        elif volume is None and not named and found is not None and not waits and is_provisioned(found):
-            self._provision(claim, found, None, now)
+        elif volume is None and not named and storage_class is not None and not waits and is_provisioned(storage_class):
+            self._provision(claim, storage_class, None, now)
 
     def _reclaim(self, claim: PersistentVolumeClaim, now: float) -> None:
         volume = self._store.volumes.get(claim.spec.volume_name)
@@ -256,7 +257,7 @@ def _patched(item: T, patch: Mapping[str, Any]) -> T:
 
 
 def _merged(into: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """RFC 7386."""
+    """Return the JSON merge patch result (RFC 7386)."""
     result = dict(into) if isinstance(into, dict) else {}
     for key, value in patch.items():
         if value is None:

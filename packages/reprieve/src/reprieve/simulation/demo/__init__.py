@@ -1,7 +1,7 @@
-"""The worked example: a full GPU cluster, a gang that gets its room, one that cannot fit, and a tree of groups.
+"""The worked example: a full GPU cluster, a gang that preempts, a gang that cannot fit, and a tree of groups.
 
-The manifests are for both ways of seeing it: `reprieve plan -f` takes them as they are, `reprieve demo` plays them on a
-live cluster. Each act says what must come out.
+`reprieve plan -f` reads the manifests directly; `reprieve demo` plays them on a live cluster. Each act states the
+expected result.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,33 +19,33 @@ CLUSTER = "cluster.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Manifests that arrive in the demo cluster, and what must happen to them."""
+    """Manifests that arrive in the demo cluster, and their expected outcome."""
 
     title: str
     story: tuple[str, ...]
     file: str
-    """Its name in `DIRECTORY`."""
+    """The name of the file in `DIRECTORY`."""
     group: str
-    """`namespace/name` of the PodGroup that arrives, or of the root of a tree of them."""
+    """`namespace/name` of the new PodGroup, or of the root of a tree."""
     size: int
     scheduled: int
-    """Pods of the group that run at the end; all of them, or none."""
+    """The number of running pods of the group at the end: all or none."""
     evicted: tuple[str, ...]
-    """Workloads that make way, as units are named, sorted."""
+    """The evicted workloads by unit name, sorted."""
     lesson: tuple[str, ...]
     leaves: tuple[str, ...] = ()
-    """`namespace/name` of the PodGroups of a tree; empty where `group` is a PodGroup itself."""
+    """`namespace/name` of the PodGroups of a tree; empty if `group` is a PodGroup."""
     after: tuple[str, ...] = ()
-    """Files of the acts before it that it builds on."""
+    """The files of the earlier acts that it requires."""
 
     @property
     def kind(self) -> str:
-        """Kind of `group`."""
+        """Return the kind of `group`."""
         return "CompositePodGroup" if self.leaves else "PodGroup"
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Return the PodGroups that arrive with their pods."""
+        """Return the new PodGroups with pods."""
         return self.leaves or (self.group,)
 
 
@@ -109,24 +109,26 @@ ACTS = (
 
 
 def differences(act: Act, *, scheduled: int, evicted: Iterable[str]) -> list[str]:
-    """Return what came out other than expected, one line each; empty when all is as it must be."""
-    gone = tuple(sorted(evicted))
+    """Return the differences from the expected result, one line each; empty without any."""
+    evicted_units = tuple(sorted(evicted))
     result = []
     if scheduled != act.scheduled:
         result.append(f"{scheduled} pods placed, expected {act.scheduled}")
-    if gone != act.evicted:
-        result.append(f"evicted: {', '.join(gone) or 'no pods'}; expected: {', '.join(act.evicted) or 'no pods'}")
+    if evicted_units != act.evicted:
+        result.append(
+            f"evicted: {', '.join(evicted_units) or 'no pods'}; expected: {', '.join(act.evicted) or 'no pods'}"
+        )
     return result
 
 
-# -- the manifests, played live ------------------------------------------------------------------------
+# -- manifests for live play --------------------------------------------------------------------------
 
 
 def objects(file: str) -> Iterator[Json]:
-    """Yield the objects of one of the files, as plain data, in order."""
+    """Yield the objects of a file as plain data, in order."""
     for document in read_documents((DIRECTORY / file).read_text()):
-        found = msgspec.to_builtins(document.data)
-        yield from found["items"] if found.get("kind") == "List" else (found,)
+        plain = msgspec.to_builtins(document.data)
+        yield from plain["items"] if plain.get("kind") == "List" else (plain,)
 
 
 def nodes() -> tuple[Json, ...]:
@@ -135,14 +137,14 @@ def nodes() -> tuple[Json, ...]:
 
 
 def furniture() -> list[Json]:
-    """Return what the cluster has besides nodes and pods: classes, groups, budgets."""
+    """Return the cluster's objects other than nodes and pods: classes, groups, budgets."""
     return [item for item in objects(CLUSTER) if item["kind"] not in ("Node", "Pod")]
 
 
 def waves() -> list[list[Json]]:
     """Return the pods of the cluster in waves with time between them: pods that start later are less important.
 
-    Each asks for the node it runs on in the manifest, by a node selector: it is scheduled like any other pod.
+    Each pod selects its node in the manifest with a node selector, and is scheduled normally.
     """
     pods = [item for item in objects(CLUSTER) if item["kind"] == "Pod"]
     return [
@@ -152,7 +154,7 @@ def waves() -> list[list[Json]]:
 
 _LATECOMERS = frozenset(f"batch-{index}" for index in (*range(4, 8), *range(12, 16)))
 _STOP_SECONDS = "1"
-"""Pods of the example end a second after their deletion was requested."""
+"""Pods of the example end a second after the request to delete them."""
 
 
 def _pending(pod: Json) -> Json:

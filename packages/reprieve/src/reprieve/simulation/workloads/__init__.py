@@ -1,5 +1,5 @@
-"""Pods of what makes pods: what controllers would make of Jobs, Deployments, RayClusters and the like (whatif.md 1-3).
+"""Pods of workloads, as the controllers of Jobs, Deployments, RayClusters and others would create them (whatif.md 1-3).
 
-`table` has a row for every kind that is expanded, `rows` says what a row is and reads those of users, `controllers` has
-the rules of the kinds for which a row is not enough, `owners` finds which pods are there, `expansion` puts it together.
+`table` has a row for every expanded kind; `rows` defines rows and reads those of users; `controllers` has the rules of
+kinds for which a row does not suffice; `owners` finds existing pods; `expansion` combines them.
 """

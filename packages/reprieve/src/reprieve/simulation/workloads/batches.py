@@ -1,6 +1,6 @@
-"""What is made: a workload as an object that makes pods, and batches of pods of one template.
+"""Created pods: a workload as an object that creates pods, and batches of pods of one template.
 
-Invariant: what pods of a batch have in common is read and checked once; a name is given once.
+Invariant: the common parts of a batch are read and checked once; names are unique.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kube_rules.meta import ObjectMeta, OwnerReference
 from reprieve.simulation.workloads.owners import Owner, name_of_meta, object_id_of, subject_of_maker
 
 MOST_PODS: Final = 100_000
-"""Of all workloads of an input together (whatif.md 1.10)."""
+"""The maximum number of pods of all workloads of an input (whatif.md 1.10)."""
 LONGEST_BASE: Final = 58
-"""Of a name that five characters are added to, as the API server cuts it."""
+"""The maximum length of a name before five generated characters, as in the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodWorkload:
-    """An object that makes pods. `inner` and `outer`: where its fields stand in the object that the input has."""
+    """An object that creates pods. `inner` and `outer`: the paths of its fields in the object of the input."""
 
     manifest: Mapping[str, Any]
     origin: Origin
@@ -39,43 +39,43 @@ class PodWorkload:
     inner: str = ""
     outer: str = ""
     group: str = ""
-    """The gang that everything it makes belongs to; made by an object above."""
+    """The gang of everything that it creates, from an object above."""
     depth: int = 0
     dated: bool = True
-    """Whether the input says when it was `created`."""
+    """Whether the input states its creation time."""
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """Its metadata."""
+        """Return its metadata."""
         return mapping(self.manifest.get("metadata"))
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """Its spec."""
+        """Return its spec."""
         return mapping(self.manifest.get("spec"))
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """Its status."""
+        """Return its status."""
         return mapping(self.manifest.get("status"))
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Return its name."""
         return self.object_id[3]
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
+        """Return its namespace."""
         return self.object_id[2]
 
     @property
     def uid(self) -> str:
-        """Its UID; empty if it does not exist yet."""
+        """Return its UID; empty if it does not exist yet."""
         return text(self.meta.get("uid"))
 
     def place(self, path: str) -> str:
-        """Return a path of its own as a path of the object that the input has."""
+        """Return a path in the object as a path in the object of the input."""
         if not self.outer:
             return path
         if not self.inner:
@@ -85,7 +85,7 @@ class PodWorkload:
         return self.outer
 
     def error(self, path: str, message: str) -> InputError:
-        """Return an error at a path of its own."""
+        """Return an error at a path in the object."""
         return InputError(self.origin, message, path=self.place(path), subject=self.subject)
 
 
@@ -104,15 +104,15 @@ class Batch:
     names: PodNames
     pods: list[PodParts] = field(default_factory=list)
     inherited: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the pods that are the object's, and where they stand in it."""
+    """Fields of the pods that come from the object, and their paths in it."""
 
     def place(self, path: str) -> str:
-        """Return where a field of the pods stands in the object that the input has."""
+        """Return the path of a field of the pods in the object of the input."""
         own = self.inherited.get(path)
         return own if own is not None else f"{self.path}.{path}" if path else self.path
 
     def add(self, parts: PodParts) -> None:
-        """Add one more pod; a name that ends in `-` is completed."""
+        """Add a pod; a name that ends in `-` is completed."""
         self.pods.append(parts._replace(name=self.names.made(self.workload, parts.name)))
 
     def manifest(self, pod: PodParts) -> dict[str, Any]:
@@ -132,13 +132,13 @@ class Batch:
         }
         labels, annotations = {**self.labels, **pod.labels}, {**self.annotations, **pod.annotations}
         parts = pod._replace(labels=labels, annotations=annotations)
-        made = pod_of_template({**self.template, "spec": spec}, parts, owner)
-        made["metadata"]["namespace"] = self.workload.namespace
-        return {"apiVersion": "v1", "kind": "Pod", **made}
+        pod_manifest = pod_of_template({**self.template, "spec": spec}, parts, owner)
+        pod_manifest["metadata"]["namespace"] = self.workload.namespace
+        return {"apiVersion": "v1", "kind": "Pod", **pod_manifest}
 
 
 class PodNames:
-    """Names of pods: those that are taken, and new ones."""
+    """Used and new names of pods."""
 
     def __init__(self) -> None:
         self._taken: set[tuple[str, str]] = set()
@@ -146,11 +146,11 @@ class PodNames:
         self._made = 0
 
     def take(self, namespace: str, name: str) -> None:
-        """A pod of this name is there."""
+        """Mark a name as used."""
         self._taken.add((namespace or "default", name))
 
     def free(self, namespace: str, name: str) -> None:
-        """It is there no more."""
+        """Mark a name as unused."""
         self._taken.discard((namespace or "default", name))
 
     def is_taken(self, namespace: str, name: str) -> bool:
@@ -158,7 +158,7 @@ class PodNames:
         return (namespace, name) in self._taken
 
     def made(self, workload: PodWorkload, name: str) -> str:
-        """Return a name for one more pod; one that ends in `-` is completed. Raises InputError for one pod too many."""
+        """Return the name of a new pod; one that ends in `-` is completed. Raises InputError for too many pods."""
         self._made += 1
         if self._made > MOST_PODS:
             raise InputError(workload.origin, f"more than {MOST_PODS} pods would be created", subject=workload.subject)
@@ -175,7 +175,7 @@ class PodNames:
 
 
 def typed(batch: Batch, admission: PriorityAdmission) -> Iterator[objects.Pod]:
-    """Yield the pods of a batch; what they have in common is read and checked once, with the longest name."""
+    """Yield the pods of a batch; the common parts are read and checked once, with the longest name."""
     if not batch.pods:
         return
     workload = batch.workload
@@ -188,8 +188,8 @@ def typed(batch: Batch, admission: PriorityAdmission) -> Iterator[objects.Pod]:
         same = (pod.node, tuple(pod.claims.values()))
         base = alike.get(same)
         if base is None:
-            one = longest if same == (longest.node, tuple(longest.claims.values())) else pod
-            base = alike[same] = _read(batch, one, admission)
+            model = longest if same == (longest.node, tuple(longest.claims.values())) else pod
+            base = alike[same] = _read(batch, model, admission)
         yield replace(
             base,
             metadata=ObjectMeta(
@@ -205,8 +205,8 @@ def typed(batch: Batch, admission: PriorityAdmission) -> Iterator[objects.Pod]:
 def _read(batch: Batch, pod: PodParts, admission: PriorityAdmission) -> objects.Pod:
     workload = batch.workload
     try:
-        found = finish(from_data(objects.Pod, batch.manifest(pod), workload.origin), workload.origin)
-        return admission.resolve(found)
+        pod_object = finish(from_data(objects.Pod, batch.manifest(pod), workload.origin), workload.origin)
+        return admission.resolve(pod_object)
     except (InputError, FieldError) as error:
         raise workload.error(batch.place(error.path), error.message) from None
 
@@ -222,7 +222,7 @@ def workload_of(maker: PodMaker, *, group: str = "", depth: int = 0) -> PodWorkl
 
 
 def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:
-    """Return the controlling reference to an object."""
+    """Return a controlling owner reference to an object."""
     meta = mapping(manifest.get("metadata"))
     return OwnerReference(
         api_version=text(manifest.get("apiVersion")),
@@ -235,5 +235,5 @@ def reference_to(manifest: Mapping[str, Any]) -> OwnerReference:
 
 
 def names_group(spec: Mapping[str, Any]) -> bool:
-    """Return whether the spec of a pod says which group it belongs to."""
+    """Return whether the spec of a pod names its group."""
     return bool(spec.get("schedulingGroup"))

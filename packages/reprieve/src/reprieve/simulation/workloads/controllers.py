@@ -1,6 +1,6 @@
-"""Kinds for which a row is not enough: what their controllers would make now (whatif.md 2.1-2.5).
+"""Kinds for which a row does not suffice: the pods that their controllers would create now (whatif.md 2.1-2.5).
 
-Each function is given the object and what makes things (`Maker`), and makes its pods or the objects between.
+Each function takes the object and a `Maker`, and creates its pods or intermediate objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLASS_OF_JOB: Final = "template.spec.template.spec.priorityClassName"
 
 
 def job(workload: PodWorkload, maker: Maker) -> None:
-    """A Job: as many as run side by side and still lack (whatif.md 2.1)."""
+    """Expand a Job: create the missing pods of its parallelism (whatif.md 2.1)."""
     spec, status = workload.spec, workload.status
     template = maker.template(workload, "spec.template", spec.get("template"))
     if template is None:
@@ -44,31 +44,31 @@ def job(workload: PodWorkload, maker: Maker) -> None:
     indexed = spec.get("completionMode") == "Indexed"
     if completions is not None or indexed:
         completions = maker.count(workload, "spec.completions", completions, 1)
-    there = [pod for pod in maker.there(workload) if is_active(pod)]
+    existing = [pod for pod in maker.there(workload) if is_active(pod)]
     finished = (text(status.get("completedIndexes")), text(status.get("failedIndexes")))
     done = JobIndexes((completions or 0) if indexed else 0, *finished)
     succeeded = len(done) if indexed else _number(status.get("succeeded"))
-    wanted = pods_wanted(parallelism, completions, succeeded, len(there))
-    group = maker.gangs.of_job(workload, template, wanted, there)
+    wanted = pods_wanted(parallelism, completions, succeeded, len(existing))
+    group = maker.gangs.of_job(workload, template, wanted, existing)
     pods = maker.pods(workload, template, "spec.template", labels=job_labels(name, workload.uid), group=group)
     indexes: Iterable[int | None] = itertools.repeat(None)
     if indexed:
-        taken = {parse_integer(pod.metadata.labels.get(INDEX, "")) for pod in there}
-        indexes = free_indexes(done, completions or 0, taken)
-    for index in itertools.islice(indexes, max(0, wanted - len(there))):
+        used_indexes = {parse_integer(pod.metadata.labels.get(INDEX, "")) for pod in existing}
+        indexes = free_indexes(done, completions or 0, used_indexes)
+    for index in itertools.islice(indexes, max(0, wanted - len(existing))):
         pods.add(job_pod(name, index))
 
 
 def cron_job(workload: PodWorkload, maker: Maker) -> None:
-    """A CronJob: nothing by itself; what it runs is made where it was asked for (whatif.md 1.8)."""
+    """Expand a CronJob: create a Job only for a requested run (whatif.md 1.8)."""
     if maker.run_asked(workload):
         template = mapping(workload.spec.get("jobTemplate"))
         meta = mapping(template.get("metadata"))
         meta = {"labels": meta.get("labels"), "annotations": mapping(meta.get("annotations"))}
         template = {"metadata": meta, "spec": template.get("spec")}
         at = datetime.fromtimestamp(maker.now // 60 * 60, UTC)
-        made = {"apiVersion": "batch/v1", "kind": "Job", **job_of_cron_job(workload.name[:52], template, at)}
-        maker.child(workload, made, "spec.jobTemplate")
+        job_manifest = {"apiVersion": "batch/v1", "kind": "Job", **job_of_cron_job(workload.name[:52], template, at)}
+        maker.child(workload, job_manifest, "spec.jobTemplate")
     elif not workload.uid:
         maker.problem(
             workload, f"its schedule is not simulated: --run cronjob/{workload.name} plans one run", scheduled=True
@@ -76,19 +76,19 @@ def cron_job(workload: PodWorkload, maker: Maker) -> None:
 
 
 def _template(workload: PodWorkload, maker: Maker) -> Mapping[str, Any] | None:
-    """Return the pod template; None where there is none, or none that makes sense, which is reported."""
+    """Return the pod template; None without one, or for an invalid one, which is reported."""
     return maker.template(workload, "spec.template", workload.spec["template"]) if "template" in workload.spec else None
 
 
 def deployment(workload: PodWorkload, maker: Maker) -> None:
-    """A Deployment: one ReplicaSet, or what is missing of the newest of those it has (whatif.md 2.2)."""
+    """Expand a Deployment: create its ReplicaSet, or the missing pods of the newest one (whatif.md 2.2)."""
     spec = workload.spec
     template = _template(workload, maker)
     if template is None:
         return
     wanted = maker.count(workload, "spec.replicas", spec.get("replicas"), 1)
     sets = maker.owned(workload)
-    there = sum(is_active(pod) for pod in maker.there(workload, below=True))
+    existing_count = sum(is_active(pod) for pod in maker.there(workload, below=True))
     digest = template_hash(template)
     named = maker.owners.set_of(workload.object_id)
     owner: Mapping[str, Any]
@@ -106,12 +106,12 @@ def deployment(workload: PodWorkload, maker: Maker) -> None:
     group = maker.gangs.of(workload)
     labels = {POD_TEMPLATE_HASH: digest} if digest else {}
     pods = maker.pods(workload, template, "spec.template", labels=labels, group=group, owner=owner)
-    for _ in range(wanted - there):
+    for _ in range(wanted - existing_count):
         pods.add(PodParts(f"{owner_name}-"))
 
 
 def stateful_set(workload: PodWorkload, maker: Maker) -> None:
-    """A StatefulSet: names by ordinal, with claims of their own (whatif.md 2.3)."""
+    """Expand a StatefulSet: pods are named by ordinal and have their own claims (whatif.md 2.3)."""
     spec = workload.spec
     template = _template(workload, maker)
     if template is None:
@@ -131,27 +131,27 @@ def stateful_set(workload: PodWorkload, maker: Maker) -> None:
 
 
 def daemon_set(workload: PodWorkload, maker: Maker) -> None:
-    """A DaemonSet: a pod for each node it may run on, pinned to it (whatif.md 2.4)."""
+    """Expand a DaemonSet: create a pod pinned to each eligible node (whatif.md 2.4)."""
     template = _template(workload, maker)
     if template is None:
         return
     pod_spec = mapping(template.get("spec"))
     nodes, tolerations = DaemonNodes(pod_spec), daemon_tolerations(pod_spec)
-    taken = {node_of(pod.spec.node_name, pod.spec.affinity) for pod in maker.there(workload) if is_active(pod)}
+    used_nodes = {node_of(pod.spec.node_name, pod.spec.affinity) for pod in maker.there(workload) if is_active(pod)}
     labels = daemon_labels(workload.manifest, template_hash(template))
     pods = maker.pods(workload, template, "spec.template", labels=labels, tolerations=tolerations)
     for node in sorted(maker.nodes, key=lambda node: node.name):
         taints = ((taint.key, taint.value, taint.effect) for taint in node.spec.taints)
-        if node.name not in taken and nodes.verdict(node.name, node.metadata.labels, taints).should_run:
+        if node.name not in used_nodes and nodes.verdict(node.name, node.metadata.labels, taints).should_run:
             pods.add(daemon_pod(workload.name, node.name))
 
 
 _POLICIES: Final = ("coscheduling", "volcano")
-"""Members of `podGroupPolicy` that make a group (workloads.md 5.4)."""
+"""Members of `podGroupPolicy` that create a group (workloads.md 5.4)."""
 
 
 def train_job(workload: PodWorkload, maker: Maker) -> None:
-    """A TrainJob: the JobSet of its runtime, with its trainer's nodes and resources (whatif.md 2.5)."""
+    """Expand a TrainJob: create the JobSet of its runtime, with its trainer's nodes and resources (whatif.md 2.5)."""
     spec = workload.spec
     reference = mapping(spec.get("runtimeRef"))
     kind, name = text(reference.get("kind")) or "ClusterTrainingRuntime", text(reference.get("name"))
@@ -164,7 +164,7 @@ def train_job(workload: PodWorkload, maker: Maker) -> None:
     nodes = trainer.get("numNodes")
     nodes = value_at(runtime_spec, "mlPolicy.numNodes") if nodes is None else nodes
     nodes = maker.count(workload, "spec.trainer.numNodes", nodes, 1)
-    made: dict[str, Any] = {
+    job_set: dict[str, Any] = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": workload.name, "labels": mapping(spec.get("labels"))},
@@ -172,22 +172,20 @@ def train_job(workload: PodWorkload, maker: Maker) -> None:
     }
     policy = mapping(value_at(runtime_spec, "podGroupPolicy"))
     for member in policy.keys() - _POLICIES:
-        known = " and ".join(_POLICIES)
+        names = " and ".join(_POLICIES)
         at = f"{kind} {name[:253]}: spec.podGroupPolicy.{str(member)[:128]}"
-        maker.remark(workload, f"{at} is ignored: only {known} are known", strict=True)
+        maker.remark(workload, f"{at} is ignored: only {names} are known", strict=True)
     if policy.keys() & {*_POLICIES}:
         templates = [text(value_at(item, _CLASS_OF_JOB)) for item in jobs] if isinstance(jobs, list) else []
         named = [item for item in templates if item] if "volcano" in policy else []
-        maker.gangs.always(workload, named[-1] if named else "")  # the last counts, as its plugin has it
+        maker.gangs.always(workload, named[-1] if named else "")  # the last one applies, as in its plugin
         if value_at(policy, "volcano.networkTopology") is not None:
             maker.remark(workload, f"{kind} {name[:253]}: spec.podGroupPolicy.volcano.networkTopology is not read")
-    maker.child(workload, made, f"{kind} {name[:253]}: spec.template", group=maker.gangs.of(workload))
+    maker.child(workload, job_set, f"{kind} {name[:253]}: spec.template", group=maker.gangs.of(workload))
 
 
 def _trained(entry: Any, trainer: Mapping[str, Any], nodes: int) -> Any:
-    """Return a replicated job of a runtime: the one that trains has as many pods as there are nodes, and what they ask
-    for.
-    """
+    """Return a replicated job of a runtime; the trainer's job gets the number of nodes and their resources."""
     template = mapping(mapping(entry).get("template"))
     step = mapping(value_at(template, "metadata.labels")).get(_ANCESTOR)
     launched = text(mapping(entry).get("name")) == "launcher"
@@ -197,12 +195,12 @@ def _trained(entry: Any, trainer: Mapping[str, Any], nodes: int) -> Any:
     pod = mapping(job_spec.get("template"))
     pod_spec = mapping(pod.get("spec"))
     containers = pod_spec.get("containers")
-    asked = trainer.get("resourcesPerNode")
-    if isinstance(containers, list) and isinstance(asked, Mapping):
-        one = len(containers) == 1
+    resources = trainer.get("resourcesPerNode")
+    if isinstance(containers, list) and isinstance(resources, Mapping):
+        only_one = len(containers) == 1
         containers = [
-            {**container, "resources": asked}
-            if isinstance(container, Mapping) and (one or container.get("name") == "node")
+            {**container, "resources": resources}
+            if isinstance(container, Mapping) and (only_one or container.get("name") == "node")
             else container
             for container in containers
         ]
@@ -221,7 +219,7 @@ RULES: Final[Mapping[tuple[str, str], Callable[[PodWorkload, Maker], None]]] = {
     ("extensions", "DaemonSet"): daemon_set,
     ("trainer.kubeflow.org", "TrainJob"): train_job,
 }
-"""(API group, kind) -> its rules."""
+"""(API group, kind) -> its rule."""
 
 
 # -- parts -----------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""An input with the pods that controllers would make of what makes pods (whatif.md 1).
+"""An input with the pods that controllers would create for its workloads (whatif.md 1).
 
-Terms: a workload is an object that makes pods, of the input or made by another one; a batch is pods alike: one template
-and what distinguishes them.  Owners come before what they own, and what is owned is not expanded again.
+Terms: a workload is an object that creates pods, in the input or created by another workload. A batch is a set of
+similar pods: one template and their differences. Owners precede owned objects, and owned objects are not expanded
+again.
 
-Invariants: what is there is not made again; the same input makes the same pods in the same order; nothing that calls
-for pods is passed over in silence: it is expanded, or among the problems.
+Invariants: existing objects are not created again. The same input creates the same pods in the same order. Every
+workload is either expanded or listed as a problem.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from reprieve.simulation.workloads.table import TABLE
 
 @dataclass(slots=True)
 class Expansion:
-    """The result of expanding an input. `manifests` no longer has pod makers; `problems` are those not expanded.
+    """The result of expanding an input. `manifests` has no pod makers; `problems` lists workloads not expanded.
 
-    What surely has pods and is not expanded is not among the manifests either.  `makers`: what the input had, and what
-    they made that makes pods in turn; by them every pod has its owners.
+    A workload that certainly has pods and is not expanded is not among the manifests. `makers`: the pod makers of the
+    input and those that they create, so that every pod has its owners.
     """
 
     manifests: Manifests
@@ -44,14 +45,12 @@ class Expansion:
 
     @property
     def remarks(self) -> list[Remark]:
-        """Return what of the workloads is not read."""
+        """Return the remarks about unread parts of the workloads."""
         return self.manifests.remarks
 
 
 def run_of(text: str) -> str | None:
-    """Return the CronJob that `cronjob/NAME` or `NAMESPACE/cronjob/NAME` means, as `NAMESPACE/NAME`; None for other
-    text.
-    """
+    """Return the CronJob of `cronjob/NAME` or `NAMESPACE/cronjob/NAME` as `NAMESPACE/NAME`; None for other text."""
     *space, kind, name = text.split("/") if text.count("/") in (1, 2) else ("", "")
     if kind.lower() not in ("cronjob", "cronjobs", "cj", "cronjob.batch") or not name:
         return None
@@ -59,9 +58,9 @@ def run_of(text: str) -> str | None:
 
 
 def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (), now: float | None = None) -> Expansion:
-    """Make the pods that the input calls for. `run`: CronJobs to run, `[NAMESPACE/]NAME`; `now` names their Jobs.
+    """Create the pods that the input requires. `run`: CronJobs to run, `[NAMESPACE/]NAME`; `now` names their Jobs.
 
-    Raises InputError for what has the wrong shape, and for a `run` that names no CronJob.
+    Raises InputError for an invalid shape, and for a `run` of an unknown CronJob.
     """
     if not manifests.pod_makers and not manifests.unknown and not run:
         return Expansion(manifests)
@@ -74,8 +73,8 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
     maker.make()
     left_out = [item for item in unknown if not maker.judge(item)]
     maker.check_runs()
-    made = Manifests(
-        objects={kind: list(found) for kind, found in manifests.objects.items()},
+    expanded = Manifests(
+        objects={kind: list(loaded) for kind, loaded in manifests.objects.items()},
         scenarios=manifests.scenarios,
         unknown=[item for item in unknown if item not in left_out],
         unknown_fields=manifests.unknown_fields,
@@ -86,12 +85,12 @@ def expand(manifests: Manifests, *, rows: Rows = TABLE, run: Sequence[str] = (),
         remarks=manifests.remarks + maker.remarks,
     )
     for loaded in maker.additions():
-        made.objects.setdefault(type(loaded.object), []).append(loaded)
-    return Expansion(made, maker.problems, maker.batches, maker.unknown_fields, maker.makers, maker.suspended)
+        expanded.objects.setdefault(type(loaded.object), []).append(loaded)
+    return Expansion(expanded, maker.problems, maker.batches, maker.unknown_fields, maker.makers, maker.suspended)
 
 
 def by_rule(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
-    """Expand a workload as its controller would, or by its row where there is no such rule or a row of the user's."""
+    """Expand a workload by the rule of its controller, or by its row without such a rule or with a user's row."""
     rule = RULES.get((workload.object_id[0], workload.object_id[1]))
     if rule is not None and not row.sets:
         rule(workload, maker)
@@ -100,7 +99,7 @@ def by_rule(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
 
 
 def jobs_among(makers: Iterable[PodMaker]) -> list[Job]:
-    """Return the Jobs that have a deadline."""
+    """Return the Jobs with a deadline."""
     result = []
     for maker in makers:
         manifest = maker.manifest

@@ -1,7 +1,7 @@
-"""What there is where workloads are expanded, asked by name: pods by their owners, names that are taken, nodes.
+"""The existing objects for expansions, by name: pods by owner, used names, nodes.
 
-It is read off an input once; what comes and goes later is reported to it (`arrived`, `gone`), so that what is made in a
-step of a scenario costs what the step brings, not what the cluster holds (whatif.md 1.11).
+They are read from an input once. Later changes are reported (`arrived`, `gone`), so that the cost of a scenario step
+depends on the step, not on the size of the cluster (whatif.md 1.11).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Key = tuple[str, str]
 
 
 class Surroundings:
-    """The objects of an input, by what an expansion asks of them."""
+    """The objects of an input, indexed for expansions."""
 
     def __init__(self, manifests: Manifests, makers: Sequence[PodMaker], unknown: Sequence[UnknownObject]) -> None:
         self.owners = Owners(makers, unknown)
         self.unknown = unknown
         self.names = PodNames()
         self.order = 1 + max((loaded.order for loaded in manifests.all()), default=0)
-        self._kept: dict[tuple[type[KubernetesObject], str], KubernetesObject] = {}
+        self._existing: dict[tuple[type[KubernetesObject], str], KubernetesObject] = {}
         self._nodes: dict[str, objects.Node] = {}
         self.groups: set[Key] = set()
         self._classes: list[objects.PriorityClass] = []
@@ -42,24 +42,24 @@ class Surroundings:
 
     @property
     def node_names(self) -> Collection[str]:
-        """Their names."""
+        """Return the names of all nodes."""
         return self._nodes.keys()
 
     @property
     def admission(self) -> PriorityAdmission:
-        """By the priority classes that are there."""
+        """Return the priority admission for the existing priority classes."""
         if self._admission is None:
             self._admission = PriorityAdmission(self._classes)
         return self._admission
 
     def has(self, item: KubernetesObject) -> bool:
-        """Return whether there is one of this kind and name."""
-        return (type(item), item.key) in self._kept
+        """Return whether an object of this kind and name exists."""
+        return (type(item), item.key) in self._existing
 
     def arrived(self, items: Iterable[KubernetesObject]) -> None:
-        """Objects that are there from now on."""
+        """Add new objects."""
         for item in items:
-            self._kept[type(item), item.key] = item
+            self._existing[type(item), item.key] = item
             if isinstance(item, objects.Pod):
                 self.names.take(item.namespace, item.name)
                 self.owners.add_pod(item)
@@ -72,10 +72,10 @@ class Surroundings:
                 self._admission = None
 
     def gone(self, kind: str, namespace: str, name: str) -> None:
-        """An object that is there no more."""
-        for known in (objects.Pod, objects.Node, objects.PodGroup):
-            if kind == known.KIND:
-                self._kept.pop((known, f"{namespace}/{name}" if known.NAMESPACED else name), None)
+        """Remove a deleted object."""
+        for object_type in (objects.Pod, objects.Node, objects.PodGroup):
+            if kind == object_type.KIND:
+                self._existing.pop((object_type, f"{namespace}/{name}" if object_type.NAMESPACED else name), None)
         if kind == "Pod":
             self.names.free(namespace, name)
             self.owners.remove_pod(namespace, name)

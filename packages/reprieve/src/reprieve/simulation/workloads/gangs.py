@@ -1,7 +1,7 @@
-"""Gangs of workloads: which pods that are made belong together (whatif.md 2.10).
+"""Gangs of workloads: the groups of their new pods (whatif.md 2.10).
 
-A gang is made where the object, or one above it, asks for it; its group is an object of the plan like any other, and
-one of that name in the input counts instead.
+A gang is created if the object, or one above it, requests it. Its group is a normal object of the plan; a group of that
+name in the input takes precedence.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, GroupAs
 GANG: Final = "scheduling.reprieve.dev/gang"
 _RAY: Final = "ray.io"
 _OF_PODS: Final = ("priorityClassName", "priority", "preemptionPolicy")
-"""Fields that a group has of the template of its pods."""
+"""Fields that a group copies from the template of its pods."""
 
 
 @dataclass(slots=True)
 class _Gang:
-    """A group that is made for a workload."""
+    """A group for a workload."""
 
     workload: PodWorkload
     name: str
@@ -48,18 +48,18 @@ class _Gang:
     """disruptionMode, schedulingConstraints, resourceClaims."""
     basic: bool = False
     place: str = "metadata.annotations"
-    """Where the object asks for it."""
+    """The path at which the object requests the gang."""
     by_scheduler: bool = False
-    """A scheduler makes the group for itself: it is no object of the API, and no admission gives it a priority."""
+    """Whether a scheduler creates the group: it is no API object, and admission does not set its priority."""
     operated: bool = False
-    """The PodGroup is one of Volcano, as the operator of the kind makes it; its pods name it by an annotation."""
+    """Whether the PodGroup is one of Volcano, created by the operator of the kind; pods name it by annotation."""
     priority_class: tuple[str, str] = ("", "")
-    """Of such a PodGroup: its class, and the path where the object has that."""
+    """The class of an operated PodGroup, and its path in the object."""
     parts: Mapping[str, int] = field(default_factory=dict)
-    """Where each part has a minimum of its own: how many pods of it are needed."""
+    """The number of pods needed of each part with its own minimum."""
     members: int = 0
     batch: Batch | None = None
-    """The first of its batches: the class of its template is that of the group."""
+    """The first of its batches; its template determines the class of the group."""
 
     @property
     def count(self) -> int:
@@ -67,91 +67,91 @@ class _Gang:
 
     @property
     def is_made(self) -> bool:
-        """Return whether there is a group: one that has all it needs already, or no pods, is none.
+        """Return whether the group is created: not if its minimum is already met, or without pods.
 
-        Where pods name the group by an annotation they would wait for it.
+        A group that pods name by annotation is also created, because they would wait for it.
         """
         return self.count > 0 or self.basic or (self.operated and self.members > 0)
 
     @property
     def in_parts(self) -> bool:
-        """Return whether the minima of its parts count: they are no more than that of the whole (workloads.md 2.7)."""
+        """Return whether the minimums of its parts apply: their sum is at most that of the whole (workloads.md 2.7)."""
         return 0 < sum(self.parts.values()) <= self.count
 
 
 class Remarking(Protocol):
-    """Reports something of a workload that is not read; `unless`: the source of groups that reads it."""
+    """A function that reports an unread part of a workload; `unless`: the source of groups that reads it."""
 
     def __call__(self, workload: PodWorkload, message: str, unless: str = "", *, strict: bool = False) -> None:
         """See `Maker.remark`."""
 
 
 class WorkloadGangs:
-    """The gangs of one input. `count` reads a number of an object, `there` has its pods that run."""
+    """The gangs of one input. `count` reads a number of an object, `running_pods` returns its running pods."""
 
     def __init__(
         self,
         count: Callable[[PodWorkload, str, Any, int], int],
-        there: Callable[[PodWorkload], Sequence[objects.Pod]],
+        running_pods: Callable[[PodWorkload], Sequence[objects.Pod]],
         remark: Remarking,
     ) -> None:
         self._count = count
-        self._there = there
+        self._running_pods = running_pods
         self._remark = remark
         self._gangs: dict[tuple[str, str], _Gang] = {}
         self._always: dict[Owner, str] = {}
-        self._asked: dict[Owner, Asked | None] = {}
+        self._requests: dict[Owner, Asked | None] = {}
 
     def always(self, workload: PodWorkload, priority_class: str) -> None:
-        """Everything that the workload makes is one gang with this class, as its operator has it, whatever its row."""
+        """Make one gang of everything that the workload creates, with this class, regardless of its row."""
         self._always[workload.object_id] = priority_class
 
     def of(
         self, workload: PodWorkload, row: WorkloadKind | None = None, part: str = "", piece: tuple[str, str] = ("", "")
     ) -> str:
-        """Return the name of the gang that pods of the workload belong to (whatif.md 2.10); empty if there is none.
+        """Return the name of the gang for pods of the workload (whatif.md 2.10); empty without one.
 
-        `part`: which of several gangs of the workload; `piece`: the part and the replica that the pods are of.
+        `part`: which of several gangs of the workload; `piece`: the part and the replica of the pods.
         """
         if workload.group:
             return workload.group
-        if workload.object_id not in self._asked:
-            self._asked[workload.object_id] = groups_asked(workload, partial(self._unread, workload))
-        asked_for = self._asked[workload.object_id]
+        if workload.object_id not in self._requests:
+            self._requests[workload.object_id] = groups_asked(workload, partial(self._unread, workload))
+        asked_for = self._requests[workload.object_id]
         if asked_for is not None:
             return self._by_field(workload, asked_for(*piece))
         if workload.object_id in self._always:
-            given = self._always[workload.object_id], "spec.priorityClassName"
-            return self._add(_Gang(workload, workload.name, None, operated=True, priority_class=given))
+            priority_class = self._always[workload.object_id], "spec.priorityClassName"
+            return self._add(_Gang(workload, workload.name, None, operated=True, priority_class=priority_class))
         if row is not None and _is_operated(workload, row):
             return self._operated(workload, row)
         least = value_at(workload.manifest, row.min_count) if row is not None and row.min_count else None
-        asked = mapping(workload.meta.get("annotations")).get(GANG) == "true"
-        if least is None and (not asked or _hands_down(row)) and not (row is not None and row.always_gang):
+        by_annotation = mapping(workload.meta.get("annotations")).get(GANG) == "true"
+        if least is None and (not by_annotation or _hands_down(row)) and not (row is not None and row.always_gang):
             return ""
         name = f"{workload.name}-{part}" if part else workload.name
         if least is not None and row is not None:
             number = self._count(workload, row.min_count, least, 0) - len(self._outside(workload, name))
             return self._add(_Gang(workload, name, number, by_scheduler=True))
-        if asked:
+        if by_annotation:
             self._remark_on(workload)
-        missing = self._missing(workload, part) if asked else None
+        missing = self._missing(workload, part) if by_annotation else None
         return self._add(_Gang(workload, name, missing, by_scheduler=True))
 
     def _unread(self, workload: PodWorkload, path: str) -> None:
         self._remark(workload, f"{path} is ignored: not a field of {PATH}", "", strict=True)
 
-    def _by_field(self, workload: PodWorkload, asked: GroupAsked) -> str:
-        """Return a group that `spec.scheduling` asks for (workloads.md 6)."""
-        name = f"{workload.name}-{asked.name}" if asked.name else workload.name
-        number = 0 if asked.basic else asked.min_count
+    def _by_field(self, workload: PodWorkload, requested: GroupAsked) -> str:
+        """Return a group that `spec.scheduling` requests (workloads.md 6)."""
+        name = f"{workload.name}-{requested.name}" if requested.name else workload.name
+        number = 0 if requested.basic else requested.min_count
         if number:
-            labels = [pod.metadata.labels for pod in self._there(workload)]
-            number -= sum(asked.labels.items() <= label.items() for label in labels)
-        return self._add(_Gang(workload, name, number, asked.more, basic=asked.basic, place=asked.path))
+            labels = [pod.metadata.labels for pod in self._running_pods(workload)]
+            number -= sum(requested.labels.items() <= label.items() for label in labels)
+        return self._add(_Gang(workload, name, number, requested.more, basic=requested.basic, place=requested.path))
 
     def _operated(self, workload: PodWorkload, row: WorkloadKind) -> str:
-        """Return the PodGroup that the operator of the kind makes for Volcano (workloads.md 5)."""
+        """Return the PodGroup that the operator of the kind creates for Volcano (workloads.md 5)."""
         name = filled(row.gang_name, {"name": workload.name})
         least = value_at(workload.manifest, row.min_count) if row.min_count else None
         number = None
@@ -166,11 +166,11 @@ class WorkloadGangs:
             number -= len(self._outside(workload, name))
         parts = self._parts(workload, row, name) if row.min_count_of_part else {}
         classes = ((text(value_at(workload.manifest, path)), path) for path in row.priority_class)
-        given = next((priority_class for priority_class in classes if priority_class[0]), ("", ""))
-        return self._add(_Gang(workload, name, number, operated=True, priority_class=given, parts=parts))
+        chosen = next((candidate for candidate in classes if candidate[0]), ("", ""))
+        return self._add(_Gang(workload, name, number, operated=True, priority_class=chosen, parts=parts))
 
     def _remark_on(self, workload: PodWorkload) -> None:
-        """A gang by an annotation that a scheduler may not read (workloads.md 2.10)."""
+        """Report a gang by an annotation that the scheduler may not read (workloads.md 2.10)."""
         kind = workload.object_id[1]
         if any(kind == item.KIND for item in OWNER_KINDS):
             why = (
@@ -179,27 +179,25 @@ class WorkloadGangs:
             )
             self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", OWNERS)
         else:
-            known = ", ".join(item.KIND for item in OWNER_KINDS)
-            why = f"the scheduler reads it only on {known}"
+            kinds = ", ".join(item.KIND for item in OWNER_KINDS)
+            why = f"the scheduler reads it only on {kinds}"
             self._remark(workload, f"metadata.annotations[{GANG}]: planned as a gang: {why}", "")
 
     def _missing(self, workload: PodWorkload, part: str) -> int | None:
-        """Return how many pods a gang needs beyond those that run; None: all that are made. As the scheduler counts
-        it.
-        """
+        """Return how many pods a gang needs beyond its running ones, as the scheduler counts; None: all new ones."""
         sizes = gang_sizes(workload.object_id[1], workload.spec) if workload.object_id[1] != "Job" else {}
         size = sizes.get(part, sizes.get(ANY))
         if size is None:
             return None
-        owners = [owner_of(pod.metadata) for pod in self._there(workload)]
+        owners = [owner_of(pod.metadata) for pod in self._running_pods(workload)]
         return size - sum(owner is not None and owner.part == part for owner in owners)
 
     def _outside(self, workload: PodWorkload, name: str) -> list[objects.Pod]:
-        """Return pods of the workload that run and are in no group that is made for it: they do not count there."""
-        return [pod for pod in self._there(workload) if pod_group_name(pod) != name]
+        """Return the running pods of the workload outside of its new group, which do not count for it."""
+        return [pod for pod in self._running_pods(workload) if pod_group_name(pod) != name]
 
     def _parts(self, workload: PodWorkload, row: WorkloadKind, name: str) -> Mapping[str, int]:
-        """Return what each part needs beyond the pods of it that run; empty where no part states a minimum."""
+        """Return how many pods each part needs beyond its running ones; empty if no part states a minimum."""
         pods, field = row.sets[0], row.min_count_of_part
         running = Counter(pod.metadata.annotations.get(TASK_ANNOTATION, "") for pod in self._outside(workload, name))
         result: dict[str, int] = {}
@@ -213,28 +211,28 @@ class WorkloadGangs:
         return {part: least for part, least in result.items() if least} if stated else {}
 
     def of_job(
-        self, workload: PodWorkload, template: Mapping[str, Any], wanted: int, there: Sequence[objects.Pod]
+        self, workload: PodWorkload, template: Mapping[str, Any], wanted: int, existing: Sequence[objects.Pod]
     ) -> str:
-        """Return the same for a Job, which may also ask for its group as an API server reads it (`job_groups`).
+        """Return the gang of a Job, which may also request a group as an API server reads it (`job_groups`).
 
-        Once it has started, or where it has no pods, it needs no more together than it still makes.
+        Once the Job has started, or if it has no pods, the minimum is at most the number of pods still to create.
         """
         if workload.group:
             return workload.group
         if names_group(mapping(template.get("spec"))):
             return ""
-        asked = group_of_job(workload.manifest)
-        if asked is None:
+        requested = group_of_job(workload.manifest)
+        if requested is None:
             return self.of(workload)
-        name = asked.name if workload.uid else workload.name
-        more = {field: asked.spec[field] for field in GROUP_FIELDS[1:] if field in asked.spec}
-        place = "metadata.annotations" if asked.annotated else "spec.scheduling"
-        gang = asked.spec["schedulingPolicy"].get("gang")
+        name = requested.name if workload.uid else workload.name
+        more = {field: requested.spec[field] for field in GROUP_FIELDS[1:] if field in requested.spec}
+        place = "metadata.annotations" if requested.annotated else "spec.scheduling"
+        gang = requested.spec["schedulingPolicy"].get("gang")
         if gang is None:
             return self._add(_Gang(workload, name, 0, more, basic=True, place=place))
         least = self._count(workload, place, gang["minCount"], 1)
-        if there or not wanted or workload.status.get("startTime"):
-            least = min(least, wanted) - len(there)
+        if existing or not wanted or workload.status.get("startTime"):
+            least = min(least, wanted) - len(existing)
         return self._add(_Gang(workload, name, least, more, place=place))
 
     def _add(self, gang: _Gang) -> str:
@@ -242,7 +240,7 @@ class WorkloadGangs:
         return gang.name
 
     def settle(self, batches: Sequence[Batch], existing: Collection[tuple[str, str]]) -> None:
-        """Count members, and take those out that are not in their gang, or are by what they say themselves."""
+        """Count the members of gangs, and remove batches without a group or with their own annotation."""
         for batch in batches:
             gang = self._gangs.get((batch.workload.namespace, batch.group)) if batch.group else None
             if gang is not None:
@@ -261,7 +259,7 @@ class WorkloadGangs:
     def groups(
         self, admission: PriorityAdmission, existing: Collection[tuple[str, str]]
     ) -> Iterator[tuple[objects.PodGroup, PodWorkload]]:
-        """Yield the groups that are made, each with the workload it is of."""
+        """Yield the created groups, each with its workload."""
         for key, gang in self._gangs.items():
             if key not in existing and gang.is_made:
                 yield self._pod_group(gang, admission), gang.workload
@@ -279,7 +277,7 @@ class WorkloadGangs:
         return replace(self._read(gang, INTERNAL_VERSION, spec, admission), custom=gang.by_scheduler)
 
     def _of_volcano(self, gang: _Gang, admission: PriorityAdmission) -> objects.PodGroup:
-        """Return the PodGroup that an operator makes for Volcano, which says what each part needs where these count."""
+        """Return the PodGroup of an operator for Volcano, with the minimums of parts if they apply."""
         spec: dict[str, Any] = {"minMember": max(gang.count, 0)}
         if gang.in_parts:
             spec["minTaskMember"] = dict(gang.parts)
@@ -296,28 +294,28 @@ class WorkloadGangs:
             "namespace": workload.namespace,
             "ownerReferences": [msgspec.to_builtins(reference_to(workload.manifest))],
         }
-        made = {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec}
+        manifest = {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec}
         try:
-            group = finish(from_data(objects.PodGroup, made, workload.origin), workload.origin, stored_groups=True)
+            group = finish(from_data(objects.PodGroup, manifest, workload.origin), workload.origin, stored_groups=True)
             return admission.resolve(group)
         except (InputError, FieldError) as error:
             raise _misfit(gang, error) from None
 
 
 def _is_operated(workload: PodWorkload, row: WorkloadKind) -> bool:
-    """Return whether the operator of the kind makes a PodGroup for the object."""
+    """Return whether the operator of the kind creates a PodGroup for the object."""
     if not row.gang_when:
         return row.always_gang and bool(row.priority_class)
     return any(value_at(workload.manifest, path) is not None for path in row.gang_when)
 
 
 def _hands_down(row: WorkloadKind | None) -> bool:
-    """Return whether the annotations of an object of this kind are those of what it makes."""
+    """Return whether objects of this kind pass their annotations on to the objects they create."""
     return row is not None and any(pods.inherits for pods in row.sets)
 
 
 def _misfit(gang: _Gang, error: InputError | FieldError) -> InputError:
-    """Return what is wrong with a group, at the field that it comes from (whatif.md 1.9)."""
+    """Return the error about a group, at the field that it comes from (whatif.md 1.9)."""
     name = error.path.removeprefix("spec.")
     if gang.operated:
         return gang.workload.error(gang.priority_class[1] if name == "priorityClassName" else "", error.message)

@@ -1,7 +1,7 @@
-"""Owners of the objects of an input, so that what is there is not made again (whatif.md 1.2).
+"""Owners of the objects of an input, so that existing pods are not created again (whatif.md 1.2).
 
-By the controlling owner reference: kind, name and, where both sides have one, UID.  A ReplicaSet that is not in the
-input is recognised by its name as one of a Deployment that is.
+The controlling owner reference identifies the owner by kind, name and, if both sides have one, UID. A ReplicaSet
+outside of the input is recognized by name as one of a Deployment in it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PodKey = tuple[str, str]
 
 
 class Owners:
-    """Pods of the input by all owners above them, and the owned objects that make pods themselves."""
+    """Pods of the input by all their owners, and owned objects that create pods themselves."""
 
     def __init__(self, makers: Iterable[PodMaker], unknown: Iterable[UnknownObject] = (), pods: Iterable[Pod] = ()):
         self._above: dict[Owner, tuple[Owner, str]] = {}
-        """Owned object -> its owner, and the UID the reference has."""
+        """Owned object -> its owner, and the UID in the reference."""
         self._uids: dict[Owner, str] = {}
         self._makers: dict[Owner, PodMaker] = {}
         self._below: dict[Owner, list[Owner]] = {}
         self._direct: dict[Owner, dict[PodKey, Pod]] = {}
         self._all: dict[Owner, dict[PodKey, Pod]] = {}
         self._listed: dict[PodKey, set[Owner]] = {}
-        """Pod -> the owners that have it among their pods."""
+        """Pod -> the owners that list it."""
         self._deployments_sets: dict[Owner, Owner] = {}
-        """Deployment -> a ReplicaSet of it that is not in the input, by the name in a pod's reference."""
+        """Deployment -> its ReplicaSet outside of the input, named in a pod's reference."""
         for maker in makers:
             self._makers.setdefault(object_id_of(maker.manifest), maker)
         for manifest in (*(item.manifest for item in self._makers.values()), *(item.manifest for item in unknown)):
@@ -48,11 +48,11 @@ class Owners:
 
     @classmethod
     def of(cls, manifests: Manifests) -> Owners:
-        """Return those of an input."""
+        """Return the owners of an input."""
         return cls(manifests.pod_makers, manifests.unknown, (loaded.object for loaded in manifests.pods))
 
     def add_pod(self, pod: Pod) -> None:
-        """Add a pod, below all owners that were found so far."""
+        """Add a pod to all known owners above it."""
         reference = reference_of(pod)
         if reference is None:
             return
@@ -68,7 +68,7 @@ class Owners:
             self._list(self._all, item, pod)
 
     def remove_pod(self, namespace: str, name: str) -> None:
-        """A pod that is there no more."""
+        """Remove a deleted pod."""
         key = namespace or "default", name
         for owner in self._listed.pop(key, ()):
             for pods in (self._direct, self._all):
@@ -80,44 +80,45 @@ class Owners:
         self._listed.setdefault(key, set()).add(owner)
 
     def add(self, maker: PodMaker) -> None:
-        """An object that makes pods, with those that are there of it already."""
+        """Add an object that creates pods, with its existing pods."""
         object_id = object_id_of(maker.manifest)
-        known = object_id in self._makers
+        is_known = object_id in self._makers
         self._makers[object_id] = maker
-        if known:
+        if is_known:
             return
         self._learn(maker.manifest)
         below = (pod for item in self.owned(object_id) for pod in self.pods(item))
-        found = [*self.direct(object_id, self._uids[object_id]), *below]
+        existing_pods = [*self.direct(object_id, self._uids[object_id]), *below]
         for owner in self._chain((object_id, "")):
-            for pod in found:
+            for pod in existing_pods:
                 self._list(self._all, owner, pod)
 
     def maker(self, owner: Owner) -> PodMaker | None:
-        """Return the object that makes pods, if it is in the input."""
+        """Return the object that creates pods, if it is in the input."""
         return self._makers.get(owner)
 
     def owner(self, below: Owner) -> Owner | None:
-        """Return the nearest object above that is in the input."""
+        """Return the nearest owner that is in the input."""
         return next(iter(self._chain(self._above.get(below))), None)
 
     def owned(self, owner: Owner) -> list[Owner]:
-        """Objects of the input that are directly below and make pods, in document order."""
+        """Return the objects of the input directly below that create pods, in document order."""
         return [below for below in self._below.get(owner, ()) if self.owner(below) == owner]
 
     def pods(self, owner: Owner) -> list[Pod]:
-        """Return all pods of an object of the input, directly or through others."""
+        """Return all pods of an object of the input, direct and indirect."""
         return list(self._all.get(owner, {}).values())
 
     def direct(self, owner: Owner, uid: str = "") -> list[Pod]:
-        """Return pods with a controlling reference to the object, which need not be in the input.
+        """Return the pods with a controlling reference to the object, which may be outside of the input.
 
-        `uid`: the object's, which theirs has to be if they have one; a reference to a Deployment's ReplicaSet has not.
+        `uid`: the object's UID, which a reference must have if it has one; a reference to a Deployment's ReplicaSet has
+        none.
         """
         return [pod for pod in self._direct.get(owner, {}).values() if not uid or _may_be_of(pod, owner[1], uid)]
 
     def set_of(self, deployment: Owner) -> Owner | None:
-        """Return a ReplicaSet that is not in the input, as far as pods name one."""
+        """Return a ReplicaSet outside of the input that pods name."""
         return self._deployments_sets.get(deployment)
 
     def _learn(self, manifest: Mapping[str, Any]) -> None:
@@ -133,40 +134,38 @@ class Owners:
                 self._below.setdefault(above, []).append(object_id)
 
     def _chain(self, above: tuple[Owner, str] | None) -> Iterator[Owner]:
-        """Owners that are in the input, from below; a reference by another UID is to a deleted object."""
+        """Yield the owners in the input, from below; a reference with another UID refers to a deleted object."""
         for _ in range(_DEEPEST):
             if above is None:
                 return
             owner, uid = above
-            known = self._uids.get(owner)
-            if known is None or (known and uid and known != uid):
+            known_uid = self._uids.get(owner)
+            if known_uid is None or (known_uid and uid and known_uid != uid):
                 return
             yield owner
             above = self._above.get(owner)
 
 
 def _may_be_of(pod: Pod, kind: str, uid: str) -> bool:
-    """Return whether the UID of a pod's controlling reference, if that is to an object of this kind, is this one or
-    none.
-    """
+    """Return whether a pod's controlling reference to this kind has this UID or none."""
     reference = reference_of(pod)
     return reference is None or reference.kind != kind or reference.uid in ("", uid)
 
 
 def is_active(pod: Pod) -> bool:
-    """Return whether the pod counts as one of its controller's: it has not ended and is not terminating."""
+    """Return whether the pod counts for its controller: it has not ended and is not terminating."""
     return pod.status.phase not in ("Succeeded", "Failed") and pod.metadata.deletion_timestamp is None
 
 
 def object_id_of(manifest: Mapping[str, Any]) -> Owner:
-    """Group, kind, namespace and name of an object."""
+    """Return group, kind, namespace and name of an object."""
     meta = mapping(manifest.get("metadata"))
     group = group_of(text(manifest.get("apiVersion")))
     return group, text(manifest.get("kind")), namespace_of(meta), name_of_meta(meta)
 
 
 def name_of_meta(meta: Mapping[str, Any]) -> str:
-    """Return the name, or what an API server would make of `generateName`."""
+    """Return the name, or the name that an API server would generate from `generateName`."""
     name, generated = text(meta.get("name")), text(meta.get("generateName"))
     return name or (f"{generated[:248]}00000" if generated else "")
 
@@ -177,7 +176,7 @@ def namespace_of(meta: Mapping[str, Any]) -> str:
 
 
 def runtime_of(manifest: Mapping[str, Any], among: Iterable[UnknownObject]) -> UnknownObject | None:
-    """Return the runtime that a TrainJob names, which has its pod templates (whatif.md 2.5)."""
+    """Return the runtime with the pod templates that a TrainJob names (whatif.md 2.5)."""
     reference = mapping(mapping(manifest.get("spec")).get("runtimeRef"))
     kind, name = text(reference.get("kind")) or "ClusterTrainingRuntime", text(reference.get("name"))
     namespace = namespace_of(mapping(manifest.get("metadata")))
@@ -194,14 +193,14 @@ def runtime_of(manifest: Mapping[str, Any], among: Iterable[UnknownObject]) -> U
 
 
 def subject_of_maker(manifest: Mapping[str, Any]) -> str:
-    """`Job "default/train"`, as messages name it."""
+    """Return `Job "default/train"`, the name of a workload in messages."""
     meta = mapping(manifest.get("metadata"))
     name = meta.get("name") or meta.get("generateName") or ""
     return f'{text(manifest.get("kind"))} "{namespace_of(meta)}/{str(name)[:253]}"'
 
 
 def whole_number(value: str, most: int) -> int | None:
-    """Return the number that a text of ASCII digits is; None for any other text, and for a number above `most`."""
+    """Return the number in a text of ASCII digits; None for any other text, and for a number above `most`."""
     digits = value.lstrip("0") or value[:1]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > len(str(most)):
         return None
@@ -215,7 +214,7 @@ def reference_of(pod: Pod) -> OwnerReference | None:
 
 
 def deployment_of(pod: Pod) -> str:
-    """Return the Deployment of a pod by the name of its ReplicaSet; empty if it is of none."""
+    """Return the Deployment of a pod, from the name of its ReplicaSet; empty if there is none."""
     reference, label = reference_of(pod), pod.metadata.labels.get(POD_TEMPLATE_HASH)
     if reference is None or reference.kind != "ReplicaSet" or not label or not reference.name.endswith(f"-{label}"):
         return ""

@@ -1,4 +1,4 @@
-"""What rows of the table call for: the sets of an object, pod by pod, or the objects between (whatif.md 2, 3)."""
+"""Expansion by rows of the table: the pod sets of an object, or intermediate objects (whatif.md 2, 3)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def by_row(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
-    """Make what the row of a workload says."""
+    """Create the pods and objects that the row of a workload describes."""
     of_kubernetes = group_of(text(workload.manifest.get("apiVersion"))) in ("", "apps", "extensions")
     if of_kubernetes and "template" not in workload.spec:
-        return  # a light object of a snapshot, there for its selector
+        return  # a stub in a snapshot, kept for its selector
     problems, expansion = len(maker.problems), _RowExpansion(maker, workload, row)
     for pods in row.sets:
         if all(value_at(workload.manifest, path) in values for path, values in pods.when.items()):
@@ -31,7 +31,7 @@ def by_row(maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
 
 
 class _RowExpansion:
-    """One workload, and the row of the table that describes its kind."""
+    """The expansion of one workload by the row of its kind."""
 
     def __init__(self, maker: Maker, workload: PodWorkload, row: WorkloadKind) -> None:
         self._maker, self._workload, self._row = maker, workload, row
@@ -100,20 +100,20 @@ class _RowExpansion:
         part = str(values["part"])
         fixed = {**pods.labels, **pods.labels_of.get(part, {})}
         generated = pods.name.endswith("-")
-        there = 0
+        have = 0
         if generated:
             same = {key: filled(value, values) for key, value in fixed.items() if not varies(value)}
             direct = [pod for pod in self._maker.there(self._workload) if is_active(pod)]
-            there = sum(all(pod.metadata.labels.get(key) == value for key, value in same.items()) for pod in direct)
-            if there == 0 and len(self._row.sets) == 1 and not pods.each.endswith("*"):
-                there = len(direct)
+            have = sum(all(pod.metadata.labels.get(key) == value for key, value in same.items()) for pod in direct)
+            if have == 0 and len(self._row.sets) == 1 and not pods.each.endswith("*"):
+                have = len(direct)
         index = 0
         for replica in replicas:
             batch: Batch | None = None
             for member in range(pods.less, pods.less + members):
                 values |= {"index": replicas.start + index, "replica": replica, "member": member}
                 index += 1
-                if index <= there:
+                if index <= have:
                     continue
                 name = filled(pods.name, values)
                 if not generated and self._maker.is_taken(self._workload, name):
@@ -129,22 +129,24 @@ class _RowExpansion:
                 batch.add(PodParts(name, labels, annotations, filled(pods.hostname, values)))
 
     def _with_defaults(self, pods: PodSet, template: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-        """The template with what its pods have of the object, and the path in the object of each such field."""
+        """Return the template with the object's defaults for its pods, and the path of each such field."""
         spec = mapping(template.get("spec"))
-        found = {
+        defaults = {
             name: value_at(self._workload.manifest, path)
             for name, path in pods.pod_defaults.items()
             if not spec.get(name)
         }
-        given = {name: value for name, value in found.items() if value}
-        if not given:
+        set_defaults = {name: value for name, value in defaults.items() if value}
+        if not set_defaults:
             return template, {}
-        return {**template, "spec": {**spec, **given}}, {f"spec.{name}": pods.pod_defaults[name] for name in given}
+        return {**template, "spec": {**spec, **set_defaults}}, {
+            f"spec.{name}": pods.pod_defaults[name] for name in set_defaults
+        }
 
     def _batch_of(
         self, last: Batch | None, template: Mapping[str, Any], where: str, group: str, owner: Mapping[str, Any] | None
     ) -> Batch:
-        """Return the last batch, if the next pod belongs to it, else a new one."""
+        """Return the last batch if the next pod belongs to it, else a new one."""
         if last is not None and last.group == group and (owner is None or reference_to(owner) == last.owner):
             return last
         return self._maker.pods(self._workload, template, where, group=group, owner=owner)
@@ -153,7 +155,7 @@ class _RowExpansion:
         return str(replica) if self._row.gang == "replica" else part if self._row.gang == "part" else ""
 
     def _made_object(self, pods: PodSet, where: str, template: Any, values: dict[str, object]) -> None:
-        """An object between: a Job of a JobSet."""
+        """Create an intermediate object, such as a Job of a JobSet."""
         if not isinstance(template, Mapping):
             raise self._workload.error(where, "must be an object")
         version, kind = pods.makes.split()
@@ -176,7 +178,7 @@ class _RowExpansion:
             }
             spec = {**spec, "template": {**pod, "metadata": pod_meta}}
         name = text(value_at(self._workload.manifest, pods.named_in)) if pods.named_in else ""
-        made = {
+        child = {
             "apiVersion": version,
             "kind": kind,
             "metadata": {
@@ -188,13 +190,13 @@ class _RowExpansion:
         }
         part, replica = str(values["part"]), str(values["replica"])
         group = self._maker.gangs.of(self._workload, self._row, self._gang_part(part, replica), (part, replica))
-        self._maker.child(self._workload, made, where, inner=inner, group=group)
+        self._maker.child(self._workload, child, where, inner=inner, group=group)
 
     def _entries(self, pods: PodSet) -> Iterator[tuple[str, str, Any]]:
-        """(path, part, entry) of every entry of a set. Raises InputError for an entry that is none."""
+        """Yield (path, part, entry) of every entry of a set. Raises InputError for an invalid entry."""
         path = pods.each.removesuffix("*").removesuffix(".")
-        found = value_at(self._workload.manifest, path)
-        if found is not None and pods.each.endswith("*") and not isinstance(found, list | Mapping):
+        entries = value_at(self._workload.manifest, path)
+        if entries is not None and pods.each.endswith("*") and not isinstance(entries, list | Mapping):
             raise self._workload.error(path, "must be a list or a map")
         for at, part, entry in entries_of(self._workload.manifest, pods):
             if not isinstance(entry, Mapping):
@@ -210,24 +212,24 @@ class _RowExpansion:
         return self._maker.count(self._workload, ".".join(filter(None, (path, where))), value, default)
 
     def _size_of(self, entry: Any) -> int:
-        """Return how many pods a replica has in all, for a set that makes one of them."""
-        other = next((pods.size for pods in self._row.sets if isinstance(pods.size, str)), "")
-        return self._maker.count(self._workload, other, value_at(entry, other), 1) if other else 1
+        """Return the total number of pods of a replica, for a set with one of them."""
+        size_path = next((pods.size for pods in self._row.sets if isinstance(pods.size, str)), "")
+        return self._maker.count(self._workload, size_path, value_at(entry, size_path), 1) if size_path else 1
 
     def _misnamed(self, path: str, entry: Any, missing: str) -> None:
-        """Note a field that was probably meant by one that is not there."""
-        known = {step for pods in self._row.sets for item in _paths_of(pods) for step in item.split(".")}
+        """Record a field that is probably a misspelling of a missing one."""
+        known_steps = {step for pods in self._row.sets for item in _paths_of(pods) for step in item.split(".")}
         *above, last = missing.split(".")
         entry = value_at(entry, ".".join(above))
         for name in mapping(entry):
-            if isinstance(name, str) and name not in known and nearest(name, [last]) == last:
+            if isinstance(name, str) and name not in known_steps and nearest(name, [last]) == last:
                 steps = steps_of(self._workload.place(".".join(filter(None, (path, *above)))))
                 self._maker.unknown_fields.append(
                     UnknownField(self._workload.origin, self._workload.subject, (*steps, name), last)
                 )
 
     def _meant(self, path: str) -> str:
-        """`, did you mean ...` for a path of which the last step is misspelt."""
+        """Return `, did you mean ...` for a path with a misspelled last step."""
         *above, last = path.removesuffix(".*").split(".")
         meant = next(
             (
@@ -250,7 +252,7 @@ def _completed(name: str) -> str:
 
 
 def varies(label: str) -> bool:
-    """Return whether a text is another one for each pod of a set, or for another count."""
+    """Return whether a text differs between the pods of a set, or with their number."""
     return any(f"{{{item}}}" in label for item in ("index", "replica", "member", "replicas"))
 
 
@@ -264,6 +266,6 @@ def _paths_of(pods: PodSet) -> Iterator[str]:
 
 
 def steps_of(path: str) -> tuple[str | int, ...]:
-    """`spec.tasks[0]` as steps."""
+    """Return `spec.tasks[0]` as steps."""
     steps = filter(None, path.replace("[", ".[").split("."))
     return tuple(int(step[1:-1]) if step.startswith("[") else step for step in steps)

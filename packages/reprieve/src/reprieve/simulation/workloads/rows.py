@@ -1,25 +1,25 @@
-"""Rows: where in an object of some kind the pod templates and their counts are (whatif.md 3).
+"""Rows: the places of pod templates and their counts in objects of a kind (whatif.md 3).
 
     apiVersion: reprieve.dev/v1alpha1
     kind: WorkloadKinds
     workloadKinds:
     - group: example.com
       kind: Sweep
-      suspended: spec.paused           # calls for nothing while this is true
-      ended: {status.phase: [Done]}    # or once this says so
-      gang: object                     # where annotated: the whole object is one gang; part, replica: each of them is
+      suspended: spec.paused           # requires no pods while this is true
+      ended: {status.phase: [Done]}    # or once this has such a value
+      gang: object                     # if annotated: the whole object is one gang; part, replica: each is a gang
       sets:
       - each: spec.workers.*           # one set of pods for each entry of a list or a map; without .*, for one object
-        part: role                     # the field that names the entry, `{part}`; of a map the key in small letters
-        template: template             # from the entry; several: the first that is there
-        replicas: count                # a path from the entry, or a number
-        default: 1                     # where nothing stands there
+        part: role                     # the field that names the entry, `{part}`; for a map the key in lower case
+        template: template             # relative to the entry; several: the first that exists
+        replicas: count                # a path relative to the entry, or a number
+        default: 1                     # without a value there
         size: 1                        # pods of each replica, as `replicas`
-        name: "{name}-{part}-{index}"  # ends in "-": five more characters are made up
+        name: "{name}-{part}-{index}"  # ends in "-": five characters are generated
         labels: {example.com/role: "{part}", example.com/index: "{index}"}
 
-`{name}` is the object's, `{index}` counts the pods of a set, `{replica}` and `{member}` are its two parts.  A set may
-make other objects instead of pods (`makes`): its template is then that of the other kind, which has a row of its own.
+`{name}` is the object's name, `{index}` counts the pods of a set, `{replica}` and `{member}` are its two parts. A set
+may create other objects instead of pods (`makes`): its template is then that of the other kind, which has its own row.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _PLACEHOLDERS: Final = ("name", "namespace", "part", "index", "replica", "member
 
 
 class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the parts of a row."""
+    """The base of the parts of a row."""
 
 
 class PodSet(WorkloadRow, frozen=True, kw_only=True):
-    """Pods (or objects) that are made of one template; see the module docstring. Paths are relative to the entry."""
+    """Pods (or objects) created from one template; see the module docstring. Paths are relative to the entry."""
 
     each: str = ""
     part: str = "name"
@@ -59,77 +59,79 @@ class PodSet(WorkloadRow, frozen=True, kw_only=True):
     replicas: int | str = 1
     default: int = 1
     least: str = ""
-    """A path: no fewer replicas than stand there."""
+    """A path to the minimum number of replicas."""
     most: str = ""
     suspended: str = ""
     """A path: no pods while it is true."""
     size: int | str = 1
     less: int = 0
-    """So many of each `size` are made elsewhere: the leader of a group."""
+    """The number of pods of each `size` that another set creates, such as the leader of a group."""
     start: str = ""
-    """A path: the first index."""
+    """A path to the first index."""
     name: str = "{name}-{part}-{index}"
     labels: dict[str, str] = {}
     labels_of: dict[str, dict[str, str]] = {}
-    """More labels, by the part."""
+    """Additional labels by part."""
     annotations: dict[str, str] = {}
     hostname: str = ""
     owner: str = ""
-    """`apps/v1 StatefulSet {name}`: the owner of the pods, if not the object itself."""
+    """`apps/v1 StatefulSet {name}`: the owner of the pods, if it is not the object itself."""
     makes: str = "v1 Pod"
-    """apiVersion and kind."""
+    """apiVersion and kind of the created objects."""
     template_of: str = ""
-    """What stands at `template`: metadata and spec of what is made (empty), only its `spec`, or that of its `pod`s."""
+    """The content of `template`: metadata and spec of the created object (empty), only its `spec`, or that of its
+    `pod`s.
+    """
     otherwise: dict[str, Any] = {}
-    """The template where none stands there."""
+    """The template if there is none at `template`."""
     named_in: str = ""
-    """A path from the object: the name of what was made."""
+    """A path in the object: the name of the created object."""
     spec: dict[str, Any] = {}
-    """Fields of the spec where the template says nothing."""
+    """Default fields of the spec."""
     on_pods: bool = False
-    """Labels and annotations go to the pods of a made object as well."""
+    """Whether the pods of a created object also get the labels and annotations."""
     optional: bool = False
-    """There need not be a template."""
+    """Whether the template may be missing."""
     when: dict[str, tuple[Any, ...]] = {}
-    """Paths from the object and what may stand there (null: nothing)."""
+    """Paths in the object, and their permitted values (null: none)."""
     pod_defaults: dict[str, str] = {}
-    """Fields of the pods' spec where the template says nothing, and the path from the object of each."""
+    """Default fields of the pods' spec, and the path of each in the object."""
     inherits: bool = False
-    """A made object has the labels and annotations of the object."""
+    """Whether a created object gets the labels and annotations of the object."""
 
 
 class WorkloadKind(WorkloadRow, frozen=True, kw_only=True):
-    """One kind. Without `sets` the rules of `controllers` say what is made."""
+    """One kind. Without `sets` the rules of `controllers` apply."""
 
     group: str = ""
     kind: str
     versions: tuple[str, ...] = ()
-    """Only of these versions; all, if empty."""
+    """The versions to which the row applies; all, if empty."""
     suspended: str = ""
     ended: dict[str, tuple[str, ...]] = {}
-    """Paths, and the values there that mean that it is over."""
+    """Paths, and the values there that mark a finished object."""
     ended_conditions: tuple[str, ...] = ()
-    """Types of status.conditions that mean, when True, that it is over."""
+    """Types of status.conditions that mark a finished object when True."""
     gang: str = "object"
-    """What an opt-in makes a gang of: `object`, everything it calls for, each `part`, or each `replica`."""
+    """What an opt-in turns into a gang: all pods of the `object`, each `part`, or each `replica`."""
     min_count: str = ""
-    """A path: the object asks for a gang of so many by itself."""
+    """A path to the minimum of a gang that the object itself requests."""
     min_count_of_part: str = ""
-    """A path from each entry of the first set: so many of its pods are needed; by default all. Where an entry says so
-    and the numbers together are no more than `min_count`, each counts, as Volcano has it (workloads.md 2.7).
+    """A path from each entry of the first set to the minimum of its pods; by default all. If an entry states it and the
+    sum is at most `min_count`, each minimum applies, as in Volcano (workloads.md 2.7).
     """
     always_gang: bool = False
-    """It is a gang by itself, of everything unless `min_count` says less."""
+    """Whether it is always a gang, of all pods unless `min_count` is lower."""
     gang_when: tuple[str, ...] = ()
-    """Paths: something at one of them asks for a gang, of everything unless `min_count` says less."""
+    """Paths: a value at one of them requests a gang, of all pods unless `min_count` is lower."""
     gang_name: str = "{name}"
     """The name of the group of such a gang."""
     priority_class: tuple[str, ...] = ()
-    """Paths: the first text there is the class of such a gang; without one it has the highest priority of its pods."""
+    """Paths: the first text is the class of such a gang; without one it has the highest priority of its pods."""
     unread: tuple[str, ...] = ()
-    """Paths of fields for another scheduler: what stands there is reported as not read."""
+    """Paths of fields for another scheduler, which are reported as not read."""
     scale: str = ""
-    """The path of the count that scaling sets."""
+    """The path of the count for scaling."""
     sets: tuple[PodSet, ...] = ()
 
 
@@ -140,7 +142,7 @@ class _RowsFile(WorkloadRow, frozen=True, kw_only=True):
 
 
 class Rows:
-    """The rows that are registered: of two for one kind the later counts."""
+    """The registered rows; the last row for a kind applies."""
 
     def __init__(self, rows: Sequence[WorkloadKind]) -> None:
         self._rows: dict[tuple[str, str], list[WorkloadKind]] = {}
@@ -148,7 +150,7 @@ class Rows:
             self._rows.setdefault((row.group, row.kind), []).insert(0, row)
 
     def of(self, api_version: str, kind: str) -> WorkloadKind | None:
-        """Return the row of a kind, None if there is none."""
+        """Return the row of a kind, None without one."""
         version = api_version.rpartition("/")[2]
         for row in self._rows.get((group_of(api_version), kind), ()):
             if not row.versions or version in row.versions:
@@ -156,24 +158,24 @@ class Rows:
         return None
 
     def with_more(self, rows: Sequence[WorkloadKind]) -> Rows:
-        """Return the same with rows that count before these."""
+        """Return the rows with additional ones that take precedence."""
         if not rows:
             return self
         return Rows([*(row for item in self._rows.values() for row in reversed(item)), *rows])
 
     def makers_among(self, unknown: Sequence[UnknownObject]) -> tuple[list[PodMaker], list[UnknownObject]]:
-        """Of kinds without a built-in type: those that a row says how to expand, and the others, each in its order."""
+        """Return the objects with a row and those without, each in the given order."""
         makers: list[PodMaker] = []
-        others: list[UnknownObject] = []
+        without_row: list[UnknownObject] = []
         for item in unknown:
             if self.of(item.api_version, item.kind) is None:
-                others.append(item)
+                without_row.append(item)
             else:
                 makers.append(PodMaker(item.manifest, item.origin, item.created, item.dated))
-        return makers, others
+        return makers, without_row
 
     def kinds(self) -> Iterator[tuple[str, str]]:
-        """(group, kind) of all."""
+        """Yield (group, kind) of all rows."""
         return iter(self._rows)
 
 
@@ -202,13 +204,13 @@ def _rows_of(data: Any, origin: Origin) -> tuple[WorkloadKind, ...]:
         hint = f', did you mean "{misnamed.nearest}"?' if misnamed.nearest else ""
         raise InputError(origin, f"unknown field{hint}", path=path_text(misnamed.path))
     try:
-        found = msgspec.convert(data, _RowsFile)
+        document = msgspec.convert(data, _RowsFile)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         raise InputError(origin, message[:1].lower() + message[1:], path=place.rstrip("`")) from None
-    for index, row in enumerate(found.workload_kinds):
+    for index, row in enumerate(document.workload_kinds):
         _check(row, f"workloadKinds[{index}]", origin)
-    return found.workload_kinds
+    return document.workload_kinds
 
 
 def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
@@ -245,15 +247,13 @@ def _check(row: WorkloadKind, path: str, origin: Origin) -> None:
             try:
                 pattern.format_map(dict.fromkeys(_PLACEHOLDERS, ""))
             except (ValueError, LookupError, AttributeError, TypeError):
-                known = ", ".join(f"{{{item}}}" for item in _PLACEHOLDERS)
-                message = f'Invalid value: "{pattern[:128]}": only {known} can be filled in'
+                placeholders = ", ".join(f"{{{item}}}" for item in _PLACEHOLDERS)
+                message = f'Invalid value: "{pattern[:128]}": only {placeholders} can be filled in'
                 raise InputError(origin, message, path=f"{at}.{field}") from None
 
 
 def value_at(value: Any, path: str) -> Any:
-    """Return what stands at a path of names separated by dots; None where nothing does. A name with dots:
-    `labels[a.b/c]`.
-    """
+    """Return the value at a path of dotted names; None without one. A name with dots: `labels[a.b/c]`."""
     for step in _steps(path):
         value = value.get(step) if isinstance(value, Mapping) else None
     return value
@@ -273,16 +273,16 @@ def filled(text: str, values: Mapping[str, object]) -> str:
 
 
 def entries_of(manifest: Mapping[str, Any], pods: PodSet) -> Iterator[tuple[str, str, Any]]:
-    """(path, part, entry) of every entry of a set, whatever it is."""
+    """Yield (path, part, entry) of every entry of a set, of any type."""
     path = pods.each.removesuffix("*").removesuffix(".")
-    found = value_at(manifest, path)
-    if found is None:
+    value = value_at(manifest, path)
+    if value is None:
         return
     if not pods.each.endswith("*"):
-        yield path, "", found
-    elif isinstance(found, list):
-        for index, entry in enumerate(found):
+        yield path, "", value
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
             yield f"{path}[{index}]", text(mapping(entry).get(pods.part)) or str(index), entry
-    elif isinstance(found, Mapping):
-        for name, entry in found.items():
+    elif isinstance(value, Mapping):
+        for name, entry in value.items():
             yield f"{path}.{name}", str(name).lower(), entry

@@ -1,7 +1,7 @@
-"""PodGroups that `spec.scheduling` of a JobSet or a LeaderWorkerSet asks for (workloads.md 6).
+"""PodGroups that `spec.scheduling` of a JobSet or a LeaderWorkerSet requests (workloads.md 6).
 
-Functions of one object: which groups its controller would make, of which of its pods, and what of the field means
-nothing here.  What the admission of these kinds refuses is refused.
+The functions process one object: the groups that its controller would create, their pods, and ignored parts of the
+field. They refuse what the admission of these kinds refuses.
 
 Source: KEP-969 of JobSet, KEP-666 of LeaderWorkerSet, and the building blocks of KEP-6089.
 """
@@ -19,7 +19,7 @@ from reprieve.simulation.workloads.rows import value_at
 
 PATH: Final = "spec.scheduling"
 MOST_GROUPS: Final = 8
-"""PodGroupTemplates of a Workload."""
+"""The maximum number of PodGroupTemplates of a Workload."""
 _POLICY: Final = "schedulingPolicy"
 _LEVEL: Final = (_POLICY, "schedulingConstraints", "disruptionMode")
 _CLAIMS: Final = "resourceClaims"
@@ -31,51 +31,51 @@ _EXCLUSIVE: Final = f"{_LWS}/exclusive-topology"
 
 
 class GroupAsked(NamedTuple):
-    """A PodGroup that an object asks for."""
+    """A PodGroup that an object requests."""
 
     name: str
-    """What follows the object's name; empty: nothing does."""
+    """The suffix of the object's name; may be empty."""
     path: str
-    """Where the object asks for it."""
+    """The path of the request in the object."""
     basic: bool = False
     min_count: int | None = None
     """None: all of its pods."""
     more: Mapping[str, Any] = {}
     """schedulingConstraints, disruptionMode, resourceClaims."""
     labels: Mapping[str, str] = {}
-    """Labels of the pods that run and are in it, beside those of the object."""
+    """Labels of its running pods, in addition to those of the object."""
 
 
 Asked = Callable[[str, str], GroupAsked]
-"""The group of the pods of a part (replicated job; `leader` or `worker`) and replica."""
+"""A function that returns the group for the pods of a part (replicated job; `leader` or `worker`) and replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads the levels of one object; `unread` is called with the path of a field that means nothing here."""
+    """Reads the levels of one object; `unread` receives the path of each ignored field."""
 
     workload: PodWorkload
     unread: Callable[[str], None] = field(compare=False)
 
-    def object_at(self, value: Any, path: str, known: Sequence[str]) -> Mapping[str, Any]:
-        """Return the value, if it is an object or absent; further fields are reported. Raises InputError."""
+    def object_at(self, value: Any, path: str, fields: Sequence[str]) -> Mapping[str, Any]:
+        """Return the object, {} if absent; report unknown fields. Raises InputError for another type."""
         if value is None:
             return {}
         if not isinstance(value, Mapping):
             raise self.workload.error(path, "Invalid value: must be an object")
         for name in value:
-            if name not in known:
+            if name not in fields:
                 self.unread(f"{path}.{str(name)[:128]}")
         return value
 
-    def objects_at(self, value: Any, path: str, known: Sequence[str]) -> None:
-        """Report further fields of the objects of a list; what is none is found out when the group is made."""
+    def objects_at(self, value: Any, path: str, fields: Sequence[str]) -> None:
+        """Report unknown fields of the objects in a list; creating the group checks other elements."""
         for index, item in enumerate(_listed(value)):
             if isinstance(item, Mapping):
-                self.object_at(item, f"{path}[{index}]", known)
+                self.object_at(item, f"{path}[{index}]", fields)
 
     def list_at(self, value: Any, path: str) -> list[Any]:
-        """Return the value, if it is a list or absent. Raises InputError."""
+        """Return the list, [] if absent. Raises InputError for another type."""
         if value is not None and not isinstance(value, list):
             raise self.workload.error(path, "Invalid value: must be a list")
         return value or []
@@ -85,8 +85,7 @@ class Reader:
     ) -> GroupAsked:
         """Return one level.
 
-        `gang`: it is one where no policy stands; `count`: the field of a gang that is read; `claims`: the level has
-        `resourceClaims`.
+        `gang`: the default policy is a gang; `count`: a gang's count field; `claims`: the level has `resourceClaims`.
         """
         policy = self.object_at(value.get(_POLICY), f"{path}.{_POLICY}", ("basic", "gang"))
         if (
@@ -115,18 +114,18 @@ class Reader:
         basic = policy.get("basic") is not None if policy else not gang
         return GroupAsked("", path, basic, number, more)
 
-    def bounded(self, asked: GroupAsked, pods: int) -> GroupAsked:
-        """Return the group, if its minimum is no more than its pods. Raises InputError."""
-        if asked.min_count is not None and asked.min_count > pods:
-            message = f"Invalid value: {asked.min_count}: must be less than or equal to the number of its pods, {pods}"
-            raise self.workload.error(f"{asked.path}.{_POLICY}.gang.minCount", message)
-        return asked
+    def bounded(self, group: GroupAsked, pods: int) -> GroupAsked:
+        """Return the group if its minimum is at most the number of its pods. Raises InputError."""
+        if group.min_count is not None and group.min_count > pods:
+            message = f"Invalid value: {group.min_count}: must be less than or equal to the number of its pods, {pods}"
+            raise self.workload.error(f"{group.path}.{_POLICY}.gang.minCount", message)
+        return group
 
 
 def groups_asked(workload: PodWorkload, unread: Callable[[str], None]) -> Asked | None:
-    """Return which groups the object asks for; None where it has no `spec.scheduling` that its kind has.
+    """Return the groups that the object requests; None without a `spec.scheduling` of its kind.
 
-    Raises InputError for what the admission of its kind refuses.
+    Raises InputError for a value that the admission of its kind refuses.
     """
     read = _KINDS.get(workload.object_id[:2])
     if read is None or workload.spec.get("scheduling") is None:
@@ -142,7 +141,7 @@ def _job_set(reader: Reader) -> Asked:
     sizes = gang_sizes("JobSet", workload.spec)
     scheduling = reader.object_at(workload.spec["scheduling"], PATH, (*_LEVEL, "replicatedJobs"))
     listed = map(mapping, _listed(workload.spec.get("replicatedJobs")))
-    jobs = {text(each.get("name")) or str(index): each for index, each in enumerate(listed)}
+    jobs = {text(job.get("name")) or str(index): job for index, job in enumerate(listed)}
     for index, job in enumerate(jobs.values()):
         if value_at(job, "template.spec.scheduling") is not None:
             at = f"spec.replicatedJobs[{index}].template.spec.scheduling"
@@ -171,18 +170,18 @@ def _by_entries(
     jobs: Mapping[str, Mapping[str, Any]],
     sizes: Mapping[str, int],
 ) -> Asked:
-    """Return the groups of `spec.scheduling.replicatedJobs`: of one or several replicated jobs, or of each Job."""
+    """Return the groups of `spec.scheduling.replicatedJobs`: for replicated jobs, or for each Job."""
     workload, at = reader.workload, f"{PATH}.replicatedJobs"
-    both = next((name for name in _LEVEL if scheduling.get(name) is not None), "")
-    if both:
-        raise workload.error(f"{PATH}.{both}", f"Forbidden: may not be set with {at}")
+    conflicting = next((name for name in _LEVEL if scheduling.get(name) is not None), "")
+    if conflicting:
+        raise workload.error(f"{PATH}.{conflicting}", f"Forbidden: may not be set with {at}")
     result: dict[str, Callable[[str], GroupAsked]] = {}
-    taken: set[str] = set()
+    named_jobs: set[str] = set()
     number = 0
     for index, entry in enumerate(entries):
         path = f"{at}[{index}]"
         value = reader.object_at(entry, path, ("targetReplicatedJobs", *_LEVEL, _CLAIMS, "job"))
-        targets = _targets(reader, value, f"{path}.targetReplicatedJobs", jobs, taken)
+        targets = _targets(reader, value, f"{path}.targetReplicatedJobs", jobs, named_jobs)
         _check_classes(reader, path, [_class_of_job(jobs[target]) for target in targets])
         if value.get("job") is not None:
             own = next((name for name in (*_LEVEL, _CLAIMS) if value.get(name) is not None), "")
@@ -191,8 +190,10 @@ def _by_entries(
                 raise workload.error(f"{path}.job", message)
             inner = reader.object_at(value["job"], f"{path}.job", (*_LEVEL, _CLAIMS))
             replicas = max(1, _whole(jobs[targets[0]].get("replicas"), 1))
-            each = reader.level(inner, f"{path}.job", gang=True, claims=True)
-            result[targets[0]] = _each_job(reader.bounded(each, sizes.get(targets[0], 0) // replicas), targets[0])
+            of_each_job = reader.level(inner, f"{path}.job", gang=True, claims=True)
+            result[targets[0]] = _each_job(
+                reader.bounded(of_each_job, sizes.get(targets[0], 0) // replicas), targets[0]
+            )
             number += replicas
             continue
         shared = reader.level(value, path, gang=True, claims=True)
@@ -200,7 +201,7 @@ def _by_entries(
         shared = _of_job(shared, targets[0]) if len(targets) == 1 else shared._replace(name="-".join(targets))
         result.update(dict.fromkeys(targets, _always(shared)))
         number += 1
-    missing = next((name for name in jobs if name not in taken), None)
+    missing = next((name for name in jobs if name not in named_jobs), None)
     if missing is not None:
         raise workload.error(at, f'Required value: no entry names the replicated job "{missing[:128]}"')
     _check_number(reader, number)
@@ -208,35 +209,35 @@ def _by_entries(
 
 
 def _targets(
-    reader: Reader, value: Mapping[str, Any], path: str, jobs: Mapping[str, Any], taken: set[str]
+    reader: Reader, value: Mapping[str, Any], path: str, jobs: Mapping[str, Any], named_jobs: set[str]
 ) -> list[str]:
-    """Return the replicated jobs that an entry names; they are taken from then on."""
+    """Return the replicated jobs that an entry names, and mark them as used."""
     targets = reader.list_at(value.get("targetReplicatedJobs"), path)
     if not targets:
         raise reader.workload.error(path, "Required value: must name a replicated job")
     for target in targets:
         if not isinstance(target, str) or target not in jobs:
             raise reader.workload.error(path, f'Invalid value: "{str(target)[:128]}": no replicated job has this name')
-        if target in taken:
+        if target in named_jobs:
             raise reader.workload.error(path, f'Duplicate value: "{target[:128]}"')
-        taken.add(target)
+        named_jobs.add(target)
     return targets
 
 
-def _of_job(asked: GroupAsked, name: str) -> GroupAsked:
-    return asked._replace(name=name, labels={f"{_JOBSET}/replicatedjob-name": name})
+def _of_job(group: GroupAsked, name: str) -> GroupAsked:
+    return group._replace(name=name, labels={f"{_JOBSET}/replicatedjob-name": name})
 
 
-def _each_job(asked: GroupAsked, name: str) -> Callable[[str], GroupAsked]:
+def _each_job(group: GroupAsked, name: str) -> Callable[[str], GroupAsked]:
     def of(replica: str) -> GroupAsked:
         labels = {f"{_JOBSET}/replicatedjob-name": name, f"{_JOBSET}/job-index": replica}
-        return asked._replace(name=f"{name}-{replica}", labels=labels)
+        return group._replace(name=f"{name}-{replica}", labels=labels)
 
     return of
 
 
-def _always(asked: GroupAsked) -> Callable[[str], GroupAsked]:
-    return lambda _: asked
+def _always(group: GroupAsked) -> Callable[[str], GroupAsked]:
+    return lambda _: group
 
 
 def _class_of_job(job: Mapping[str, Any]) -> str:
@@ -267,24 +268,24 @@ def _leader_worker_set(reader: Reader) -> Asked:
     if len(active) + bool(roles) > 1:
         raise workload.error(PATH, "Forbidden: may be set at one level: of the object, replica, or leader and worker")
     templates = mapping(workload.spec.get("leaderWorkerTemplate"))
-    given = [templates[name] for name in ("leaderTemplate", "workerTemplate") if templates.get(name) is not None]
-    _check_classes(reader, PATH, [text(value_at(item, _CLASS)) for item in given])
+    present = [templates[name] for name in ("leaderTemplate", "workerTemplate") if templates.get(name) is not None]
+    _check_classes(reader, PATH, [text(value_at(item, _CLASS)) for item in present])
     _check_alone(reader, templates)
     if roles:
         return _by_role(reader, replica, size)
     of_replica = active != [""]
     path, value = (at, replica) if of_replica else (PATH, scheduling)
-    found = reader.level(value, path, gang=of_replica, count="minGroupCount")
-    _check_exclusive(reader, found)
-    if found.min_count is not None:
+    level = reader.level(value, path, gang=of_replica, count="minGroupCount")
+    _check_exclusive(reader, level)
+    if level.min_count is not None:
         message = "Forbidden: counts groups, and this level is one group of pods"
         raise workload.error(f"{path}.{_POLICY}.gang.minGroupCount", message)
-    if not found.basic and workload.spec.get("startupPolicy") == "LeaderReady":
+    if not level.basic and workload.spec.get("startupPolicy") == "LeaderReady":
         message = "Forbidden: LeaderReady makes the workers after the leader runs, and a gang runs together"
         raise workload.error("spec.startupPolicy", message)
     if not of_replica:
-        return lambda _, __: found
-    return lambda _, index: found._replace(name=index, labels={f"{_LWS}/group-index": index})
+        return lambda _, __: level
+    return lambda _, index: level._replace(name=index, labels={f"{_LWS}/group-index": index})
 
 
 def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
@@ -309,20 +310,20 @@ def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
 
 
 def _check_alone(reader: Reader, templates: Mapping[str, Any]) -> None:
-    """The controller names the group of every pod: no template may."""
+    """Raise InputError if a template names a group, because the controller sets the group of every pod."""
     for name in ("leaderTemplate", "workerTemplate"):
         if value_at(mapping(templates.get(name)), "spec.schedulingGroup") is not None:
             at = f"spec.leaderWorkerTemplate.{name}.spec.schedulingGroup"
             raise reader.workload.error(at, f"Forbidden: may not be set with {PATH}")
 
 
-def _check_exclusive(reader: Reader, asked: GroupAsked) -> None:
-    """A gang, or one domain for a group, does not go with one domain for each replica."""
+def _check_exclusive(reader: Reader, group: GroupAsked) -> None:
+    """Raise InputError if a gang or a group with a domain also has one domain for each replica."""
     annotations = mapping(reader.workload.meta.get("annotations"))
-    if annotations.get(_EXCLUSIVE) and (not asked.basic or asked.more.get(_LEVEL[1])):
-        field = _POLICY if not asked.basic else _LEVEL[1]
+    if annotations.get(_EXCLUSIVE) and (not group.basic or group.more.get(_LEVEL[1])):
+        field = _POLICY if not group.basic else _LEVEL[1]
         raise reader.workload.error(
-            f"{asked.path}.{field}", f"Forbidden: may not be set with the annotation {_EXCLUSIVE}"
+            f"{group.path}.{field}", f"Forbidden: may not be set with the annotation {_EXCLUSIVE}"
         )
 
 
@@ -330,7 +331,7 @@ def _check_exclusive(reader: Reader, asked: GroupAsked) -> None:
 
 
 def _check_classes(reader: Reader, path: str, classes: Sequence[str]) -> None:
-    """Pods of one group have one class, as it has."""
+    """Raise InputError if the pods of a group have different priority classes."""
     several = sorted(set(classes))
     if len(several) > 1:
         names = ", ".join(f'"{item[:64]}"' for item in several)

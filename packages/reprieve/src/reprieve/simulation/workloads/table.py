@@ -1,8 +1,7 @@
-"""Every kind that is expanded, a row for each (whatif.md 2): the one place to look at or to add to.
+"""The expanded kinds, with a row for each (whatif.md 2): the only place to look up or extend.
 
-A row without sets has rules of its own in `controllers`.  Rows of users come on top (`rows.read_rows`).
-
-Source: the controllers named in whatif.md 2, by what they write.
+A row without sets has rules in `controllers`. Rows of users take precedence (`rows.read_rows`). Source: the controllers
+named in whatif.md 2.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _RAY_GANG: Final = (
     "metadata.labels[ray.io/gang-scheduling-enabled]",
     "metadata.labels[volcano.sh/queue-name]",
 )
-"""Labels that the batch schedulers of KubeRay read: they make a group where one is there."""
+"""Labels that the batch schedulers of KubeRay read; any of them creates a group."""
 
 _JOBSET_MARKS: Final = {
     f"{_JOBSET}/jobset-name": "{name}",
@@ -42,11 +41,11 @@ _SUBMITTER: Final = {
         "containers": [{"name": "ray-job-submitter", "resources": _SUBMITTER_RESOURCES}],
     }
 }
-"""What KubeRay submits with where nothing else is given."""
+"""KubeRay's default submitter pod."""
 
 
 def _kubeflow(kind: str, version: str, *sets: PodSet, classes: tuple[str, ...] = ()) -> WorkloadKind:
-    """Return a kind with the run policy of the training operators; `classes`: where else a priority class may be."""
+    """Return a kind with the run policy of the training operators; `classes`: other paths of a priority class."""
     return WorkloadKind(
         group="kubeflow.org",
         kind=kind,
@@ -62,13 +61,13 @@ def _kubeflow(kind: str, version: str, *sets: PodSet, classes: tuple[str, ...] =
 
 
 def _training_labels(operator: str, **more: str) -> dict[str, str]:
-    """Return the labels that an operator gives its pods; `more`: others of its prefix."""
+    """Return the labels that an operator sets on its pods; `more`: additional ones with its prefix."""
     labels = {"job_name": "{name}", "operator_name": operator, **more}
     return {f"{_TRAINING}/{label.replace('_', '-')}": value for label, value in labels.items()}
 
 
 def _training_job(kind: str, field: str, *masters: str) -> WorkloadKind:
-    """Return a kind of the training operator: a map of replica types, of which some are masters."""
+    """Return a kind of the training operator: a map of replica types, some of which are masters."""
     pods = PodSet(
         each=f"spec.{field}.*",
         replicas="replicas",
@@ -79,7 +78,7 @@ def _training_job(kind: str, field: str, *masters: str) -> WorkloadKind:
 
 
 def _leader_worker_set(index: str, name: str, owner: str, **more: Any) -> PodSet:
-    """Return the leaders or the workers of a LeaderWorkerSet, which StatefulSets make; `index`: in its group."""
+    """Return the leaders or workers of a LeaderWorkerSet, created by StatefulSets; `index`: in their group."""
     stateful = {"apps.kubernetes.io/pod-index": "{replica}" if index == "0" else index}
     return PodSet(
         each="spec",
@@ -110,12 +109,12 @@ def _ray_labels(group: str, role: str) -> dict[str, str]:
 
 
 def _made_by(kind: str) -> dict[str, str]:
-    """Return the labels of what a RayJob or RayService makes."""
+    """Return the labels of objects that a RayJob or RayService creates."""
     return {"ray.io/originated-from-cr-name": "{name}", "ray.io/originated-from-crd": kind}
 
 
 def _ray_cluster(kind: str, template: str, named_in: str, **more: Any) -> PodSet:
-    """Return the RayCluster that an object makes."""
+    """Return the RayCluster that an object creates."""
     return PodSet(
         template=template,
         template_of="spec",
