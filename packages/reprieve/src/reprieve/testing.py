@@ -6,10 +6,10 @@
     world.settle()
     assert world.where == {"high": "n1"}
 
-A `World` is an engine with every check on (`validate=True`, the queue's invariants after each step) inside a virtual
-cluster: no server, no clock, the same answer every time.  Objects get their creation time from their place in the
-argument list unless a `(object, created)` pair says otherwise; times are seconds since the epoch, of which the world
-begins at `START`.  Nothing here needs a test framework: what does not hold raises AssertionError.
+A `World` runs an engine with every check enabled (`validate=True`, the queue's invariants after each step) in a virtual
+cluster. It needs no server and no clock, and its answers are deterministic. The creation time of an object follows its
+place in the argument list, unless a `(object, created)` pair sets it. Times are seconds since the epoch; the world
+begins at `START`. The module needs no test framework: a failed check raises AssertionError.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from reprieve.simulation.virtual import VirtualCluster
 
 START = 1_600_000_000.0
 GPU = "nvidia.com/gpu"
-Found = TypeVar("Found")
+T = TypeVar("T")
 Timed = tuple[objects.KubernetesObject, float]
 Item = objects.KubernetesObject | Timed
 Port = int | tuple[int, str] | tuple[int, str, str]
@@ -75,7 +75,7 @@ def node(
 
 
 def toleration(key: str = "", operator: str = "Equal", value: str = "", effect: str = "") -> objects.Toleration:
-    """Return a toleration in the order of its fields."""
+    """Return a toleration; the arguments follow the order of its fields."""
     return objects.Toleration(key=key, operator=operator, value=value, effect=effect)
 
 
@@ -234,7 +234,7 @@ def composite(
 
 
 def priority_class(name: str, value: int, annotations: Mapping[str, str] | None = None) -> objects.PriorityClass:
-    """Return a PriorityClass."""
+    """Return a PriorityClass with this value."""
     return objects.PriorityClass(
         metadata=objects.ObjectMeta(name=name, annotations=dict(annotations or {})), value=value
     )
@@ -250,9 +250,9 @@ def gang(
     policy: str | None = None,
     parent: str = "",
     topology: str | None = None,
-    **each: Any,
+    **pod_fields: Any,
 ) -> list[objects.KubernetesObject]:
-    """Return a gang and its `size` pods `NAME-0`...; `min_count`: all unless given; `each` goes to every pod."""
+    """Return a gang and its `size` pods `NAME-0`...; `min_count` defaults to `size`; all pods get `pod_fields`."""
     spec = group(
         name,
         min_count=size if min_count is None else min_count,
@@ -262,7 +262,7 @@ def gang(
         parent=parent,
         topology=topology,
     )
-    return [spec, *(pod(f"{name}-{i}", group=name, priority=priority, **each) for i in range(size))]
+    return [spec, *(pod(f"{name}-{i}", group=name, priority=priority, **pod_fields) for i in range(size))]
 
 
 def pdb(
@@ -274,7 +274,7 @@ def pdb(
     disrupted: Iterable[str] = (),
     namespace: str = "default",
 ) -> objects.PodDisruptionBudget:
-    """Return a budget over pods with these labels (none: every pod of the namespace; `nothing`: a nil selector)."""
+    """Return a budget for pods with these labels (none: all pods of the namespace; `nothing`: a nil selector)."""
     selector = None if nothing else objects.LabelSelector(match_labels=dict(labels or {}))
     status = None
     if allowed is not None:
@@ -292,11 +292,11 @@ def pdb(
 
 
 def profile_with(*plugins: Plugin, weights: Mapping[str, int] | None = None, drop: Iterable[str] = ()) -> Profile:
-    """Return the default profile; a plugin given here takes the place of the one of its name, or comes first."""
+    """Return the default profile with `plugins`; a plugin replaces the one of its name or comes first."""
     base = default_profile(FeatureGates())
     own = {plugin.name: plugin for plugin in plugins}
-    known = {plugin.name for plugin in base.plugins}
-    chosen = [plugin for name, plugin in own.items() if name not in known]
+    default_names = {plugin.name for plugin in base.plugins}
+    chosen = [plugin for name, plugin in own.items() if name not in default_names]
     chosen += [own.get(plugin.name, plugin) for plugin in base.plugins if plugin.name not in drop]
     return Profile(base.name, chosen, {**base.score_weights, **(weights or {})})
 
@@ -321,18 +321,18 @@ def _profiles_of(
         raise ValueError("World: with a config, give plugins as classes: their args are in the config")
     from reprieve.python.configuration import profiles_for
 
-    found, _ = profiles_for(configuration_of(config), gates or FeatureGates(), classes, call_extenders=False)
-    return {profile.name: profile for profile in found}
+    loaded_profiles, _ = profiles_for(configuration_of(config), gates or FeatureGates(), classes, call_extenders=False)
+    return {profile.name: profile for profile in loaded_profiles}
 
 
 class WatchedEngine(Engine):
-    """An engine that keeps its decisions and lets a checker look at each, before and after it is assumed."""
+    """An engine that stores its decisions and runs a check before each step and after each decision."""
 
     def __init__(self, options: EngineOptions) -> None:
         super().__init__(options)
         self.decisions: list[Decision] = []
         self.effects: list[Effects] = []
-        """What every call returned that had an effect."""
+        """The effects of every call that had any."""
         self.before_step: Callable[[], None] = lambda: None
         self.after_step: Callable[[Decision], None] = lambda _: None
 
@@ -353,7 +353,7 @@ class WatchedEngine(Engine):
 
 
 class PluginFailedError(AssertionError):
-    """A plugin raised, or answered what it may not. `plugin` and `point` say which and where."""
+    """A plugin raised or returned an invalid result; `plugin` and `point` identify it and its extension point."""
 
     def __init__(self, trouble: PluginIncident) -> None:
         super().__init__(f"{trouble.text}\n{trouble.detail}".rstrip())
@@ -363,13 +363,13 @@ class PluginFailedError(AssertionError):
 class World:
     """An engine in a virtual cluster.
 
-    `plugins` are put before those of the default profile, those that score with weight 1; a class is made by its
-    `configured`.  With `config`, a KubeSchedulerConfiguration as plain data, they have to be classes, and are enabled
-    as `--plugin` enables them.  Raises ValueError for plugins and configurations that cannot be used.
+    `plugins` precede those of the default profile; score plugins have weight 1; a class is instantiated by its
+    `configured`. With `config`, a KubeSchedulerConfiguration as plain data, plugins must be classes and are enabled
+    as `--plugin` enables them. Raises ValueError for invalid plugins and configurations.
 
-    `profiles`: instead of both. `gates` (by Kubernetes' names too), `timing`, `seed` and `current_reasons`: as of the
-    engine. `plain`: the reference paths, nothing shared and every filter asked; `placement`: of a group that makes
-    room.
+    `profiles` replaces both. `gates` (also by Kubernetes' names), `timing`, `seed` and `current_reasons` are options of
+    the engine. `plain` selects the reference paths: nothing is shared and every filter runs. `placement` is the
+    placement policy of a group that preempts.
 
     If a plugin raises or returns an invalid result, `settle`, `drain` and `step` raise a `PluginFailedError` with its
     traceback. With `contained` the scheduler continues, as in a cluster.
@@ -421,29 +421,29 @@ class World:
             if isinstance(item, list):
                 self.add(*item)
                 continue
-            thing, created = item if isinstance(item, tuple) else (item, START + self._count)
-            if not isinstance(thing, objects.KubernetesObject):
+            item_object, created = item if isinstance(item, tuple) else (item, START + self._count)
+            if not isinstance(item_object, objects.KubernetesObject):
                 raise TypeError(
-                    f"{thing!r:.100}: expected objects, as `node` and `pod` make them, or (object, created)"
+                    f"{item_object!r:.100}: expected objects, as `node` and `pod` make them, or (object, created)"
                 )
             self._count += 1
-            if isinstance(thing, objects.Pod):
-                self.objects[thing.metadata.uid] = thing
-            self.virtual.add(thing, created)
+            if isinstance(item_object, objects.Pod):
+                self.objects[item_object.metadata.uid] = item_object
+            self.virtual.add(item_object, created)
         return self
 
     def settle(self) -> Self:
-        """Run until nothing changes any more; the queue is checked at the end."""
+        """Run until nothing changes, then check the queue."""
         self.virtual.settle()
         return self._checked()
 
     def drain(self) -> Self:
-        """Run cycles without advancing the time."""
+        """Run scheduling cycles without advancing the time."""
         self.virtual.drain()
         return self._checked()
 
     def step(self) -> Decision:
-        """Return one cycle, decided and assumed but not acted on; there must be one to run."""
+        """Run one cycle without its effects and return the decision; an entity must be ready."""
         effects = self.engine.step(self.now)
         self.virtual.keep_effects(effects)
         decision = effects.decision
@@ -462,7 +462,7 @@ class World:
 
     @property
     def now(self) -> float:
-        """Simulated time, in seconds since the epoch."""
+        """Return the simulated time, in seconds since the epoch."""
         return self.virtual.now
 
     def record(self, name: str) -> PodRecord:
@@ -482,11 +482,11 @@ class World:
         return result
 
     def place(self, name: str) -> QueueState:
-        """Return where that entity is."""
+        """Return the queue state of an entity."""
         return self.entity(name).state
 
     def state(self, name: str) -> CycleState:
-        """Return a fresh cycle state for a pod, to ask plugins directly."""
+        """Return a new cycle state for a pod, to call plugins directly."""
         return CycleState(self.engine.cluster, self.record(name))
 
     @property
@@ -513,12 +513,12 @@ class World:
         return sorted(self.virtual.records[uid].name for uid in self.virtual.evicted)
 
     def released(self) -> list[ReleasedReservation]:
-        """Return reserved capacity that was released unused since the last call."""
+        """Return the reservations that were released unused since the last call."""
         released, self.virtual.released = self.virtual.released, []
         return released
 
     def incidents(self) -> list[PluginIncident]:
-        """Return what went wrong in plugins since the last call."""
+        """Return the plugin incidents since the last call."""
         incidents = list(self.virtual.incidents)
         self.virtual.incidents.clear()
         return incidents
@@ -528,16 +528,16 @@ class World:
         return self.rejection(name)[1]
 
     def rejection(self, name: str) -> tuple[str, str]:
-        """Reason and message of the PodScheduled=False condition of a pod."""
-        found = _named("rejected pod", name, ((r.pod.name, r) for r in self.virtual.rejections.values()))
-        return found.reason, found.message
+        """Return the reason and message of a pod's PodScheduled=False condition."""
+        rejection = _named("rejected pod", name, ((r.pod.name, r) for r in self.virtual.rejections.values()))
+        return rejection.reason, rejection.message
 
     def condition(self, name: str) -> tuple[bool, str, str]:
         """Return the condition of a group: scheduled, reason, message."""
         conditions = self.virtual.conditions
-        groups = ((key.removeprefix("group/default/"), each) for key, each in conditions.items())
-        found = conditions.get(f"composite/default/{name}") or _named("group with a condition", name, groups)
-        return found.scheduled, found.reason, found.message
+        groups = ((key.removeprefix("group/default/"), condition) for key, condition in conditions.items())
+        reported = conditions.get(f"composite/default/{name}") or _named("group with a condition", name, groups)
+        return reported.scheduled, reported.reason, reported.message
 
     def gone(self, name: str) -> Self:
         """Delete a pod."""
@@ -548,7 +548,7 @@ class World:
         return self
 
     def change_pod(self, name: str, change: Callable[[objects.Pod], objects.Pod]) -> Self:
-        """Change a pod's object."""
+        """Replace a pod's object by the result of `change`."""
         uid = self.record(name).uid
         self.objects[uid] = change(self.objects[uid])
         self.virtual.keep_effects(self.engine.set(self.objects[uid], self.now))
@@ -556,19 +556,19 @@ class World:
         return self
 
 
-def _named(what: str, name: str, among: Iterable[tuple[str, Found]]) -> Found:
-    """The first of that name. Raises an AssertionError that says which names there are."""
-    others = []
-    for other, found in among:
-        if other == name:
-            return found
-        others.append(other)
-    there = f"there is {', '.join(sorted(others)[:20])}" if others else "there is none"
-    raise AssertionError(f"no {what} {name!r} in this world: {there}")
+def _named(kind: str, name: str, among: Iterable[tuple[str, T]]) -> T:
+    """Return the first item with this name. Raises an AssertionError that lists the names."""
+    names = []
+    for item_name, item in among:
+        if item_name == name:
+            return item
+        names.append(item_name)
+    choices = f"there is {', '.join(sorted(names)[:20])}" if names else "there is none"
+    raise AssertionError(f"no {kind} {name!r} in this world: {choices}")
 
 
 def check_queue(engine: Engine) -> None:
-    """Every pending entity is in exactly one place (scheduling.md 7), and every pending pod in exactly one entity."""
+    """Check that each pending entity is in one place (scheduling.md 7) and each pending pod in one entity."""
     queue, cluster = engine.queue, engine.cluster
     entities = list(queue.entities())
     seen: set[str] = set()
@@ -585,14 +585,14 @@ def check_queue(engine: Engine) -> None:
         assert entity.state is not QueueState.BACKOFF or waits, f"{entity} has no end of its backoff"
         unschedulable = entity.state is QueueState.UNSCHEDULABLE
         assert unschedulable == (entity.ref in waiting.by_ref), f"{entity} and the list of the unschedulable"
-        for plugin, those in waiting.by_plugin.items():
+        for plugin, refs_of_plugin in waiting.by_plugin.items():
             listed = unschedulable and plugin in entity.rejected_by_indexed
-            assert listed == (entity.ref in those), f"{entity} and those rejected by {plugin}"
+            assert listed == (entity.ref in refs_of_plugin), f"{entity} and the entities rejected by {plugin}"
         assert (entity.blocked is not None) == (entity.ref in queue._listening), f"{entity} and its kept events"
     refs = {entity.ref for entity in entities}
     assert set(waiting.by_ref) <= refs
     assert set(queue._listening) <= refs
-    assert all(set(those) <= refs for those in waiting.by_plugin.values())
+    assert all(set(refs_of_plugin) <= refs for refs_of_plugin in waiting.by_plugin.values())
     pending = {
         uid for uid, p in cluster.pods.items() if p.row < 0 and not p.terminating and p.scheduler_name in engine.running
     }

@@ -148,8 +148,8 @@ def test_nothing_of_a_cluster_can_be_set_or_deleted() -> None:
     cluster: Any = reprieve.load(NODE)
     with pytest.raises(AttributeError, match="a Cluster does not change: 'nodes' cannot be set"):
         cluster.nodes = ()
-    with pytest.raises(AttributeError, match="a Cluster does not change: '_kept' cannot be deleted"):
-        del cluster._kept
+    with pytest.raises(AttributeError, match="a Cluster does not change: '_origin' cannot be deleted"):
+        del cluster._origin
     assert copy.deepcopy(cluster).nodes == cluster.nodes == ("n1",)
 
 

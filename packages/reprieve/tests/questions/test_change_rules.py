@@ -84,7 +84,7 @@ PODS = (
 )
 def test_sentence_nodes_and_kubectl_flags_of_each_change(flag: str, sentence: str, touched: str, needs: str) -> None:
     """One of them alone; of drains what `kubectl drain` would ask for."""
-    [one] = made(loaded(*NODES, *PODS, gang("g", 4)), flag).made
+    [one] = made(loaded(*NODES, *PODS, gang("g", 4)), flag).applied
     assert one.sentence == sentence
     assert (" ".join(one.nodes), " ".join(one.kubectl_needs)) == (touched, needs)
 
@@ -92,7 +92,7 @@ def test_sentence_nodes_and_kubectl_flags_of_each_change(flag: str, sentence: st
 def test_several_come_back_and_several_are_lost() -> None:
     pods = [pod(f"w-aaaa{turn}", on="n1", owner="ReplicaSet w") for turn in "xyz"]
     lost = [pod(f"bare-{turn}", on="n1", volumes=[{"name": "v", "emptyDir": {}}]) for turn in "xy"]
-    [one] = made(loaded(*NODES, *pods, *lost), "drain n1").made
+    [one] = made(loaded(*NODES, *pods, *lost), "drain n1").applied
     assert one.sentence == (
         "5 pods evicted from 1 node, 3 come back, 2 without a controller are lost, 2 lose emptyDir data"
     )
@@ -136,7 +136,7 @@ def test_both_sides_of_what_a_change_may_say(flag: str, message: str) -> None:
     basic["spec"]["schedulingPolicy"] = {"basic": {}}
     given = loaded(*NODES, *PODS, gang("g", 4), basic)
     if not message:
-        assert len(made(given, flag).made) == 1
+        assert len(made(given, flag).applied) == 1
         return
     with pytest.raises(InputError) as refused:
         made(given, flag)
@@ -209,7 +209,7 @@ def test_ordinals_are_counted_from_where_they_start(start: int) -> None:
     pods = [pod(f"w-{start + turn}", on="n1", owner="StatefulSet w") for turn in range(3)]
     after = made(loaded(*NODES, stateful(start, 3), *pods), "scale sts/w=2")
     assert names(after) == [f"w-{start}", f"w-{start + 1}"]
-    assert after.made[0].sentence.startswith("statefulset default/w 3 -> 2")
+    assert after.applied[0].sentence.startswith("statefulset default/w 3 -> 2")
 
 
 @pytest.mark.parametrize(("expected", "before"), [({}, 1), ({"replicas": 4}, 4), ({"replicas": 0}, 0)])
@@ -221,7 +221,7 @@ def test_count_that_is_left_out_is_one(kind: str, expected: Json, before: int) -
         "metadata": {"name": "w", "namespace": "default"},
         "spec": {**expected, "template": INDEXED["spec"]["template"]},
     }
-    [one] = made(loaded(*NODES, whole), f"scale {kind}/w=5").made
+    [one] = made(loaded(*NODES, whole), f"scale {kind}/w=5").applied
     assert one.sentence.startswith(f"{kind.lower()} default/w {before} -> 5")
 
 

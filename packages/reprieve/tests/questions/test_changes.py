@@ -429,7 +429,7 @@ def test_scaling_follows_the_templates_of_every_kind(given: list[Json], flag: st
     after = changed(loaded(*NODES, *given), [InputChange("scale", flag)], rows=rows)
     made_of = expand(after.manifests, rows=rows)
     assert (not made_of.problems, " ".join(sorted(one.object.name for one in made_of.manifests.pods))) == (True, there)
-    assert "the new ones like" not in after.made[0].sentence
+    assert "the new ones like" not in after.applied[0].sentence
 
 
 def test_priority_of_a_kind_of_ones_own_is_set_in_its_templates() -> None:
@@ -459,7 +459,7 @@ def test_pods_of_a_snapshot_are_scaled_after_one_of_them() -> None:
 def test_scaling_a_group_sets_its_minimum() -> None:
     after = made(loaded(*NODES, gang("g", 4)), "scale podgroup/g=2")
     assert after.manifests.pod_groups[0].object.min_count == 2
-    assert after.made[0].sentence == "minCount of podgroup default/g 4 -> 2"
+    assert after.applied[0].sentence == "minCount of podgroup default/g 4 -> 2"
 
 
 def test_priority_is_set_for_all_that_share_it() -> None:
@@ -524,7 +524,7 @@ def test_nodes_of_a_train_job_default_to_those_of_its_runtime(own: Json, policy:
     job = {"apiVersion": version, "kind": "TrainJob", "metadata": {"name": "t"}, "spec": spec}
     cluster = loaded(*NODES, *([runtime] if kind else []), job)
     after = made(cluster, "scale trainjob/t=2")
-    assert [each.sentence for each in after.made] == [f"trainjob default/t {before} -> 2"]
+    assert [each.sentence for each in after.applied] == [f"trainjob default/t {before} -> 2"]
     assert len(expand(cluster).manifests.pods) == (before if kind else 0)
     assert len(expand(after.manifests).manifests.pods) == (2 if kind else 0)
 

@@ -64,11 +64,11 @@ def command(
         return
     if growth and profile:
         refuse("--profile cannot be combined with --growth")
-    known = FAMILIES if growth else tuple(SCENARIOS)
+    known_names = FAMILIES if growth else tuple(SCENARIOS)
     chosen = tuple(scenarios) if scenarios else FAMILIES if growth else DEFAULT
     for name in chosen:
-        if name not in known:
-            refuse(f"unknown {'family' if growth else 'scenario'} {name!r}; known: {', '.join(known)}")
+        if name not in known_names:
+            refuse(f"unknown {'family' if growth else 'scenario'} {name!r}; known: {', '.join(known_names)}")
     try:
         if growth:
             _show_growth(chosen, output)
@@ -126,14 +126,14 @@ def _show_compared(files: tuple[Path, Path], output: BenchFormat) -> None:
     from reprieve.simulation.bench.comparison import FiguresError, compare
 
     try:
-        found = compare(*files)
+        comparisons = compare(*files)
     except FiguresError as error:
         refuse(str(error))
     if output is BenchFormat.JSON:
-        _show_json(found)
+        _show_json(comparisons)
         return
     rows = []
-    for item in found:
+    for item in comparisons:
         cells = [item.scenario]
         for pick in (_seconds, _attempt, _memory):
             cells += [pick(figure) if figure is not None else "-" for figure in (item.before, item.after)]

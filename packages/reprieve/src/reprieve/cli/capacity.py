@@ -56,7 +56,7 @@ def command(
     if [*source.files, *shape].count("-") > 1:
         refuse("-: standard input can be read only once")
     prepared = gather(replace(source, run=()))  # --run is part of the shape: pending pods of the cluster are left out
-    asked = read_manifests(
+    shape_input = read_manifests(
         shape,
         source.strictness,
         warn,
@@ -64,17 +64,17 @@ def command(
         complete=False,
         classes=known_classes(prepared.manifests),
     )
-    asked.objects[PriorityClass] = [*asked.of(PriorityClass), *prepared.manifests.of(PriorityClass)]
-    asked = expand_workloads(asked, source, warn).manifests
+    shape_input.objects[PriorityClass] = [*shape_input.of(PriorityClass), *prepared.manifests.of(PriorityClass)]
+    shape_input = expand_workloads(shape_input, source, warn).manifests
     with working("counting what fits"):
-        found = capacity(prepared.manifests, asked, read_options(), topology=topology, pool=pool)
+        report = capacity(prepared.manifests, shape_input, read_options(), topology=topology, pool=pool)
     warn_of(prepared)
     if output is not Format.TEXT:
         from msgspec.structs import replace as with_fields
 
-        show(document(with_fields(found, changes=tuple(prepared.changed.made)), output))
+        show(document(with_fields(report, changes=tuple(prepared.changed.applied)), output))
         return
-    show_with_changes(prepared, capacity_sections(found))
+    show_with_changes(prepared, capacity_sections(report))
 
 
 def _show_needed(source: "InputSource", like: str, output: Format) -> None:
@@ -89,66 +89,66 @@ def _show_needed(source: "InputSource", like: str, output: Format) -> None:
     prepared = gather(source)
     options = replace(read_options(), now=prepared.now, rows=source.rows)
     with working("counting nodes"):
-        found = nodes_needed(prepared.manifests, like, options, source.rows)
+        report = nodes_needed(prepared.manifests, like, options, source.rows)
     warn_of(prepared)
     if output is not Format.TEXT:
-        show(document(with_fields(found, changes=tuple(prepared.changed.made)), output))
+        show(document(with_fields(report, changes=tuple(prepared.changed.applied)), output))
         return
-    show_with_changes(prepared, [needed_section(found)])
+    show_with_changes(prepared, [needed_section(report)])
 
 
-def needed_section(found: "NodesNeeded") -> "Section":
-    """Return the number of nodes in words."""
+def needed_section(report: "NodesNeeded") -> "Section":
+    """Return the number of needed nodes as text."""
     from reprieve.cli.sections import Section, Tone
     from reprieve.decisions.phrases import count, names_text
 
-    amounts = ", ".join(f"{amount} {name}" for name, amount in found.node.items())
-    notes = [f"A node like {found.like} has {amounts}."]
-    if not found.pods:
+    amounts = ", ".join(f"{amount} {name}" for name, amount in report.node.items())
+    notes = [f"A node like {report.like} has {amounts}."]
+    if not report.pods:
         return Section("No pods are pending: no nodes are needed.", notes=tuple(notes), tone=Tone.GOOD)
-    placed = "all" if found.placed == found.pods else str(found.placed)
-    if found.nodes:
-        more = count(found.nodes, "more node")
-        title = f"{more} like {found.like} would place {placed} of {count(found.pods, 'pending pod')}."
+    placed = "all" if report.placed == report.pods else str(report.placed)
+    if report.nodes:
+        more = count(report.nodes, "more node")
+        title = f"{more} like {report.like} would place {placed} of {count(report.pods, 'pending pod')}."
     else:
-        title = f"No more nodes are needed for {placed} of {count(found.pods, 'pending pod')}."
-    if found.waiting_total:
-        waiting = names_text(found.waiting, 5, found.waiting_total)
+        title = f"No more nodes are needed for {placed} of {count(report.pods, 'pending pod')}."
+    if report.waiting_total:
+        waiting = names_text(report.waiting, 5, report.waiting_total)
         notes.append(f"Such nodes do not help {waiting}.")
-    return Section(title, notes=tuple(notes), tone=Tone.WAITING if found.nodes or found.waiting_total else Tone.GOOD)
+    return Section(title, notes=tuple(notes), tone=Tone.WAITING if report.nodes or report.waiting_total else Tone.GOOD)
 
 
-def capacity_sections(found: "CapacityReport") -> "list[Section]":
-    """Return the answer in words and tables."""
+def capacity_sections(report: "CapacityReport") -> "list[Section]":
+    """Return the report as text and tables."""
     from reprieve.cli.sections import Row, Section, Tone
     from reprieve.decisions.phrases import count
 
-    asked = ", ".join(f"{amount} {name}" for name, amount in found.requests.items())
-    notes = [f"A copy is {count(found.pods_per_copy, 'pod')}" + (f", {asked} in all." if asked else ".")]
-    more = {name: " or more" if name in found.at_least else "" for name in ("now", "withPreemption", "largestGang")}
-    if found.with_preemption > found.now:
-        evicted = count(found.victims, "pod")
-        notes.append(f"{found.with_preemption}{more['withPreemption']} with preemption, which would evict {evicted}.")
+    requests = ", ".join(f"{amount} {name}" for name, amount in report.requests.items())
+    notes = [f"A copy is {count(report.pods_per_copy, 'pod')}" + (f", {requests} in all." if requests else ".")]
+    more = {name: " or more" if name in report.at_least else "" for name in ("now", "withPreemption", "largestGang")}
+    if report.with_preemption > report.now:
+        evicted = count(report.victims, "pod")
+        notes.append(f"{report.with_preemption}{more['withPreemption']} with preemption, which would evict {evicted}.")
     elif not more["now"]:
         notes.append("Preemption would not let more of them fit.")
-    notes.append(f"The largest gang of such pods: {found.largest_gang}{more['largestGang']}.")
-    if found.untried:
+    notes.append(f"The largest gang of such pods: {report.largest_gang}{more['largestGang']}.")
+    if report.untried:
         notes.append("No more were tried.")
-    elif found.at_least:
+    elif report.at_least:
         notes.append('"Or more": in other places more may fit. All other figures are exact.')
-    if found.refusal:
-        notes.append(f"Admission refuses more: {found.refusal}.")
-    tone = Tone.GOOD if found.now else Tone.WAITING
-    now = f"{found.now}{more['now'] or ' more'} of {found.shape} {'fits' if found.now == 1 else 'fit'} now."
+    if report.refusal:
+        notes.append(f"Admission refuses more: {report.refusal}.")
+    tone = Tone.GOOD if report.now else Tone.WAITING
+    now = f"{report.now}{more['now'] or ' more'} of {report.shape} {'fits' if report.now == 1 else 'fit'} now."
     sections = [Section(now, notes=tuple(notes), tone=tone)]
-    if found.domains:
-        rows = tuple(Row((item.name, str(item.nodes), str(item.pods))) for item in found.domains)
-        sections.append(Section(f"By {found.topology_key}", ("domain", "nodes", "largest gang"), rows))
+    if report.domains:
+        rows = tuple(Row((item.name, str(item.nodes), str(item.pods))) for item in report.domains)
+        sections.append(Section(f"By {report.topology_key}", ("domain", "nodes", "largest gang"), rows))
     pools = [
         (item.name, str(item.nodes), str(item.pods), item.free, item.stranded or "unknown", ", ".join(item.by))
-        for item in found.pools
+        for item in report.pools
     ]
-    columns = ("pool", "nodes", "pods that fit", f"{found.resource} free", "stranded", "rest mostly used by")
+    columns = ("pool", "nodes", "pods that fit", f"{report.resource} free", "stranded", "rest mostly used by")
     shown = len(columns) if any(by for *_, by in pools) else len(columns) - 1
     sections.append(Section("Nodes", columns[:shown], tuple(Row(cells[:shown]) for cells in pools)))
     return sections

@@ -120,7 +120,7 @@ def root(
 
 
 def with_only(name: str) -> typer.Typer:
-    """Return the program, with one command alone if that is known: making the options of all others takes time."""
+    """Return the program, restricted to one known command, because building all options takes time."""
     named = [registered_command for registered_command in app.registered_commands if registered_command.name == name]
     if not named or name == "help":
         return app
@@ -158,11 +158,11 @@ def call(arguments: Sequence[str], program: str) -> int:
         note(f"error: {reason_of(error)}")
         return Exit.BAD_INPUT
     except Exception as error:
-        known = _refusal(error)
-        if known is None:
+        refusal = _refusal(error)
+        if refusal is None:
             raise
-        note(f"error: {known}")
-        return known.code
+        note(f"error: {refusal}")
+        return refusal.code
 
 
 def _refusal(error: Exception) -> CommandError | None:
@@ -176,4 +176,4 @@ def _refusal(error: Exception) -> CommandError | None:
 
 
 _UsageError: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-"""Return a class of the click that typer uses, which may be a copy of its own."""
+"""The exception class of the click that typer uses, which may be its own copy."""

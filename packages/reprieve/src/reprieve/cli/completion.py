@@ -1,8 +1,8 @@
 """`reprieve completion SHELL`: print the script by which a shell completes commands, options and their values.
 
-kubectl completes `kubectl reprieve` with the program `kubectl_complete-reprieve`: it passes the words that follow, of
-which the last is to be completed, and reads a line for each completion, as fish does. Without such a program, the shell
-completes names of files.
+kubectl completes `kubectl reprieve` with the program `kubectl_complete-reprieve`: it passes the words that follow, with
+the one to complete last, and reads one completion per line, as fish does. Without such a program, the shell completes
+file names.
 """
 
 import os
@@ -43,7 +43,7 @@ def answer_shells() -> None:
     """Print completions; called only when a shell requests them."""
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
-    # A description is one line whatever the width: fish takes what is on the next for something else to complete.
+    # Keep each description on one line regardless of the width: fish reads the next line as another completion.
     os.environ["COLUMNS"] = "1000"
     completion_init()
 

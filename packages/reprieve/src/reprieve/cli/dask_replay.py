@@ -72,7 +72,7 @@ def run_on_dask(
                 else:
                     take(number, replace(result, report=_named(result, runs[number])))
     except CommandError as error:
-        if len(died) == len(ended):  # nothing to report beside it
+        if len(died) == len(ended):  # nothing else to report
             raise
         return RunsEnded((*died.values(), str(error)))
     left = tuple(run.name for number, run in enumerate(runs) if number not in ended)
@@ -85,12 +85,12 @@ def _named(outcome: "PolicyOutcome", run: ReplayRun) -> Any:
     return msgspec.structs.replace(outcome.report, name=run.name)
 
 
-def packed(given: object) -> bytes:
+def packed(inputs: object) -> bytes:
     """Return inputs as compressed bytes; the Dask scheduler keeps them and sends them to new workers."""
     import pickle
     import zlib
 
-    return zlib.compress(pickle.dumps(given, protocol=5), _PACKED)
+    return zlib.compress(pickle.dumps(inputs, protocol=5), _PACKED)
 
 
 def unpacked(data: bytes) -> Any:
@@ -101,18 +101,18 @@ def unpacked(data: bytes) -> Any:
     return pickle.loads(zlib.decompress(data))
 
 
-def run_remotely(given: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
+def run_remotely(inputs: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
     """Run a run on a worker. Raises CommandError if its version of reprieve is not that of the command."""
     from reprieve.replay.policy_run import Stop
 
-    here = version("reprieve")
-    if here != remote.version:
-        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: both need the same version")
+    own = version("reprieve")
+    if own != remote.version:
+        raise CommandError(f"a worker has reprieve {own}, the command {remote.version}: both need the same version")
     task = remote.run.task
     stop = Stop()
     policy = ReplayPolicies(task)(remote.document)
-    given = with_seed(given, task.seed)
-    return trimmed(outcome_of(given, remote.run.name, policy, stop, paced(stop_if_cancelled(stop))), task)
+    inputs = with_seed(inputs, task.seed)
+    return trimmed(outcome_of(inputs, remote.run.name, policy, stop, paced(stop_if_cancelled(stop))), task)
 
 
 def stop_if_cancelled(stop: "Stop") -> Callable[[int, int], None]:

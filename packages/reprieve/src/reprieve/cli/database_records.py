@@ -27,7 +27,7 @@ def is_database(place: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionsSince:
-    """A query for all preemptions since then, in seconds since 1970."""
+    """A query for all preemptions since a time, in seconds since 1970."""
 
     seconds: float
     namespace: str = ""
@@ -50,16 +50,16 @@ class DatabaseRecords:
 
         Raises ConfigError, ClientError.
         """
-        asked = [
+        questions = [
             float(query["since"]) if "since" in query else (query["kind"], query["namespace"], query["name"])
             for query in queries
         ]
-        return [record for question in asked for record in self(question)]
+        return [record for question in questions for record in self(question)]
 
-    def __call__(self, asked: tuple[str, str, str] | float) -> list[DecisionRecord]:
-        """Return records about an object (kind, namespace, name), or preemptions since then (seconds since 1970).
+    def __call__(self, question: tuple[str, str, str] | float) -> list[DecisionRecord]:
+        """Return records about an object (kind, namespace, name), or preemptions since a time.
 
-        Newest first. Raises ConfigError, ClientError.
+        Times are seconds since 1970. Newest first. Raises ConfigError, ClientError.
         """
         from reprieve.observability.database.location import RecordsAwayError, RecordsError, address_of, shown
         from reprieve.observability.database.store import DatabaseReader
@@ -67,7 +67,7 @@ class DatabaseRecords:
         address = address_of(self._place)
         try:
             reader = DatabaseReader(address)
-            return reader.evictions(asked) if isinstance(asked, float) else reader.find(*asked)
+            return reader.evictions(question) if isinstance(question, float) else reader.find(*question)
         except RecordsError as error:
             raise ConfigError(str(error)) from None
         except RecordsAwayError as error:

@@ -153,8 +153,8 @@ def _path_to_program() -> str:
     own = Path(sys.argv[0])
     if own.name != "reprieve" or not own.exists():
         own = Path(sys.executable).with_name("reprieve")
-    known = shutil.which("reprieve")
-    if known is not None and own.exists() and os.path.samefile(known, own):
+    program_on_path = shutil.which("reprieve")
+    if program_on_path is not None and own.exists() and os.path.samefile(program_on_path, own):
         return ""
     if own.exists():
         return f'export PATH={shlex.quote(str(own.absolute().parent))}:"$PATH"'
@@ -184,9 +184,9 @@ async def _fill(scene: "DemoCluster") -> Section:
         wanted += wave
         await scene.all_running(len(wanted))
     gpus = sum(int(pod.spec.containers[0].resources.requests[_GPU]) for pod in scene.running())
-    there = sum(int(node["status"]["allocatable"][_GPU]) for node in nodes())
+    total = sum(int(node["status"]["allocatable"][_GPU]) for node in nodes())
     notes = (
-        f"{len(nodes())} nodes with {there} GPUs, {len(wanted)} pods running on {gpus} of them: every GPU is in use.",
+        f"{len(nodes())} nodes with {total} GPUs, {len(wanted)} pods running on {gpus} of them: every GPU is in use.",
         "It has a Kubernetes API, simulated kubelets, and reprieve as its scheduler.",
     )
     return Section("A cluster on this machine", notes=notes)
@@ -208,17 +208,17 @@ async def _perform(
         await scene.until(lambda: len(scene.running(*act.groups)) >= act.scheduled, f"{act.group} running")
         if act.leaves:
             await scene.until(lambda: scene.tree_is_scheduled(act.group), f"{act.group} marked as scheduled")
-        gone = {pod.metadata.uid for pod in scene.preempted.values()}
-        await scene.until(lambda: not gone & {pod.metadata.uid for pod in scene.pods()}, "the victims deleted")
+        victim_uids = {pod.metadata.uid for pod in scene.preempted.values()}
+        await scene.until(lambda: not victim_uids & {pod.metadata.uid for pod in scene.pods()}, "the victims deleted")
     else:
         await scene.until(lambda: scene.waits(act.group) is not None, f"{act.group} marked as unschedulable")
     placed, evicted = scene.running(*act.groups), scene.units()
     different = differences(act, scheduled=len(placed), evicted=evicted)
-    kept = {pod.metadata.uid for pod in scene.running()} & before
-    if kept != before - {pod.metadata.uid for pod in scene.preempted.values()}:
+    surviving = {pod.metadata.uid for pod in scene.running()} & before
+    if surviving != before - {pod.metadata.uid for pod in scene.preempted.values()}:
         different.append("pods that were not preempted do not run any more")
-    made = await _recorded(act, scheduler_url) or foreseen
-    for named, source in ((foreseen, "the plan for the same cluster"), (made, "the scheduler's record")):
+    preemption = await _recorded(act, scheduler_url) or foreseen
+    for named, source in ((foreseen, "the plan for the same cluster"), (preemption, "the scheduler's record")):
         units = named[1].evicted if named is not None else ()
         if {unit.unit for unit in units if unit.outcome == "Evicted"} != evicted:
             different.append(f"{source} names other victims")
@@ -233,8 +233,8 @@ async def _perform(
         meanings = [meaning for part, meaning in _IN_WORDS.items() if part in message]
         notes = [message, *meanings, "No pods are evicted." if not evicted else f"{pods} evicted.", now]
     sections = [Section(title, notes=tuple(notes), tone=tone)]
-    if made is not None and evicted:
-        sections += decision_sections(f"{act.kind.lower()} {act.group}", *made)
+    if preemption is not None and evicted:
+        sections += decision_sections(f"{act.kind.lower()} {act.group}", *preemption)
     return sections, different
 
 
@@ -246,9 +246,9 @@ async def _recorded(act: "Act", scheduler_url: str) -> "tuple[int, PreemptionRec
     from reprieve.decisions.records import DecisionRecord
 
     namespace, name = act.group.split("/")
-    asked = {"kind": act.kind, "namespace": namespace, "name": name}
+    query = {"kind": act.kind, "namespace": namespace, "name": name}
     try:
-        async with aiohttp.ClientSession() as session, session.get(f"{scheduler_url}/explain", params=asked) as answer:
+        async with aiohttp.ClientSession() as session, session.get(f"{scheduler_url}/explain", params=query) as answer:
             items = msgspec.convert((await answer.json())["items"], list[DecisionRecord])
     except (aiohttp.ClientError, KeyError, ValueError):
         return None
@@ -266,5 +266,5 @@ async def _foreseen(act: "Act", client: "ApiClient") -> "tuple[int, PreemptionRe
 
     cluster = manifests_of(await read_cluster(client), client.connection.server)
     add_new(cluster, load([str(DIRECTORY / act.file)], complete=False, classes=known_classes(cluster)))
-    made = plan(cluster, PlanOptions(first_decision=True)).account.preemptions
-    return (made[0].outcome.preemptor.priority, made[0].record) if made else None
+    preemptions = plan(cluster, PlanOptions(first_decision=True)).account.preemptions
+    return (preemptions[0].outcome.preemptor.priority, preemptions[0].record) if preemptions else None

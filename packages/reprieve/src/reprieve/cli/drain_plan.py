@@ -40,38 +40,39 @@ def command(
     base = prepared.changed.manifests
     named = nodes_named(base, nodes)
     with working("draining"):
-        found = drain_plan(base, named, read_options(), rows=source.rows, run=source.run)
+        drain = drain_plan(base, named, read_options(), rows=source.rows, run=source.run)
     warn_of(prepared)
     if output is Format.TEXT:
-        show_with_changes(prepared, drain_sections(found))
+        show_with_changes(prepared, drain_sections(drain))
     else:
         from msgspec.structs import replace as with_fields
 
-        show(document(with_fields(found, changes=tuple(prepared.changed.made)), output))
-    failed = (fail_on_pending and not found.clean) or (fail_on_preemption and found.evicts)
+        show(document(with_fields(drain, changes=tuple(prepared.changed.applied)), output))
+    failed = (fail_on_pending and not drain.clean) or (fail_on_preemption and drain.evicts)
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
-def drain_sections(found: "DrainPlan") -> "list[Section]":
+def drain_sections(drain: "DrainPlan") -> "list[Section]":
     """Return the verdict, how often gangs break, and a section for each step, in order."""
     from reprieve.cli.sections import Row, Section, Tone
 
     steps: dict[int, list[DrainedNode]] = {}
-    for node in found.nodes:
+    for node in drain.nodes:
         steps.setdefault(node.step, []).append(node)
-    back = any(item.to == item.node_name for node in found.nodes for item in node.displaced)  # it tolerates the cordon
-    if found.clean:
+    # a pod that tolerates the cordon taint may return
+    back = any(item.to == item.node_name for node in drain.nodes for item in node.displaced)
+    if drain.clean:
         verdict = f"Every pod finds {'a place, some only on the node they were on' if back else 'another place'}."
     else:
-        verdict = f"Not every pod finds another place: {_what_is_wrong(found)}."
+        verdict = f"Not every pod finds another place: {_what_is_wrong(drain)}."
     notes = []
-    evicted = sum(len(node.evicted) for node in found.nodes)
+    evicted = sum(len(node.evicted) for node in drain.nodes)
     if evicted:
         notes.append(
             f"{count(evicted, 'pod')} {'is' if evicted == 1 else 'are'} preempted to free capacity for others."
         )
-    sections = [Section(verdict, notes=tuple(notes), tone=Tone.GOOD if found.clean else Tone.WAITING)]
-    if found.gangs:
+    sections = [Section(verdict, notes=tuple(notes), tone=Tone.GOOD if drain.clean else Tone.WAITING)]
+    if drain.gangs:
         rows = tuple(
             Row(
                 (
@@ -80,15 +81,15 @@ def drain_sections(found: "DrainPlan") -> "list[Section]":
                     _steps(item),
                 )
             )
-            for item in found.gangs
+            for item in drain.gangs
         )
         sections.append(Section("Gangs that fall below their minimum", ("", "", ""), rows, tone=Tone.WAITING))
     return sections + [_step(number, nodes) for number, nodes in steps.items()]
 
 
-def _what_is_wrong(found: "DrainPlan") -> str:
-    waiting, lost = sum(node.waiting for node in found.nodes), sum(node.lost for node in found.nodes)
-    budgets = len({budget for node in found.nodes for budget in (*node.budgets, *node.overruled)})
+def _what_is_wrong(drain: "DrainPlan") -> str:
+    waiting, lost = sum(node.waiting for node in drain.nodes), sum(node.lost for node in drain.nodes)
+    budgets = len({budget for node in drain.nodes for budget in (*node.budgets, *node.overruled)})
     parts = [f"{count(waiting, 'pod')} {'stays' if waiting == 1 else 'stay'} pending"] if waiting else []
     parts += [f"{count(lost, 'pod')} {'is' if lost == 1 else 'are'} lost"] if lost else []
     parts += [f"{count(budgets, 'budget')} {'does' if budgets == 1 else 'do'} not allow an eviction"] if budgets else []

@@ -216,7 +216,7 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is not Format.TEXT:
-        show(document(waiting_document(answer, gathered.changed.made), output))
+        show(document(waiting_document(answer, gathered.changed.applied), output))
         return
     from reprieve.cli.render import waiting_sections
     from reprieve.cli.sections import Section, Tone

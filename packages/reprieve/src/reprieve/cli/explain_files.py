@@ -113,7 +113,7 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
 def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, suggest: bool = True) -> Evidence:
     """Return everything that the input has about an object, and the decision that would be made."""
     manifests = gathered.manifests
-    evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.made)
+    evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.applied)
     evidence.pod = next(
         (
             item.object

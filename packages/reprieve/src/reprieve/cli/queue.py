@@ -95,7 +95,7 @@ def _show_queue(
             skipped = f"suggestions skipped: more than {MOST_OBJECTS:,} objects"
             note(f"{skipped}. Run `reprieve explain` to see what would help.")
     if output is not Format.TEXT:
-        show(document(with_fields(queue, changes=tuple(prepared.changed.made)), output))
+        show(document(with_fields(queue, changes=tuple(prepared.changed.applied)), output))
         return
     from reprieve.cli.render import refused_section
 

@@ -257,5 +257,5 @@ def show_with_changes(prepared: "PreparedInput", sections: "Sequence[Section]") 
     from reprieve.cli.render import changes_section
     from reprieve.cli.terminal import show_sections
 
-    changes = changes_section(prepared.changed.made)
+    changes = changes_section(prepared.changed.applied)
     show_sections([*([changes] if changes is not None else []), *sections])

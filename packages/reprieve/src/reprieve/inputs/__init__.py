@@ -1,1 +1,1 @@
-"""Reading of inputs: files, directories, standard input and objects in memory become typed objects."""
+"""Input readers: files, directories, standard input and objects in memory become typed objects."""

@@ -1,11 +1,11 @@
-"""Input to typed objects: YAML and JSON of files, directories and standard input (`inputs.sources`).
+"""From input to typed objects: YAML and JSON of files, directories and standard input (`inputs.sources`).
 
-Terms: a document is one YAML document or JSON value; `List` objects
-are opened up. The order of an object is its position in the whole input.
+A document is one YAML document or JSON value; `List` objects are flattened. The order of an object is its position in
+the whole input.
 
-Invariants: no more than `max_bytes` are ever read; the first error ends the loading with an `InputError`;
-objects without `creationTimestamp` count as created one second apart in document order, after all that have one
-(interfaces.md 1.11).
+Invariants: at most `max_bytes` are read. The first error stops loading with an `InputError`. Objects without
+`creationTimestamp` count as created one second apart in document order, after all objects with one (interfaces.md
+1.11).
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ FIRST_CREATION: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _FIRST_SECONDS: Final = FIRST_CREATION.timestamp()
 
 _READ_AS_TEXT: Final = {
-    (kind, version): found
-    for kind, (found, versions) in KINDS.items()
+    (kind, version): object_type
+    for kind, (object_type, versions) in KINDS.items()
     for version in (*versions, *READABLE_VERSIONS.get(kind, ()))
     if not makes_pods(version, kind)
 }
-"""Kind and version -> the type of what is read here and makes no pods; others are read as plain data first."""
+"""(kind, version) -> type of the objects that create no pods; other kinds are read as plain data first."""
 _PRIORITIZED: Final = (Pod, PodGroup, CompositePodGroup, Workload)
 _MOST_MEANINGS: Final = 200
 
@@ -76,11 +76,10 @@ def load(
 ) -> Manifests:
     """Read, convert, default and validate everything in the sources, and resolve priorities.
 
-    A directory stands for its `*.yaml`, `*.yml` and `*.json` files (sorted, not its subdirectories, as
-    kubectl without `-R`); `-` is standard input; what is in memory comes with a name (`Document`). `complete` False
-    leaves out what needs the whole cluster:
-    that pods are bound to nodes of the input. `classes` are priority classes known from elsewhere. With
-    `schemas` unknown fields are noted. Raises `InputError`.
+    A directory stands for its `*.yaml`, `*.yml` and `*.json` files, sorted, without subdirectories, as for kubectl
+    without `-R`. `-` is standard input; a source in memory has a name (`Document`). With `complete=False` pods may be
+    bound to nodes outside the input. `classes` are additional priority classes. With `schemas` unknown fields are
+    recorded. Raises `InputError`.
     """
     collector = _Collector(schemas)
     with _noting(collector.manifests):
@@ -94,9 +93,9 @@ def read(
     complete: bool = True,
     schemas: Schemas | None = None,
 ) -> Manifests:
-    """`load` for what is in memory: (name, YAML or JSON text, or one object as plain data).
+    """Load documents in memory: (name, YAML or JSON text, or one object as plain data).
 
-    The names stand for files in errors; `complete` and `schemas` as in `load`. Raises `InputError`.
+    Errors cite the names instead of files; `complete` and `schemas` as in `load`. Raises `InputError`.
     """
     collector = _Collector(schemas)
     with _noting(collector.manifests):
@@ -110,7 +109,7 @@ def read(
 
 @contextmanager
 def _noting(manifests: Manifests) -> Iterator[None]:
-    """Notes the unknown fields on an error: a required field that is missing may be one that was misspelt."""
+    """Add the unknown fields of a document to its error: a missing required field may be misspelled."""
     try:
         yield
     except InputError as error:
@@ -121,20 +120,20 @@ def _noting(manifests: Manifests) -> Iterator[None]:
 
 
 def _finished(manifests: Manifests, complete: bool, classes: Sequence[PriorityClass]) -> Manifests:
-    """Return what needs the whole input: creation times, duplicates, references, priorities."""
+    """Complete the manifests: creation times, duplicates, references, priorities."""
     forget_shared()
     manifests.date_undated()
     refuse_duplicates(manifests.all())
     check_groups(manifests.pod_groups, manifests.pods)
     if complete:
         check_nodes(manifests.pods, {loaded.object.name for loaded in manifests.nodes})
-    known = [loaded.object for loaded in manifests.of(PriorityClass)]
-    _resolve_priorities(manifests, PriorityAdmission([*classes, *known]))
+    input_classes = [loaded.object for loaded in manifests.of(PriorityClass)]
+    _resolve_priorities(manifests, PriorityAdmission([*classes, *input_classes]))
     return manifests
 
 
 def created_seconds(meta: ObjectMeta, order: int) -> float:
-    """Creation time in seconds since 1970; without one, `order` seconds after the fixed first creation."""
+    """Return the creation time in seconds since 1970, or `order` seconds after the fixed first creation."""
     stamp = meta.creation_timestamp
     return _in_turn(order) if stamp is None else stamp.timestamp()
 
@@ -158,7 +157,7 @@ def _resolve_priorities(manifests: Manifests, admission: PriorityAdmission) -> N
 
 
 class _Collector(DocumentReader):
-    """Sorts the documents of one input into its `Manifests`, counting as it goes."""
+    """Collects the documents of one input in `Manifests` and counts them."""
 
     def __init__(self, schemas: Schemas | None = None) -> None:
         super().__init__()
@@ -167,24 +166,24 @@ class _Collector(DocumentReader):
         self._meanings: dict[tuple[str, str], str] = {}
         self._order = 0
         self._place = Origin()
-        """Where the last object was read from, without the item of a list."""
+        """The origin of the last object, without the item of a list."""
         self._located = 0
-        """How many of the unknown fields have the line they stand on."""
+        """The number of unknown fields that have a line number."""
 
     def read(self, name: str, data: bytes) -> None:
-        """Add everything in one file."""
+        """Add all objects of one file."""
         self._located = len(self.manifests.unknown_fields)
         super().read(name, data)
 
     def _object(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
-        """Add one object that is no list."""
+        """Add one object that is not a list."""
         if kind == "Scenario" and version == DOCUMENT_VERSION:
             self._scenario(data, origin, at)
-        elif (found := self._kind(kind, version, origin, data)) is not None:
+        elif (object_type := self._kind(kind, version, origin, data)) is not None:
             self._check(version, kind, data, origin, at)
-            loaded = from_data(found, data, origin)
-            if not is_validated(found):
-                self._check_rules(version, kind, data, origin, namespaced=found.NAMESPACED)
+            loaded = from_data(object_type, data, origin)
+            if not is_validated(object_type):
+                self._check_rules(version, kind, data, origin, namespaced=object_type.NAMESPACED)
             self._add(loaded, origin)
         else:
             self._check(version, kind, data, origin, at)
@@ -202,26 +201,26 @@ class _Collector(DocumentReader):
     def _check(
         self, version: str, kind: str, manifest: Manifest, origin: Origin, at: FieldPath, within: FieldPath = ()
     ) -> None:
-        """Record the unknown fields of an object; `within`: where in a Scenario it stands."""
+        """Record the unknown fields of an object; `within` is its path in a Scenario."""
         if self._schemas is None:
             return
-        found = self._schemas.unknown_fields("v1" if kind == "List" else version, kind, manifest)
-        if not found and not isinstance(manifest, JSON_TEXT) and not self._schemas.knows(version, kind):
-            found = _in_templates(manifest, self._schemas)
-        if not found:
+        misnamed = self._schemas.unknown_fields("v1" if kind == "List" else version, kind, manifest)
+        if not misnamed and not isinstance(manifest, JSON_TEXT) and not self._schemas.knows(version, kind):
+            misnamed = _in_templates(manifest, self._schemas)
+        if not misnamed:
             return
-        kept, manifests = self.manifests.unknown_fields, self.manifests
-        manifests.unknown_fields_total += len(found)
+        noted, manifests = self.manifests.unknown_fields, self.manifests
+        manifests.unknown_fields_total += len(misnamed)
         data = manifest if isinstance(manifest, Mapping) else plain_json(manifest, origin)
         subject = subject_of({"kind": kind, "metadata": data.get("metadata")})
-        for item in found[: max(0, MOST_FINDINGS - len(kept))]:
-            kept.append(UnknownField(origin, subject, (*within, *item.path), item.nearest, at))
+        for item in misnamed[: max(0, MOST_FINDINGS - len(noted))]:
+            noted.append(UnknownField(origin, subject, (*within, *item.path), item.nearest, at))
 
     def _list(self, version: str, data: Mapping[str, Any], origin: Origin, at: FieldPath) -> None:
         self._check(version, "List", {**data, "items": None}, origin, at)
 
     def _end_yaml(self, text: str) -> None:
-        """Give the fields that were noted in this text the lines they stand on."""
+        """Set the line numbers of the fields recorded in this text."""
         fields = self.manifests.unknown_fields
         fields[self._located :] = located(fields[self._located :], text)
 
@@ -234,34 +233,34 @@ class _Collector(DocumentReader):
             self._located = len(fields)
 
     def _leave_aside(self, kind: str, version: str, data: Mapping[str, Any], origin: Origin) -> None:
-        """An object of a kind that is not read here."""
+        """Store an object of a kind without a type as plain data."""
         created, dated = self._created(data)
         if makes_pods(version, kind):
             self._check_rules(version, kind, data, origin, namespaced=True)
             self.manifests.pod_makers.append(PodMaker(data, origin, created, dated))
             return
-        known = None if self._schemas is None else self._schemas.knows(version, kind)
-        meant = self._meant(version, kind) if known is False else ""
+        is_known = None if self._schemas is None else self._schemas.knows(version, kind)
+        meant = self._meant(version, kind) if is_known is False else ""
         self.manifests.unknown.append(
-            UnknownObject(excerpt(version), excerpt(kind), origin, known, meant, data, created, dated)
+            UnknownObject(excerpt(version), excerpt(kind), origin, is_known, meant, data, created, dated)
         )
 
     def _created(self, data: Mapping[str, Any]) -> tuple[float, bool]:
-        """Creation time of an object that stays plain data, and whether it has one; else its turn in document order."""
+        """Return the creation time of an object in plain data, or one by document order, and whether it has its own."""
         meta = data.get("metadata")
         stamp = meta.get("creationTimestamp") if isinstance(meta, Mapping) else None
         order = self._order
         self._order += 1
         try:
-            found = datetime.fromisoformat(stamp) if isinstance(stamp, str) else stamp
+            creation = datetime.fromisoformat(stamp) if isinstance(stamp, str) else stamp
         except ValueError:
-            found = None
-        if not isinstance(found, datetime):
+            creation = None
+        if not isinstance(creation, datetime):
             return _in_turn(order), False
-        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp(), True
+        return (creation if creation.tzinfo is not None else creation.replace(tzinfo=UTC)).timestamp(), True
 
     def _meant(self, version: str, kind: str) -> str:
-        """Return the kind that was probably meant by an unknown one."""
+        """Return the most similar known kind for an unknown one."""
         key = (version, kind)
         if key not in self._meanings:
             if self._schemas is None or len(self._meanings) >= _MOST_MEANINGS:
@@ -277,7 +276,7 @@ class _Collector(DocumentReader):
         if result is None:
             self._leave_aside(kind, version, data, origin)
         elif makes_pods(version, kind):
-            # the typed object that is added next takes this turn
+            # the typed object that follows has the same position
             self.manifests.pod_makers.append(PodMaker(data, origin, *self._created(data)))
             self._order -= 1
         return result
@@ -285,35 +284,35 @@ class _Collector(DocumentReader):
     def _check_rules(
         self, version: str, kind: str, data: Mapping[str, Any], origin: Origin, *, namespaced: bool
     ) -> None:
-        """Raise InputError for what an API server refuses; note a draft without required fields."""
+        """Raise InputError for an object that an API server refuses; record a draft without required fields."""
         remark = remark_on(version, kind, data, origin, namespaced=namespaced)
         if remark is not None:
             self.manifests.remarks.append(remark)
 
-    def _add(self, found: KubernetesObject, origin: Origin) -> None:
+    def _add(self, loaded_object: KubernetesObject, origin: Origin) -> None:
         order = self._order
         self._order += 1
-        meta = found.metadata
+        meta = loaded_object.metadata
         dated = meta.creation_timestamp is not None
         if meta is EMPTY_META:
             meta = ObjectMeta()
-            found = replace(found, metadata=meta)
-        # nothing else has seen the new object yet
+            loaded_object = replace(loaded_object, metadata=meta)
+        # the new object is not shared yet
         if meta.creation_timestamp is None:
             force_setattr(meta, "creation_timestamp", FIRST_CREATION + timedelta(seconds=order))
         elif meta.creation_timestamp.tzinfo is None:
             force_setattr(meta, "creation_timestamp", meta.creation_timestamp.replace(tzinfo=UTC))
         if not meta.name and meta.generate_name:
             force_setattr(meta, "name", f"{meta.generate_name}{order:05d}")
-        if found.NAMESPACED and not meta.namespace:
+        if loaded_object.NAMESPACED and not meta.namespace:
             force_setattr(meta, "namespace", "default")
-        found = finish(found, origin, stored_groups=True)
-        created = created_seconds(found.metadata, order) if dated else _in_turn(order)
+        loaded_object = finish(loaded_object, origin, stored_groups=True)
+        created = created_seconds(loaded_object.metadata, order) if dated else _in_turn(order)
         if origin[:-1] != self._place[:-1]:
             self._place = origin._replace(item=None)
-        item = order if origin.item == order else origin.item  # one number object where it is the same
-        loaded = Loaded(found, self._place, order, created, dated=dated, item=item)
-        self.manifests.objects.setdefault(type(found), []).append(loaded)
+        item = order if origin.item == order else origin.item  # share the int object if equal
+        loaded = Loaded(loaded_object, self._place, order, created, dated=dated, item=item)
+        self.manifests.objects.setdefault(type(loaded_object), []).append(loaded)
 
     # --- JSON -----------------------------------------------------------------------------------------------
 
@@ -342,16 +341,16 @@ class _Collector(DocumentReader):
         elif head.kind == "Scenario" and head.api_version == DOCUMENT_VERSION:
             self._scenario(plain_json(text, origin), origin, at)
         else:
-            found = _READ_AS_TEXT.get((head.kind, head.api_version))
-            if found is None:
+            object_type = _READ_AS_TEXT.get((head.kind, head.api_version))
+            if object_type is None:
                 data = {**plain_json(text, origin), "kind": head.kind, "apiVersion": head.api_version}
-                found = self._kind(head.kind, head.api_version, origin, data)
+                object_type = self._kind(head.kind, head.api_version, origin, data)
             self._check(head.api_version, head.kind, text, origin, at)
-            if found is not None:
-                loaded = from_json(found, text, head, origin)
-                if not is_validated(found):
+            if object_type is not None:
+                loaded = from_json(object_type, text, head, origin)
+                if not is_validated(object_type):
                     data = {**plain_json(text, origin), "kind": head.kind, "apiVersion": head.api_version}
-                    self._check_rules(head.api_version, head.kind, data, origin, namespaced=found.NAMESPACED)
+                    self._check_rules(head.api_version, head.kind, data, origin, namespaced=object_type.NAMESPACED)
                 self._add(loaded, origin)
 
     def _json_list(self, text: memoryview | msgspec.Raw, head: TypeMeta, origin: Origin, at: FieldPath) -> None:
@@ -368,7 +367,7 @@ class _Collector(DocumentReader):
 
 
 def _in_templates(manifest: Mapping[str, Any], schemas: Schemas) -> list[MisnamedField]:
-    """Return what is misspelt in the pod templates, and the Jobs' templates, of a kind that there is no schema of."""
+    """Return the misspelled fields in the pod and Job templates of a kind without a schema."""
     result = []
     for path, template in templates_in(manifest):
         pod = {name: template[name] for name in ("metadata", "spec") if name in template}

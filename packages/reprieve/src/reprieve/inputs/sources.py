@@ -1,7 +1,7 @@
-"""Sources to bytes: the only I/O of this room.
+"""The only I/O of this package: sources become bytes.
 
-A source is a path, a directory or `-` for standard input, or something in memory with a name.  Invariant: no more than
-`max_bytes` (and a block) are ever read; whatever cannot be read is an `InputError` that names the source.
+A source is a path, a directory, `-` for standard input, or a named document in memory. Invariant: at most `max_bytes`
+(and one block) are read; a source that cannot be read raises an `InputError` that names it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kube_rules.errors import InputError, Origin
 def read_sources(
     sources: Sequence[str | Path | Document], max_bytes: int, stdin: BinaryIO | None
 ) -> Iterator[tuple[str, bytes | Mapping[str, Any]]]:
-    """Yield each file of the sources with its name, in order, none of more than so many bytes. Raises `InputError`."""
+    """Yield each file of the sources with its name, in order, at most `max_bytes` each. Raises `InputError`."""
     for source in sources:
         if isinstance(source, tuple):
             name, content = source
@@ -63,9 +63,9 @@ def _read_file(path: Path, max_bytes: int) -> bytes:
 
 
 def _read(stream: BinaryIO, name: str, max_bytes: int, expected: int = 0) -> bytes:
-    """Return the stream's bytes, never more than `max_bytes` (and a block) of them in memory.
+    """Return the stream's bytes, with at most `max_bytes` (and one block) in memory.
 
-    `expected` is how many there probably are, no more than `max_bytes`: they are read at once.
+    `expected` is the probable size, at most `max_bytes`, which is read at once.
     """
     blocks: list[bytes] = []
     size = 0

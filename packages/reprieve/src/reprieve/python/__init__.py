@@ -1,4 +1,4 @@
-"""The Python API: a cluster is loaded, changed and planned, and answers are values and tables.
+"""The Python API: load, change and plan a cluster; answers are values and tables.
 
-What the commands do with a plan beyond showing it is here as well, so that both give one answer.
+The module also holds what commands do with a plan apart from printing it, so that both give the same answer.
 """

@@ -1,4 +1,4 @@
-"""The answer to a plan of a prepared input, the same for commands and for programs."""
+"""The answer to a plan of a prepared input, shared by commands and programs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from reprieve.simulation.report import Answer
 
 
 def answered(prepared: PreparedInput, options: PlanOptions, records: WaitingRecords | None) -> Answer:
-    """Return the plan of an input, the effects of its changes and, with `records`, what would help pending pods.
+    """Return the plan of an input, the effects of its changes and, with `records`, suggestions for pending pods.
 
-    `records` are those of the plan: `options.observer` keeps them.  Raises InputError.
+    `options.observer` must be the observer that fills `records`. Raises InputError.
     """
     options = replace(options, now=prepared.now, rows=prepared.settings.rows)
     answer = with_changes(simulate(prepared.manifests, options), prepared.changed)
@@ -36,7 +36,7 @@ def answered(prepared: PreparedInput, options: PlanOptions, records: WaitingReco
 
 
 def without(answer: Answer, beside: Set[Name]) -> Answer:
-    """Return the answer with pods marked as not asked about, and groups of which all pods are."""
+    """Return the answer with the pods of `beside` marked as not asked about, and groups with only such pods."""
     if not beside:
         return answer
     document = answer.plan
@@ -53,7 +53,7 @@ def without(answer: Answer, beside: Set[Name]) -> Answer:
 
 
 def what_helps(pending: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
-    """Return what would help one pod or group of the input of `trials`, each suggestion tried. Raises InputError."""
+    """Return the suggestions for one pod or group of the input of `trials`, each tried. Raises InputError."""
     records = WaitingRecords()
     answer = simulate(trials.manifests, replace(options, observer=records, account=False))
     answered = helped(answer, trials, records.hints, only=pending).plan

@@ -8,7 +8,7 @@
     answer = cluster.plan()
     answer.preemptions[0].victims
 
-Everything becomes manifests and goes through the same reading, defaulting and validation as files do.
+All objects become manifests, which are read, defaulted and validated as files are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ Amount = str | int | float
 
 
 class ClusterBuilder:
-    """Manifests in the order in which they were added. They are read and checked by `build` and `plan`."""
+    """Manifests in the order they were added. `build` and `plan` read and check them."""
 
     def __init__(self) -> None:
         self._documents: list[tuple[str, str | bytes | Mapping[str, Any]]] = []
 
     def add(self, *documents: str | bytes | Mapping[str, Any]) -> "ClusterBuilder":
-        """Add YAML or JSON text, or objects as plain data (apiVersion, kind, ...). Returns the builder."""
+        """Add YAML or JSON text, or objects as plain data (apiVersion, kind, ...). Return the builder."""
         for document in documents:
             self._documents.append((f"<object {len(self._documents) + 1}>", document))
         return self
@@ -46,7 +46,7 @@ class ClusterBuilder:
         taints: Sequence[Mapping[str, str]] = (),
         unschedulable: bool = False,
     ) -> "ClusterBuilder":
-        """Add a node; `allocatable` has Kubernetes quantities, and 110 pods unless it sets `pods`."""
+        """Add a node; `allocatable` holds Kubernetes quantities and defaults to 110 pods."""
         return self.add(
             {
                 "apiVersion": _CORE,
@@ -69,7 +69,7 @@ class ClusterBuilder:
         labels: Mapping[str, str] | None = None,
         spec: Mapping[str, Any] | None = None,
     ) -> "ClusterBuilder":
-        """Add a pod with one container. With `node` it runs there; `spec` adds or overrides fields of the spec."""
+        """Add a pod with one container. With `node` the pod runs there; `spec` adds or overrides fields of the spec."""
         fields: dict[str, Any] = {
             "containers": [{"name": "main", "image": "image", "resources": {"requests": dict(requests or {})}}]
         }
@@ -115,9 +115,9 @@ class ClusterBuilder:
         )
 
     def build(self) -> Cluster:
-        """Return the cluster. Raises `reprieve.InputError` for a manifest that cannot be used."""
+        """Return the cluster. Raises `reprieve.InputError` for an invalid manifest."""
         return Cluster(read(self._documents))
 
     def plan(self, options: PlanOptions | None = None, **how: Any) -> PlanResult:
-        """Return what would happen: `reprieve.plan` of the cluster. Raises as `build` does."""
+        """Plan the cluster as `reprieve.plan` does. Raises the errors of `build`."""
         return plan(self.build(), options, **how)

@@ -1,9 +1,9 @@
-"""A cluster as a value: loaded, and changed by methods that give a new one.
+"""A cluster as an immutable value: methods that change it return a new one.
 
     cluster = reprieve.load("cluster.yaml", "gang.yaml")
     cluster.drain("n1").with_nodes(2, like="n2").plan()
 
-The changes are those of `reprieve plan` (whatif.md 4), made by the same code.
+The changes are those of `reprieve plan` (whatif.md 4) and share its code.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from reprieve.python.plans import PlanResult
 
 Source = str | bytes | Path | Mapping[str, Any]
-"""A path; text of several lines or bytes: YAML or JSON; or one object as plain data."""
+"""A path; YAML or JSON as bytes or text of several lines; or one object as plain data."""
 
 
 def load(
@@ -55,13 +55,13 @@ def load(
 ) -> Cluster:
     """Load a cluster from files, directories, `-` for standard input, YAML or JSON text, or plain data.
 
-    A string of one line is a path; sequences are flattened.  At most `max_bytes` are read in all.  Pods with a
-    nodeName run, pods without one are pending.  Jobs, Deployments and other workloads become the pods that their
-    controllers would make; `workload_kinds` is a file of further kinds, and `run` names CronJobs to run
+    A string of one line is a path; sequences are flattened. At most `max_bytes` are read in total. Pods with a
+    nodeName run, pods without one are pending. Jobs, Deployments and other workloads become the pods that their
+    controllers would create; `workload_kinds` is a file of additional kinds, and `run` names CronJobs to run
     (`cronjob/NAME`, `NAMESPACE/cronjob/NAME` or `NAMESPACE/NAME`).
 
-    `Cluster.warnings` lists what is not understood; `strict` makes it an error, and `lenient` only warns about a
-    workload that cannot be expanded.  Raises InputError.
+    `Cluster.warnings` lists the parts that are not understood; `strict` makes them an error, and `lenient` only warns
+    about a workload that cannot be expanded. Raises InputError.
     """
     if strict and lenient:
         raise ValueError("strict and lenient cannot be combined")
@@ -76,14 +76,14 @@ def load(
 
 
 _UNCHECKED = Strictness(unknown_fields=False)
-"""Unknown fields are reported when a cluster is made of the manifests."""
+"""The `Cluster` reports unknown fields when it is created from the manifests."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ClusterOrigin:
-    """The origin of a cluster. `given`: the input of this stage; `earlier`: the changes of the stages before."""
+    """The origin of a cluster: the input of the current stage, and the changes of earlier stages."""
 
-    given: Manifests
+    stage_input: Manifests
     changes: tuple[InputChange, ...] = ()
     earlier: Changed | None = None
     settings: InputSettings = field(default_factory=InputSettings)
@@ -94,14 +94,14 @@ class _ClusterOrigin:
 class Cluster:
     """Nodes, running pods and pending pods, as an immutable value. Create one with `reprieve.load` or `ClusterBuilder`.
 
-    The methods that change something give a new cluster.  Each is a flag of `reprieve plan` and is shown as that flag:
-    nodes are given as a name or a label selector (`pool=gpu`), workloads as `KIND/NAME` (of the
-    namespace default) or `NAMESPACE/KIND/NAME`, as `kubectl` names kinds.  A change that matches nothing raises
+    Methods that change a cluster return a new one. Each method is a flag of `reprieve plan` and `changes` lists it as
+    that flag. Name nodes by name or label selector (`pool=gpu`), and workloads by `KIND/NAME` (in the namespace
+    default) or `NAMESPACE/KIND/NAME`, with `kubectl`'s names of kinds. A change that matches nothing raises
     InputError.
     """
 
-    __slots__ = ("_kept", "_prepared", "_warnings")
-    _kept: _ClusterOrigin
+    __slots__ = ("_origin", "_prepared", "_warnings")
+    _origin: _ClusterOrigin
     _prepared: PreparedInput
     _warnings: tuple[str, ...]
 
@@ -119,14 +119,18 @@ class Cluster:
         settings = InputSettings(Strictness(strict=option, answer_for_all=option, lenient=lenient), rows, run)
         self._settle(_ClusterOrigin(manifests or Manifests(), settings=settings, noted=noted))
 
-    def _settle(self, kept: _ClusterOrigin) -> None:
-        warnings = list(kept.noted)
-        check_unknown_fields(kept.given.unknown_fields, kept.settings.strictness, warnings.extend)
-        prepared = prepare(kept.given, kept.settings, warnings.extend, kept.changes)
-        check_annotations(prepared.manifests, kept.settings.strictness)
-        if kept.earlier is not None:
-            prepared = replace(prepared, changed=_both(kept.earlier, prepared.changed))
-        for name, value in (("_kept", kept), ("_prepared", prepared), ("_warnings", tuple(dict.fromkeys(warnings)))):
+    def _settle(self, origin: _ClusterOrigin) -> None:
+        warnings = list(origin.noted)
+        check_unknown_fields(origin.stage_input.unknown_fields, origin.settings.strictness, warnings.extend)
+        prepared = prepare(origin.stage_input, origin.settings, warnings.extend, origin.changes)
+        check_annotations(prepared.manifests, origin.settings.strictness)
+        if origin.earlier is not None:
+            prepared = replace(prepared, changed=_both(origin.earlier, prepared.changed))
+        for name, value in (
+            ("_origin", origin),
+            ("_prepared", prepared),
+            ("_warnings", tuple(dict.fromkeys(warnings))),
+        ):
             object.__setattr__(self, name, value)
 
     @property
@@ -138,13 +142,13 @@ class Cluster:
         return self._prepared.changed
 
     @classmethod
-    def _of(cls, kept: _ClusterOrigin) -> Cluster:
-        made = cls.__new__(cls)
-        made._settle(kept)
-        return made
+    def _of(cls, origin: _ClusterOrigin) -> Cluster:
+        cluster = cls.__new__(cls)
+        cluster._settle(origin)
+        return cluster
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Cluster._of, (self._kept,)
+        return Cluster._of, (self._origin,)
 
     def __copy__(self) -> Cluster:
         return self
@@ -158,7 +162,7 @@ class Cluster:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a Cluster does not change: {name!r} cannot be deleted")
 
-    # -- what is there -----------------------------------------------------------------------------
+    # -- contents -----------------------------------------------------------------------------------
 
     @property
     def manifests(self) -> Manifests:
@@ -173,14 +177,14 @@ class Cluster:
     @property
     def pods(self) -> dict[str, str | None]:
         """Return the node of every pod that has not ended, by `namespace/name`, sorted; None for pending pods."""
-        found = (loaded.object for loaded in self._whole.pods)
-        active = [pod for pod in found if pod.status.phase not in ("Succeeded", "Failed")]
+        pods = (loaded.object for loaded in self._whole.pods)
+        active = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
         return {pod.key: pod.spec.node_name or None for pod in sorted(active, key=lambda pod: pod.key)}
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """Return the changes in order: the flag of `reprieve plan`, and its effect."""
-        return tuple(f"{made.change}: {made.sentence}" for made in self._changed.made)
+        """Return the changes in order, each as the flag of `reprieve plan` and its effect."""
+        return tuple(f"{applied.change}: {applied.sentence}" for applied in self._changed.applied)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -190,33 +194,33 @@ class Cluster:
     # -- changes -----------------------------------------------------------------------------------
 
     def with_manifests(self, *sources: Source | Iterable[Source], max_bytes: int = MAX_INPUT_BYTES) -> Cluster:
-        """Add objects, given as to `load`; without a creation time they are newer than all others.
+        """Add objects from sources as in `load`; objects without a creation time are the newest.
 
         Raises InputError for an object that exists already, and for a pod on an unknown node.
         """
         from reprieve.client.cluster_reader import add_new, known_classes
 
-        kept = self._kept
+        origin = self._origin
         base = _copied(self._changed.manifests)
-        noted = list(kept.noted)
+        noted = list(origin.noted)
         classes = known_classes(base)
         more = read_manifests(
             _listed(sources), _UNCHECKED, noted.extend, max_bytes=max_bytes, complete=False, classes=classes
         )
         add_new(base, more)
         base.unknown_fields = [*base.unknown_fields, *more.unknown_fields]
-        return Cluster._of(replace(kept, given=base, changes=(), earlier=self._changed, noted=tuple(noted)))
+        return Cluster._of(replace(origin, stage_input=base, changes=(), earlier=self._changed, noted=tuple(noted)))
 
     def with_nodes(self, number: int, *, like: str) -> Cluster:
-        """Add nodes like an existing one: its capacity, labels, taints, devices and daemons."""
+        """Add copies of an existing node, with its capacity, labels, taints, devices and daemons."""
         return self._with([InputChange("add-nodes", str(number), like)])
 
     def without(self, *workloads: str) -> Cluster:
-        """Remove workloads (`[NAMESPACE/]KIND/NAME`) and everything that they own."""
+        """Remove workloads (`[NAMESPACE/]KIND/NAME`) and everything they own."""
         return self._with(InputChange("without", name) for name in workloads)
 
     def without_nodes(self, *nodes: str) -> Cluster:
-        """Remove nodes with their pods; pods with a controller come back as pending."""
+        """Remove nodes with their pods; pods with a controller become pending."""
         return self._with(InputChange("remove-node", name) for name in nodes)
 
     def cordon(self, *nodes: str) -> Cluster:
@@ -228,7 +232,7 @@ class Cluster:
         return self._with(InputChange("uncordon", name) for name in nodes)
 
     def drain(self, *nodes: str) -> Cluster:
-        """Cordon and evict, as `kubectl drain` does."""
+        """Cordon nodes and evict their pods, as `kubectl drain` does."""
         return self._with(InputChange("drain", name) for name in nodes)
 
     def fail(self, *nodes: str) -> Cluster:
@@ -244,47 +248,48 @@ class Cluster:
         return self._with([InputChange("label", f"{nodes} {label}")])
 
     def scale(self, workload: str, number: int) -> Cluster:
-        """Change the number of pods of a workload; of a podgroup its minCount."""
+        """Change the number of pods of a workload, or the minCount of a PodGroup."""
         return self._with([InputChange("scale", f"{workload}={number}")])
 
     def set_priority(self, workload: str, priority: int | str) -> Cluster:
-        """Change the priority of a whole workload: a number, or the name of a PriorityClass."""
+        """Change the priority of a whole workload to a number or to that of a PriorityClass."""
         return self._with([InputChange("set-priority", f"{workload}={priority}")])
 
     def move(self, pod: str, node: str) -> Cluster:
-        """Let a running pod, `[NAMESPACE/]pod/NAME`, run on another node."""
+        """Move a running pod, `[NAMESPACE/]pod/NAME`, to another node."""
         return self._with([InputChange("move", f"{pod}={node}")])
 
     def _with(self, changes: Iterable[InputChange]) -> Cluster:
-        return Cluster._of(replace(self._kept, changes=(*self._kept.changes, *changes)))
+        return Cluster._of(replace(self._origin, changes=(*self._origin.changes, *changes)))
 
     # -- answers -----------------------------------------------------------------------------------
 
     def save(self, file: str | Path) -> None:
         """Write the cluster as manifests that `load` and `reprieve plan -f` read: FILE.yaml, FILE.yml or FILE.json.
 
-        The file contains everything that a plan reads. Changes are applied, workloads stay workloads, and images are
-        numbers.
-        Raises ValueError for another extension, and OSError if the file cannot be written.
+        The file contains everything that a plan reads. Changes are applied, workloads are not expanded, and numbers
+        replace the names of images. Raises ValueError for another extension, and OSError if the file cannot be written.
         """
         from reprieve.client.snapshot import snapshot, text_of
 
         path = Path(file)
         if path.suffix not in (".yaml", ".yml", ".json"):
             raise ValueError(f"{path}: the name must end in .yaml, .yml or .json")
-        found = self._changed.manifests
-        objects_of, _ = snapshot([loaded.object for loaded in found.all()])
-        others = [dict(item.manifest) for item in found.pod_makers] + [dict(item.manifest) for item in found.unknown]
-        path.write_text(text_of([*objects_of, *others], json=path.suffix == ".json"), encoding="utf-8")
+        manifests = self._changed.manifests
+        objects_of, _ = snapshot([loaded.object for loaded in manifests.all()])
+        plain_objects = [dict(item.manifest) for item in manifests.pod_makers] + [
+            dict(item.manifest) for item in manifests.unknown
+        ]
+        path.write_text(text_of([*objects_of, *plain_objects], json=path.suffix == ".json"), encoding="utf-8")
 
     def plan(self, **how: Any) -> PlanResult:
-        """Plan this cluster: see `reprieve.plan`."""
+        """Plan this cluster; see `reprieve.plan` for the arguments."""
         from reprieve.python.plans import plan
 
         return plan(self, **how)
 
     def table(self, what: Literal["pods", "nodes"] = "pods") -> Table:
-        """Return all pods (with node and phase) or nodes, sorted; a pod on a node without a phase is running."""
+        """Return a table of all pods (with node and phase) or nodes, sorted; pods on nodes default to Running."""
         if what == "nodes":
             on = Counter(node for node in self.pods.values() if node is not None)
             nodes = sorted((loaded.object for loaded in self._whole.nodes), key=lambda node: node.name)
@@ -311,7 +316,7 @@ class Cluster:
         )
 
     def to_dataframe(self, what: Literal["pods", "nodes"] = "pods") -> pandas.DataFrame:
-        """`table` as a data frame: one row per pod or node. Needs pandas; raises ImportError without it."""
+        """Return `table` as a data frame, one row per pod or node. Raises ImportError without pandas."""
         return data_frame(self.table(what))
 
     def __repr__(self) -> str:
@@ -320,7 +325,7 @@ class Cluster:
         parts = [count(len(self._whole.nodes), "node"), f"{count(len(pods) - waiting, 'pod')} running"]
         parts.append(f"{waiting} waiting")
         parts += [count(len(self._whole.pod_groups), "pod group")] if self._whole.pod_groups else []
-        parts += [count(len(self._changed.made), "change")] if self._changed.made else []
+        parts += [count(len(self._changed.applied), "change")] if self._changed.applied else []
         return f"<Cluster: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
@@ -338,23 +343,23 @@ class Cluster:
 
 
 def _listed(sources: Iterable[Any]) -> list[str | Path | Document]:
-    """Return the sources one by one, those in memory with a name."""
+    """Return the sources as a flat list; each source in memory gets a name."""
     listed: list[str | Path | Document] = []
     for source in sources:
         _take(source, listed)
     return listed
 
 
-def _take(source: Any, found: list[str | Path | Document]) -> None:
+def _take(source: Any, listed: list[str | Path | Document]) -> None:
     if isinstance(source, Manifests):
-        raise TypeError("Manifests that were read already are a cluster of their own: give them alone")
+        raise TypeError("Manifests are a whole cluster: pass them as the only source")
     if isinstance(source, Mapping | bytes) or (isinstance(source, str) and "\n" in source):
-        found.append((f"<object {len(found) + 1}>", source))
+        listed.append((f"<object {len(listed) + 1}>", source))
     elif isinstance(source, str | Path):
-        found.append(source)
+        listed.append(source)
     elif isinstance(source, Iterable):
         for item in source:
-            _take(item, found)
+            _take(item, listed)
     else:
         raise TypeError(
             f"expected a path, YAML or JSON text, or an object as plain data, found {type(source).__name__}"
@@ -364,7 +369,7 @@ def _take(source: Any, found: list[str | Path | Document]) -> None:
 def _copied(manifests: Manifests) -> Manifests:
     return replace(
         manifests,
-        objects={kind: list(found) for kind, found in manifests.objects.items()},
+        objects={kind: list(loaded) for kind, loaded in manifests.objects.items()},
         scenarios=list(manifests.scenarios),
         unknown=list(manifests.unknown),
         pod_makers=list(manifests.pod_makers),
@@ -372,17 +377,17 @@ def _copied(manifests: Manifests) -> Manifests:
 
 
 def _both(first: Changed, then: Changed) -> Changed:
-    """Return what two stages did, one after the other."""
+    """Return the combined changes of two stages."""
     return Changed(
         then.manifests,
-        [*first.made, *then.made],
+        [*first.applied, *then.applied],
         [*first.displaced, *then.displaced],
         [*first.broken, *then.broken],
     )
 
 
 def _phase(pod: objects.Pod) -> str:
-    """Return the phase of a pod as a plan takes it: manifests of pods on nodes need no status."""
+    """Return the phase of a pod for a plan: a pod on a node without a status is running."""
     return "Running" if pod.spec.node_name and pod.status == objects.PodStatus() else pod.status.phase
 
 

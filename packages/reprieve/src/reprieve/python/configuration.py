@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 MAX_CONFIGURATION_BYTES: Final = 1024 * 1024
 PLUGIN_TIMEOUT: Final = 10.0
-"""Seconds after which a call of a third-party plugin is given up."""
+"""Timeout in seconds for a call of a third-party plugin."""
 NOT_ASKED: Final = "{}: its extenders are not called, so the answer may differ from the live scheduler"
 
 
 def read_configuration(file: str | Path) -> SchedulerConfiguration:
     """Read a KubeSchedulerConfiguration in YAML or JSON.
 
-    Raises InputError for a file that cannot be read, ConfigurationError for what the form does not allow.
+    Raises InputError for an unreadable file, ConfigurationError for an invalid configuration.
     """
     return configuration_of(read_configuration_document(file))
 
 
 def read_configuration_document(file: str | Path) -> Any:
-    """Return the one document of a file of YAML or JSON, as plain data. Raises InputError."""
+    """Return the only document of a YAML or JSON file as plain data. Raises InputError."""
     origin = Origin(str(file))
     try:
         with open(file, "rb") as stream:
@@ -68,21 +68,21 @@ def profiles_for(
     call_extenders: bool = True,
     compatible: bool = False,
 ) -> tuple[tuple[Profile, ...], ExtenderCalls | None]:
-    """Return the profiles of a configuration with third-party plugins, and the caller of its extenders if it has any.
+    """Return the profiles of a configuration with third-party plugins, and the caller of its extenders if any.
 
-    Without `call_extenders` extenders are left out.  `compatible`: `placement:
-    Compatible` in every profile.  Raises PluginLoadError and ConfigurationError.
+    Without `call_extenders` extenders are left out. `compatible` sets `placement: Compatible` in every profile. Raises
+    PluginLoadError and ConfigurationError.
     """
     from reprieve.live.extenders import Bodies, ExtenderCalls
     from reprieve.live.watchdog import Watchdog
 
-    found = third_party(plugins, in_tree=IN_TREE_NAMES)
+    loaded = third_party(plugins, in_tree=IN_TREE_NAMES)
     watch = Watchdog(plugin_timeout)
     extenders = None
     if call_extenders and configuration.extenders:
         extenders = ExtenderCalls(configuration.extenders, Bodies(), watch.report)
     plugin = extenders.plugin if extenders is not None else None
-    return profiles_of(configuration, gates, found.watched(watch), plugin, compatible=compatible), extenders
+    return profiles_of(configuration, gates, loaded.watched(watch), plugin, compatible=compatible), extenders
 
 
 def plan_options(
@@ -97,10 +97,10 @@ def plan_options(
     compatible: bool = False,
     not_asked: str = NOT_ASKED,
 ) -> PlanOptions:
-    """Return how to plan. `config`: a KubeSchedulerConfiguration, as a file or as plain data.
+    """Return the options of a plan. `config`: a KubeSchedulerConfiguration, as a file or as plain data.
 
-    Extenders of the configuration are called only with `call_extenders`; else the answer has the warning
-    `not_asked`.  Raises InputError for a configuration that cannot be used, PluginLoadError for such a plugin.
+    Extenders of the configuration are called only with `call_extenders`; otherwise the answer has the warning
+    `not_asked`. Raises InputError for an invalid configuration, PluginLoadError for an invalid plugin.
     """
     gates = gates or FeatureGates()
     if config is None and not plugins and not compatible:
@@ -111,9 +111,9 @@ def plan_options(
             chosen = SchedulerConfiguration()
         else:
             chosen = configuration_of(config) if isinstance(config, Mapping) else read_configuration(config)
-        asked = call_extenders and bool(chosen.extenders)
+        call_them = call_extenders and bool(chosen.extenders)
         profiles, extenders = profiles_for(
-            chosen, gates, plugins, plugin_timeout, call_extenders=asked, compatible=compatible
+            chosen, gates, plugins, plugin_timeout, call_extenders=call_them, compatible=compatible
         )
     except ConfigurationError as error:
         if config is None:
@@ -121,7 +121,7 @@ def plan_options(
         raise InputError(Origin(name), error.message, path=error.path) from None
     timing = Timing(float(chosen.pod_initial_backoff_seconds), float(chosen.pod_max_backoff_seconds))
     remarks = (remark.text for profile in profiles for remark in remarks_on(profile, gates))
-    warnings = (*remarks, *(() if asked or not chosen.extenders else (not_asked.format(name),)))
+    warnings = (*remarks, *(() if call_them or not chosen.extenders else (not_asked.format(name),)))
     return PlanOptions(
         first_decision=first_decision,
         gates=gates,

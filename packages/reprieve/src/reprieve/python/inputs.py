@@ -1,8 +1,8 @@
 """The one reader of inputs: manifests, objects in memory and live clusters, changed and expanded (whatif.md 1, 4, 13).
 
-Commands and the Python API ask their questions about a `PreparedInput`.  Warnings go to a callable, so that a command
-prints them and a `Cluster` keeps them.  Input that cannot be used is an `InputError`, a kubeconfig that cannot be used
-a `ConfigError`, and a server that cannot be reached or refuses another `ClientError`.
+Commands and the Python API answer questions about a `PreparedInput`. Warnings go to a callable: a command prints them,
+and a `Cluster` stores them. Unusable input raises `InputError`, an unusable kubeconfig `ConfigError`, and a server that
+is unreachable or refuses a request another `ClientError`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from reprieve.client.cluster_reader import Reading
 
 Warn = Callable[[Sequence[str]], None]
-"""Takes the warnings of one kind, one line each."""
+"""A callable that receives the warnings of one kind, one line each."""
 Name = tuple[str, str]
 """(namespace, name)."""
 
 ATTEMPTS: Final = 4
-"""Requests to a server that does not answer: it is reported after a second or two."""
+"""Requests before a server is reported as unreachable, which takes one or two seconds."""
 NOTHING: Final = (
     "nothing to plan: pass manifests with -f FILE, -f DIR or -f -, or a cluster: --kubeconfig FILE, KUBECONFIG"
 )
@@ -50,51 +50,51 @@ NO_CLUSTER: Final = "--live: no cluster is configured: --kubeconfig FILE, KUBECO
 
 @dataclass(frozen=True, slots=True)
 class Strictness:
-    """What to do about the parts of an input that are not understood."""
+    """How to treat parts of an input that are not understood."""
 
     unknown_fields: bool = True
     """Warn about unknown fields."""
     strict: str = ""
-    """The option that makes unknown fields, and annotations that cannot be read, an error; empty: warn."""
+    """The option that makes unknown fields and unreadable annotations an error; empty: warn."""
     answer_for_all: str = ""
-    """The option that makes workloads and kinds that are not planned an error; empty: warn where that is possible."""
+    """The option that makes objects that cannot be planned an error; empty: warn where possible."""
     lenient: bool = False
     """Only warn about workloads that cannot be expanded."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """How an input is prepared, wherever it comes from."""
+    """How to prepare an input, whatever its source."""
 
     strictness: Strictness = Strictness()
     rows: Rows = TABLE
-    """The kinds that make pods."""
+    """The kinds that create pods."""
     run: Sequence[str] = ()
     """CronJobs to run, `[NAMESPACE/]NAME`."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputSource(InputSettings):
-    """Files, a live cluster, or both, and what is changed in them."""
+    """Files, a live cluster, or both, and the changes to make."""
 
     files: Sequence[str] = ()
     kubeconfig: str | None = None
     context: str | None = None
     added: bool = False
-    """The files are added to a live cluster also without `kubeconfig`."""
+    """Add the files to a live cluster even without `kubeconfig`."""
     max_bytes: int = MAX_INPUT_BYTES
     changes: Sequence[InputChange] = ()
-    """Made before the workloads are expanded."""
+    """Changes to make before the workloads are expanded."""
     stdin: bytes | None = None
-    """The content of `-` where standard input was read before."""
+    """The content of standard input, if it was read before."""
     owners: bool = False
     """Read the controllers of a live cluster that may have gangs."""
     jobs: bool = False
-    """Read the Jobs of a live cluster, because preemptors may wait for one to end."""
+    """Read the Jobs of a live cluster, because preemptors may wait for a Job to end."""
 
     @property
     def live(self) -> bool:
-        """Return whether a cluster is read; without `kubeconfig` the one that kubectl would use."""
+        """Return whether to read a live cluster; without `kubeconfig` it is kubectl's current cluster."""
         return self.kubeconfig is not None or self.added or not self.files
 
 
@@ -108,23 +108,24 @@ class PreparedInput:
     changed: Changed
     settings: InputSettings = InputSettings()
     makers: Sequence[PodMaker] = ()
-    """The workloads that were expanded, which are no longer among the manifests."""
+    """The expanded workloads, which are no longer among the manifests."""
     now: float | None = None
-    """When a plan begins, in seconds since the epoch; None: right after the newest object."""
+    """The start of a plan, in seconds since the epoch; None: right after the newest object."""
     beside: Set[Name] = frozenset()
-    """Pending pods of a live cluster that the question is not about (whatif.md 13)."""
+    """Pending pods of a live cluster outside the question (whatif.md 13)."""
 
     @property
     def with_makers(self) -> Manifests:
-        """Return the input with its workloads, which are the owners of their pods; not to be expanded again."""
+        """Return the input together with its workloads, the owners of the pods. Do not expand it again."""
         whole = self.manifests
         return Manifests(whole.objects, unknown=whole.unknown, pod_makers=list(self.makers), jobs=whole.jobs)
 
     def starting_at(self, now: float | None) -> PreparedInput:
-        """Return the input planned from `now`, in seconds since the epoch, or from after the newest object if None.
+        """Return the input with a plan that starts at `now`, in seconds since the epoch, or after the newest object if
+        None.
 
-        What a change adds is newer than the rest and only moves the start.  Raises InputError for a given object that
-        was made or started later.
+        Objects that a change adds are newer than the rest and only move the start. Raises InputError for an object of
+        the original input that was created or started later.
         """
         if now is None:
             return replace(self, now=None)
@@ -151,14 +152,19 @@ def read_manifests(
 ) -> Manifests:
     """Load manifests (see `inputs.loader.load`) and warn about unknown fields. Raises InputError.
 
-    `stdin`: the content of standard input where it was read before.
+    `stdin` is the content of standard input, if it was read before.
     """
     from kube_rules.schema.packed_schemas import PackedSchemas
 
-    given = BytesIO(stdin) if stdin is not None else None
+    input_stream = BytesIO(stdin) if stdin is not None else None
     try:
         manifests = load(
-            sources, max_bytes=max_bytes, stdin=given, complete=complete, classes=classes, schemas=PackedSchemas()
+            sources,
+            max_bytes=max_bytes,
+            stdin=input_stream,
+            complete=complete,
+            classes=classes,
+            schemas=PackedSchemas(),
         )
     except InputError as error:
         if strictness.unknown_fields:
@@ -184,8 +190,8 @@ def read_live(
 ) -> tuple[Reading, str]:
     """Read a live cluster; return the objects and the server's URL. Raises ClientError.
 
-    With `owners` controllers that may have gangs are read as well, with `jobs` Jobs, and of `makers` (see
-    `read_makers`) the templates.
+    With `owners` read the controllers that may have gangs, with `jobs` the Jobs, and of `makers` (see `read_makers`)
+    the templates.
     """
     import asyncio
 
@@ -207,7 +213,7 @@ def read_live(
 
 
 def read_workload_kinds(files: Iterable[str | Path]) -> Rows:
-    """Return the table of kinds that make pods with the rows of these files on top. Raises InputError."""
+    """Return the table of kinds that create pods, with the rows of these files first. Raises InputError."""
     rows = TABLE
     for file in files:
         origin = Origin(str(file))
@@ -230,7 +236,7 @@ def read_workload_kinds(files: Iterable[str | Path]) -> Rows:
 def check_unknown_fields(
     unknown: Sequence[UnknownField], strictness: Strictness, warn: Warn, total: int | None = None
 ) -> None:
-    """Warn about unknown fields, one line for each kind of mistake; raise InputError where they are an error."""
+    """Warn about unknown fields, one line for each kind of mistake; raise InputError in strict mode."""
     if not unknown or not strictness.unknown_fields:
         return
     warn(_first_of_each((field.shape, str(field)) for field in unknown))
@@ -241,25 +247,25 @@ def check_unknown_fields(
 
 
 def check_annotations(manifests: Manifests, strictness: Strictness) -> None:
-    """Raise InputError for annotations that cannot be read, where they are an error; a plan warns about them."""
+    """Raise InputError for unreadable annotations in strict mode; otherwise a plan warns about them."""
     misread = misread_annotations(manifests.all()) if strictness.strict else []
     if misread:
         number = "1 annotation" if len(misread) == 1 else f"{len(misread)} annotations"
         raise InputError(Origin(strictness.strict), f"{number} that cannot be read; the first is {misread[0]}")
 
 
-def _check_expansion(made: Expansion, strictness: Strictness, warn: Warn) -> None:
+def _check_expansion(expansion: Expansion, strictness: Strictness, warn: Warn) -> None:
     """Report workloads that are suspended or that cannot be expanded (whatif.md 1).
 
-    A workload that certainly calls for pods and cannot be expanded is an error, with `lenient` a warning; one that may
-    call for pods is a warning, and an error where everything must be planned.
+    A workload that certainly requires pods and cannot be expanded is an error, or a warning with `lenient`. A workload
+    that may require pods is a warning, or an error if everything must be planned.
     """
-    check_unknown_fields(made.unknown_fields, strictness, warn)
-    unread = [str(remark) for remark in made.remarks if remark.strict]
+    check_unknown_fields(expansion.unknown_fields, strictness, warn)
+    unread = [str(remark) for remark in expansion.remarks if remark.strict]
     if unread and strictness.strict:
         raise InputError(Origin(strictness.strict), f"{unread[0]}{_and_more(unread)}")
-    warn(_first_of_each((workload.kind, str(workload)) for workload in made.suspended))
-    problems = made.problems
+    warn(_first_of_each((workload.kind, str(workload)) for workload in expansion.suspended))
+    problems = expansion.problems
     if not problems:
         return
     certain = [problem for problem in problems if problem.certain]
@@ -281,7 +287,7 @@ def _and_more(lines: Sequence[object]) -> str:
 
 
 def _first_of_each(lines: Iterable[tuple[object, str]]) -> list[str]:
-    """Return one line for each key: the first of it, and how many more there are."""
+    """Return one line for each key: its first line, with the number of further lines."""
     alike: dict[object, list[str]] = {}
     for key, line in lines:
         alike.setdefault(key, []).append(line)
@@ -292,13 +298,13 @@ def _first_of_each(lines: Iterable[tuple[object, str]]) -> list[str]:
 
 
 def expand_workloads(manifests: Manifests, settings: InputSettings, warn: Warn, now: float | None = None) -> Expansion:
-    """Add the pods that the workloads of an input call for (whatif.md 1). `now` names the Jobs of CronJobs that run.
+    """Add the pods that the workloads of an input require (whatif.md 1). Raises InputError.
 
-    Raises InputError.
+    `now` determines the names of the Jobs of CronJobs to run.
     """
-    made = expand(manifests, rows=settings.rows, run=settings.run, now=now)
-    _check_expansion(made, settings.strictness, warn)
-    return made
+    expansion = expand(manifests, rows=settings.rows, run=settings.run, now=now)
+    _check_expansion(expansion, settings.strictness, warn)
+    return expansion
 
 
 def prepare(
@@ -308,20 +314,20 @@ def prepare(
     changes: Sequence[InputChange] = (),
     now: float | None = None,
 ) -> PreparedInput:
-    """Change an input and expand its workloads. `now`: when to plan, in seconds since the epoch. Raises InputError."""
+    """Change an input and expand its workloads. `now`: the time of the plan, in seconds. Raises InputError."""
     makers: list[PodMaker] = []
 
     def expanded(changed: Manifests) -> Manifests:
-        made = expand_workloads(changed, settings, warn, now)
-        makers[:] = made.makers
-        return made.manifests
+        expansion = expand_workloads(changed, settings, warn, now)
+        makers[:] = expansion.makers
+        return expansion.manifests
 
     whole, changed = changed_and_expanded(manifests, changes, expanded, rows=settings.rows)
     return PreparedInput(manifests, whole, changed, settings, makers).starting_at(now)
 
 
 def gather(source: InputSource, warn: Warn, now: float | None = None) -> PreparedInput:
-    """Read what a question is about and prepare it. `now`: the time that is asked about, if it was given.
+    """Read the input of a question and prepare it. `now`: the time of the question, if given.
 
     Raises InputError and ClientError.
     """
@@ -348,7 +354,7 @@ def _read_files(
 
 
 def _live(source: InputSource, warn: Warn, now: float | None) -> tuple[Manifests, float, Set[Name]]:
-    """Return a live cluster with the manifests added, when a plan of it begins, and which of its pods were pending."""
+    """Return a live cluster with the manifests added, the start of its plan, and its pending pods."""
     from reprieve.client.cluster_reader import add_new, known_classes, manifests_of
     from reprieve.client.kubeconfig import is_configured
 
@@ -369,27 +375,27 @@ def _live(source: InputSource, warn: Warn, now: float | None) -> tuple[Manifests
     pending = {pod_name(loaded) for loaded in cluster.pods if not loaded.object.spec.node_name}
     if source.files:
         add_new(cluster, _read_files(source, warn, complete=False, classes=known_classes(cluster)), now)
-    # The clock of the cluster may be ahead of this one, and new objects are made one after the other.
+    # The clock of the cluster may be ahead of the local clock, and new objects have increasing creation times.
     return cluster, max(now, starts_at(cluster.all())), pending
 
 
 def _beside(source: InputSource, pending: Set[Name], prepared: PreparedInput) -> Set[Name]:
-    """Return the pending pods of a live cluster that the question is not about.
+    """Return the pending pods of a live cluster outside the question.
 
-    It is about the pods of its manifests, those that its changes displace, make or rank, and their groups; where it
-    names none of these it is about all pending pods.
+    The question covers the pods of its manifests, the pods that its changes displace, create or rank, and their groups.
+    If it names none of these, it covers all pending pods.
     """
     if not (source.files or source.run or any(map(asks_about_pods, source.changes))):
         return frozenset()
     waiting = [loaded for loaded in prepared.manifests.pods if not loaded.object.spec.node_name]
-    asked = {pod_name(loaded) for loaded in waiting} - (pending - prepared.changed.concerned)
+    subjects = {pod_name(loaded) for loaded in waiting} - (pending - prepared.changed.concerned)
     groups = {
         (loaded.object.namespace, group)
         for loaded in waiting
-        if pod_name(loaded) in asked and (group := pod_group_name(loaded.object)) is not None
+        if pod_name(loaded) in subjects and (group := pod_group_name(loaded.object)) is not None
     }
     return frozenset(
         pod_name(loaded)
         for loaded in waiting
-        if pod_name(loaded) not in asked and (loaded.object.namespace, pod_group_name(loaded.object)) not in groups
+        if pod_name(loaded) not in subjects and (loaded.object.namespace, pod_group_name(loaded.object)) not in groups
     )

@@ -19,7 +19,7 @@ MOST_RECORDS: Final = 20_000
 
 
 class WaitingRecords:
-    """An observer of a plan that keeps the record of each entity's last rejection (`PlanObserver`)."""
+    """An observer of a plan that stores the record of each entity's last rejection (`PlanObserver`)."""
 
     def __init__(self) -> None:
         self._builder: RecordBuilder | None = None
@@ -27,15 +27,15 @@ class WaitingRecords:
         self._keys: dict[ObjectName, str] = {}
         """The engine's key of each entity."""
         self._placed: set[str] = set()
-        """UIDs of pods that were placed in the plan, and do not run yet."""
+        """UIDs of pods that were placed in the plan and do not run yet."""
         self._last: OrderedDict[ObjectName, DecisionRecord] = OrderedDict()
 
     def attach(self, engine: Engine) -> None:
-        """See `PlanObserver`."""
+        """Remember the engine; see `PlanObserver`."""
         self._engine, self._builder = engine, RecordBuilder(engine)
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `PlanObserver`. Only what ended in a rejection is of interest."""
+        """Store the record of a rejection; see `PlanObserver`."""
         self._placed.update(binding.pod.uid for binding in decision.bindings)
         if self._builder is None or decision.result is not Result.UNSCHEDULABLE or decision.preemption is not None:
             return
@@ -48,7 +48,7 @@ class WaitingRecords:
                 del self._keys[self._last.popitem(last=False)[0]]
 
     def of(self, kind: str, namespace: str, name: str) -> DecisionRecord | None:
-        """Return the last record of a Pod or a PodGroup, with the reservation that it holds at the end."""
+        """Return the last record of a Pod or a PodGroup, with its reservation at the end."""
         record = self._last.get((kind, namespace, name))
         if record is None or self._engine is None:
             return record
@@ -56,7 +56,7 @@ class WaitingRecords:
         return replace(record, reservation=reservation) if reservation != record.reservation else record
 
     def hints(self, name: ObjectName) -> list[Help]:
-        """Return what the last attempt of a Pod or a PodGroup says would help, untried; and what could move for it."""
+        """Return the untried suggestions of the last attempt of a Pod or a PodGroup, and possible moves."""
         record = self.of(*name)
         if record is None or self._engine is None:
             return []

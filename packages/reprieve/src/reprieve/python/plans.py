@@ -1,6 +1,6 @@
 """`reprieve.plan`: what the scheduler would do with a cluster, as values and tables.
 
-The answer is that of `reprieve plan` on the command line: both run `answers.answered`.
+The answer is that of the `reprieve plan` command: both call `answers.answered`.
 """
 
 from __future__ import annotations
@@ -50,35 +50,34 @@ def plan(
 ) -> PlanResult:
     """Plan a cluster: what the scheduler would do and why, without changing anything.
 
-    `config`: a KubeSchedulerConfiguration, as a file or plain data.  `plugins`: classes, or `module:Class`, enabled in
-    every profile.  `feature_gates`: `A=true,B=false`, or a dict of booleans by name.  `compatible`: preempt for
-    groups exactly where kube-scheduler would.
-    `first_decision`: stop at the first decision to preempt, victims still there.  `seed`: choose among equally good
-    nodes by it instead of by name.  `now`: when to plan for, in seconds since the epoch or as a datetime with a time
-    zone; without it right after the newest object.  `suggest`: try changes that could help pending pods, which takes
-    some more plans.
+    `config`: a KubeSchedulerConfiguration, as a file or plain data. `plugins`: classes or `module:Class`, enabled in
+    every profile. `feature_gates`: `A=true,B=false`, or a dict of booleans by name. `compatible`: preempt for
+    groups exactly when kube-scheduler would.
+    `first_decision`: stop at the first decision to preempt, before victims terminate. `seed`: choose among equally
+    good nodes by seed instead of by name. `now`: the start of the plan, in seconds since the epoch or as a datetime
+    with a time zone; by default right after the newest object. `suggest`: try changes that could help pending pods,
+    which runs additional plans.
 
-    `options` replaces all other arguments.  Raises InputError for an input, a configuration or a
-    plugin that cannot be used.
+    `options` replaces all other arguments. Raises InputError for an invalid input, configuration or plugin.
     """
     if not isinstance(cluster, Cluster | Manifests):
-        found = type(cluster).__name__
-        raise TypeError(f"plan: expected a Cluster, not a {found}: reprieve.load reads files, directories and objects")
+        name = type(cluster).__name__
+        raise TypeError(f"plan: expected a Cluster, not a {name}: reprieve.load reads files, directories and objects")
     cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
-    given = config, plugins, feature_gates, compatible, first_decision, seed, now
+    arguments = config, plugins, feature_gates, compatible, first_decision, seed, now
     if options is None:
         options = _options(config, plugins, feature_gates, compatible, first_decision, seed, now)
-    elif any(item not in (None, False, "", (), []) for item in given):
-        raise TypeError("plan: give options, or what they are made of, not both")
+    elif any(item not in (None, False, "", (), []) for item in arguments):
+        raise TypeError("plan: pass either options or the other arguments, not both")
     prepared = cluster._prepared.starting_at(options.now)
     records = WaitingRecords()
     witness = EngineKeeper(records, options.observer)
-    # Trials run engines of their own, without observers: the witness keeps the engine of the plan.
+    # Trials run their own engines without observers, so the witness stores the engine of the plan.
     answer = answered(prepared, replace(options, observer=witness), records if suggest else None)
     started = prepared.now if prepared.now is not None else starts_at(prepared.manifests.all())
     assert witness.engine is not None
-    made = answer.plan.preemptions if options.first_decision else ()
-    leaving = {f"{victim.namespace}/{victim.name}" for preemption in made for victim in preemption.victims}
+    preemptions = answer.plan.preemptions if options.first_decision else ()
+    leaving = {f"{victim.namespace}/{victim.name}" for preemption in preemptions for victim in preemption.victims}
     rows = prepared.settings.rows
     end = started + answer.plan.stats.virtual_seconds
     after = afterwards(prepared.manifests, witness.engine, end, leaving, rows=rows)
@@ -88,11 +87,11 @@ def plan(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PlanResult(Answer):
-    """A plan. `plan` is the document of `reprieve plan -o json`, `account` what its text has beyond it."""
+    """A plan. `plan` is the document of `reprieve plan -o json`; `account` holds the rest of the text output."""
 
     before: Cluster
     cluster: Cluster
-    """The cluster afterwards: placed pods run, victims are gone. It can be changed and planned again."""
+    """The cluster after the plan: placed pods run, victims are removed. It can be changed and planned again."""
 
     @property
     def placements(self) -> dict[str, str]:
@@ -110,13 +109,14 @@ class PlanResult(Answer):
 
     @property
     def preemptions(self) -> tuple[PreemptionOutcome, ...]:
-        """Decisions to preempt, in order of time: the preemptor, and `victims` with `why` each is evicted."""
+        """Return the decisions to preempt by time: the preemptor, and `victims` with `why` each is evicted."""
         return self.plan.preemptions
 
     @property
     def help(self) -> dict[str, tuple[Help, ...]]:
-        """Return what would help pending pods: by `Pod namespace/name` or `PodGroup namespace/name`, each suggestion
-        tried.
+        """Return the suggestions for pending pods by `Pod namespace/name` or `PodGroup namespace/name`.
+
+        Each suggestion was tried in a plan.
         """
         helps = [(f"Pod {pod.namespace}/{pod.name}", pod.help) for pod in self.plan.pods]
         helps += [(f"PodGroup {group.namespace}/{group.name}", group.help) for group in self.plan.pod_groups]
@@ -124,18 +124,18 @@ class PlanResult(Answer):
 
     @property
     def all_placed(self) -> bool:
-        """Return whether no pod stays pending."""
+        """Return whether all pods are placed."""
         return self.plan.all_placed
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return warnings about input that was not read, or that may make the answer differ from the live scheduler."""
+        """Return warnings about unread input and about possible differences from the live scheduler."""
         return self.account.warnings
 
     def table(self, what: What = "pods") -> Table:
-        """`pods` that were asked about, `victims` of preemptions, or `groups`; one row each.
+        """Return a table of the `pods` asked about, the `victims` of preemptions, or the `groups`.
 
-        `preemption` numbers the decisions from 0; `missing` is what would be missing if the victim stayed.
+        `preemption` numbers the decisions from 0; `why` is what would be missing if the victim stayed.
         """
         if what == "pods":
             columns, rows = _POD_COLUMNS, _rows(self.plan.pods, _POD_FIELDS)
@@ -166,30 +166,30 @@ class PlanResult(Answer):
             rows = [
                 (
                     number,
-                    f"{made.preemptor.kind} {made.preemptor.namespace}/{made.preemptor.name}",
+                    f"{preemption.preemptor.kind} {preemption.preemptor.namespace}/{preemption.preemptor.name}",
                     *_values(victim, ("namespace", "name", "unit", "node_name", "priority", "violates_pdb")),
                     None
                     if victim.why is None
                     else f"{victim.why.pod} would not fit on {victim.why.node_name}: {victim.why.message}",
                 )
-                for number, made in enumerate(self.plan.preemptions)
-                for victim in made.victims
+                for number, preemption in enumerate(self.plan.preemptions)
+                for victim in preemption.victims
             ]
         else:
             raise ValueError(f'"{what}": expected pods, victims or groups')
         return Table(columns, rows)
 
     def to_dataframe(self, what: What = "pods") -> pandas.DataFrame:
-        """`table` as a data frame, also without rows. Needs pandas; raises ImportError without it."""
+        """Return `table` as a data frame, even without rows. Raises ImportError without pandas."""
         return data_frame(self.table(what))
 
     def __repr__(self) -> str:
-        victims = {(victim.namespace, victim.name) for made in self.plan.preemptions for victim in made.victims}
+        victims = {(victim.namespace, victim.name) for p in self.plan.preemptions for victim in p.victims}
         placed, waiting = len(self.placements), len(self.waiting)
         return f"<PlanResult: {placed} placed, {waiting} waiting, {count(len(victims), 'pod')} evicted>"
 
     def _repr_html_(self) -> str:
-        changes = "".join(f"<li>{escape(made.change)}: {escape(made.sentence)}</li>" for made in self.plan.changes)
+        changes = "".join(f"<li>{escape(c.change)}: {escape(c.sentence)}</li>" for c in self.plan.changes)
         helps = Table(
             ("pending", "what would help"),
             [(key, help_.sentence) for key, helps in self.help.items() for help_ in helps],
@@ -249,7 +249,7 @@ def _options(
             raise ValueError("now: expected a datetime with a time zone")
         now = now.timestamp()
     try:
-        found = plan_options(
+        options = plan_options(
             config,
             first_decision=first_decision,
             gates=feature_gates,
@@ -259,4 +259,4 @@ def _options(
         )
     except PluginLoadError as error:
         raise InputError(Origin("plugins"), str(error)) from None
-    return replace(found, now=now, warnings=(*notes, *found.warnings))
+    return replace(options, now=now, warnings=(*notes, *options.warnings))

@@ -1,6 +1,6 @@
-"""Answers as tables: data frames of pandas, where it is installed, and HTML for notebooks.
+"""Answers as tables: pandas data frames and HTML for notebooks.
 
-Everything that comes from objects is escaped in HTML: names, labels and messages are others' text.
+HTML escapes all names, labels and messages, because they come from untrusted objects.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     import pandas
 
 MOST_ROWS: Final = 50
-"""Rows of a table in HTML; a data frame has all of them."""
+"""The maximum number of table rows in HTML; a data frame has all rows."""
 Cell = str | int | float | bool | None
 
 
 class Table(NamedTuple):
-    """Columns with names, and rows of as many values."""
+    """Column names, and rows with one value per column."""
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[Cell, ...]]
 
 
 def data_frame(table: Table) -> pandas.DataFrame:
-    """Return the table as a pandas.DataFrame. Raises ImportError that says what to install where there is no pandas."""
+    """Return the table as a pandas.DataFrame. Raises ImportError with an installation hint without pandas."""
     try:
         import pandas
     except ImportError as error:
@@ -34,7 +34,7 @@ def data_frame(table: Table) -> pandas.DataFrame:
 
 
 def html(title: str, table: Table) -> str:
-    """Return the table with its title as HTML, at most MOST_ROWS rows of it; empty for a table without rows."""
+    """Return the table with its title as HTML, limited to MOST_ROWS rows; empty for a table without rows."""
     if not table.rows:
         return ""
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)

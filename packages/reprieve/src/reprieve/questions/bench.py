@@ -1,7 +1,7 @@
-"""`python -m reprieve.questions.bench SCENARIO`: a plan with its suggestions, figures as JSON on stdout.
+"""`python -m reprieve.questions.bench SCENARIO`: time a plan with its suggestions; prints JSON to stdout.
 
-For families of `reprieve bench` in which pods wait that cannot be placed: what is measured is a plan and the trials of
-changes after which they would run (whatif.md 5).
+For families of `reprieve bench` with unschedulable pods. It measures a plan and the trials of changes that would let
+the pods run (whatif.md 5).
 """
 
 import sys
@@ -20,13 +20,13 @@ from reprieve.simulation.plan import PlanOptions, plan
 
 
 def run(scenario: BenchScenario) -> BenchMeasurement:
-    """Build the cluster, plan it, look for suggestions, give the figures; the one attempt is all of that."""
+    """Build the cluster, plan it, search for suggestions, and return the measurement of this one attempt."""
     cluster = scenario.build()
     manifests = Manifests()
     everything = (*cluster.nodes, *cluster.running_groups, *cluster.groups, *cluster.running, *cluster.work)
     for order, item in enumerate(everything):
-        found: list[Loaded[KubernetesObject]] = manifests.objects.setdefault(type(item), [])
-        found.append(Loaded(item, Origin(scenario.name), order, float(order)))
+        loaded_objects: list[Loaded[KubernetesObject]] = manifests.objects.setdefault(type(item), [])
+        loaded_objects.append(Loaded(item, Origin(scenario.name), order, float(order)))
     options = PlanOptions()
     began, cpu = time.perf_counter(), time.process_time()
     helped(plan(manifests, options), Trials(manifests, options), lambda _: ())

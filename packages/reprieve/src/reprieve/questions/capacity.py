@@ -1,11 +1,11 @@
-"""How many more copies of a shape fit: now, with preemption, in each topology domain; and fragmentation (whatif.md 8).
+"""How many more copies of a shape fit: now, with preemption, and in each topology domain; fragmentation (whatif.md 8).
 
-Terms: a shape is a pod or a gang; a copy is one more of it under names of its own; capacity is stranded where some is
-free, but not enough for one more pod of the shape.
+Terms: a shape is a pod or a gang. A copy is another instance of it with its own names. Capacity is stranded where some
+is free, but not enough for another pod of the shape.
 
-Copies come one after the other, and each preempts what it needs.  Searching victims for one gang after the other takes
-minutes where thousands of pods run and hundreds of gangs fit.  Beyond `MOST_SEARCHED` the cluster is counted without
-all pods that may be evicted, and the victims of that many copies are searched once.
+Copies are placed one after the other, and each preempts what it needs. Searching victims for one gang after the other
+takes minutes with thousands of running pods and hundreds of gangs that fit. Beyond `MOST_SEARCHED` the copies are
+counted on the cluster without all pods that may be evicted, and one search finds the victims of that many copies.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from reprieve.simulation.report import ChangeMade, Plan
 from reprieve.simulation.report_refusals import REFUSED
 
 MOST_COPIES: Final = 1_000
-"""Copies of the shape that are tried."""
+"""The maximum number of copies to try."""
 MOST_SINGLES: Final = 2_000
-"""Single pods of the shape that are tried."""
+"""The maximum number of single pods of the shape to try."""
 MOST_PODS: Final = 20_000
-"""Pods that a copy may have."""
+"""The maximum number of pods of a copy."""
 MOST_TRIED: Final = 4_000
-"""Pods that all copies together may have, if they are more than one."""
+"""The maximum number of pods of all copies together, if there is more than one copy."""
 MOST_SEARCHED: Final = 40_000
-"""Objects of the cluster that are inspected for room for one gang after the other; of more gangs all are one."""
+"""The maximum number of objects searched for one gang after the other; beyond, all copies are one gang."""
 MOST_NAMED: Final = 3
 
 Amounts = dict[str, int]
@@ -60,9 +60,9 @@ class Domain(Document, frozen=True, kw_only=True):
 
 
 class NodePool(Document, frozen=True, kw_only=True):
-    """Similar nodes. `free`, `stranded`: of the resource scarcest for the shape; `by`: workloads with most of the rest.
+    """Similar nodes. `free`, `stranded`: amounts of the scarcest resource; `by`: workloads that use most of the rest.
 
-    `stranded` is None where more pods may fit than were tried.
+    `stranded` is None if more pods may fit than were tried.
     """
 
     name: str
@@ -74,11 +74,13 @@ class NodePool(Document, frozen=True, kw_only=True):
 
 
 class CapacityReport(Document, frozen=True, kw_only=True):
-    """The document. `now`: copies that fit beside all that runs; `with_preemption`: if they evict `victims` pods.
+    """The document. `now`: copies that fit without preemption; `with_preemption`: copies that fit if they evict
+    `victims` pods.
 
-    `largest_gang` is within one domain where the shape has a topology constraint.
-    `at_least`: the figures (`now`, `withPreemption`, `largestGang`) that may be higher: in other places more may fit,
-    or they are as many as were tried (`untried`). All others are exact.
+    `largest_gang` is within one domain if the shape has a topology constraint.
+
+    `at_least`: the figures (`now`, `withPreemption`, `largestGang`) that may be higher, because other placements may
+    fit more, or because the maximum was reached (`untried`). All others are exact.
     """
 
     api_version: str = DOCUMENT_VERSION
@@ -93,9 +95,9 @@ class CapacityReport(Document, frozen=True, kw_only=True):
     largest_gang: int
     at_least: tuple[str, ...] = ()
     untried: bool = False
-    """Some figure is as many as were tried. Of single pods, stranded capacity and its workloads are then unknown."""
+    """Some figure reached the maximum. For single pods, stranded capacity and its workloads are then unknown."""
     refusal: str | None = None
-    """What admission answers to the first copy that does not fit for a quota or a limit range."""
+    """The answer of admission to the first copy that exceeds a quota or a limit range."""
     topology_key: str | None = None
     domains: tuple[Domain, ...] = ()
     resource: str | None = None
@@ -104,14 +106,14 @@ class CapacityReport(Document, frozen=True, kw_only=True):
 
 def capacity(
     manifests: Manifests, shape: Manifests, options: PlanOptions, *, topology: str = "", pool: str = ""
-) -> CapacityReport:  # long: every figure of the document, with when it is exact
-    """Return how many more of the shape the cluster takes. Both inputs are expanded.
+) -> CapacityReport:  # long: every figure of the document, with its exactness
+    """Return how many more copies of the shape fit in the cluster. Both inputs are expanded.
 
     Pending pods of the cluster are left out.
 
-    `topology`: the node label with the domains as values; by default the shape's own constraint. `pool`: the label
-    of pools; by default nodes of one size are one pool. Raises InputError for a shape without pods or with too many,
-    and for a label that no node has.
+    `topology`: the node label of the domains; by default the shape's own constraint. `pool`: the node label of pools;
+    by default nodes of the same size form a pool. Raises InputError for a shape without pods or with too many, and for
+    a label that no node has.
     """
     pods = [loaded.object for loaded in shape.pods if not loaded.object.spec.node_name]
     if not pods:
@@ -123,29 +125,29 @@ def capacity(
     groups = [loaded.object for loaded in shape.pod_groups]
     cluster = _settled(manifests, shape)
     options = with_fields(options, first_decision=False, observer=None, on_object=None, account=False)
-    asked: Counter[str] = Counter()
+    copy_requests: Counter[str] = Counter()
     for pod in pods:
-        asked.update(pod_requests(pod))
+        copy_requests.update(pod_requests(pod))
     free, whole = _amounts(cluster.nodes, cluster.pods)
-    by_claim = served_by(one.object for one in cluster.of(objects.DeviceClass)).keys()
+    by_claim = served_by(pod_request.object for pod_request in cluster.of(objects.DeviceClass)).keys()
     most = min(MOST_COPIES, max(1, MOST_TRIED // len(pods)))
-    one = pod_requests(pods[0])
+    pod_request = pod_requests(pods[0])
     number = _most(free, pods[:1], MOST_SINGLES, by_claim)
     on_nodes, _ = _singles(_unlimited(cluster), pods[0], options, number)
     singles, refusal = sum(on_nodes.values()), None
     if limited := any(limit.object.namespace == pods[0].namespace for limit in _limits(cluster)):
         admitted, refusal = _singles(cluster, pods[0], options, number)
         singles = sum(admitted.values())
-    adds_up = _places_add_up(pods[0]) and not by_claim & one.keys()
+    adds_up = _places_add_up(pods[0]) and not by_claim & pod_request.keys()
     alike = adds_up and _only_amounts_count(pods, groups)
-    known = not limited and ((alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups))
+    single_pods_suffice = not limited and ((alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups))
     counting = _Counting(cluster, pods, groups, options, most, by_claim, alike)
-    copies = counting.counts(free, min(singles // len(pods), most) if known else None)
+    copies = counting.counts(free, min(singles // len(pods), most) if single_pods_suffice else None)
     own = next((key.key for group in groups for key in _topology(group)), "")
     topology = topology or own
     in_domains = _domains(cluster, on_nodes, own) if own else ()
     largest = max((domain.pods for domain in in_domains), default=0) if own and not limited else singles
-    at_most = most  # copies that single pods have places for
+    at_most = most  # copies with single places for all their pods
     if adds_up and singles < MOST_SINGLES and _are_alike(pods) and len(groups) <= 1:
         at_most = sum(domain.pods // len(pods) for domain in in_domains) if own else singles // len(pods)
     exact = {
@@ -155,11 +157,11 @@ def capacity(
     }
     untried = copies.now >= most or copies.with_preemption >= copies.tried or singles >= MOST_SINGLES
     allocatable = sum(map(Counter, whole), Counter[str]())
-    scarce = max(one, key=lambda name: one[name] / max(1, allocatable[name]), default="")
+    scarce = max(pod_request, key=lambda name: pod_request[name] / max(1, allocatable[name]), default="")
     return CapacityReport(
         shape=_called(pods, groups),
         pods_per_copy=len(pods),
-        requests={name: readable(name, amount) for name, amount in sorted(asked.items())},
+        requests={name: readable(name, amount) for name, amount in sorted(copy_requests.items())},
         now=copies.now,
         with_preemption=copies.with_preemption,
         victims=copies.victims,
@@ -170,12 +172,12 @@ def capacity(
         topology_key=topology or None,
         domains=_domains(cluster, on_nodes, topology) if topology else (),
         resource=scarce or None,
-        pools=_pools(cluster, on_nodes, one, scarce, pool, known=singles < MOST_SINGLES),
+        pools=_pools(cluster, on_nodes, pod_request, scarce, pool, all_tried=singles < MOST_SINGLES),
     )
 
 
 def _places_add_up(pod: objects.Pod) -> bool:
-    """Return whether a node takes as many of such pods as it has places for, whatever is on other nodes."""
+    """Return whether the number of such pods on a node is independent of other nodes."""
     spec = pod.spec
     between_pods = spec.affinity is not None and (
         spec.affinity.pod_affinity is not None or spec.affinity.pod_anti_affinity is not None
@@ -189,8 +191,9 @@ def _are_alike(pods: Sequence[objects.Pod]) -> bool:
 
 
 def _only_amounts_count(pods: Sequence[objects.Pod], groups: Sequence[objects.PodGroup]) -> bool:
-    """Return whether as many copies fit as there are places for their pods: gangs of pods that are alike and do not
-    care where others are. However they are placed, each node takes as many as it has room for.
+    """Return whether only amounts limit the copies: gangs of equal, independent pods without other constraints.
+
+    However they are placed, each node fits as many pods as its free amounts allow.
     """
     spec = pods[0].spec
     if len(groups) != 1 or groups[0].min_count != len(pods) or groups[0].spec.resource_claims:
@@ -207,7 +210,7 @@ def _only_amounts_count(pods: Sequence[objects.Pod], groups: Sequence[objects.Po
 
 
 def _check_label(manifests: Manifests, option: str, label: str) -> None:
-    """Raise InputError for a label that no node has: it is misspelt."""
+    """Raise InputError for a label that no node has: it is misspelled."""
     labels = {name for loaded in manifests.nodes for name in loaded.object.metadata.labels}
     if label and manifests.nodes and label not in labels:
         meant = nearest(label, sorted(labels))
@@ -216,13 +219,13 @@ def _check_label(manifests: Manifests, option: str, label: str) -> None:
 
 
 def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
-    """Return what runs, the nodes and everything else; the shape's classes are there too."""
-    result: dict[Any, list[Any]] = {kind: list(each) for kind, each in manifests.objects.items()}
+    """Return the cluster without pending pods, with the classes of the shape."""
+    result: dict[Any, list[Any]] = {kind: list(loaded_objects) for kind, loaded_objects in manifests.objects.items()}
     result[objects.Pod] = [item for item in manifests.pods if item.object.spec.node_name]
-    known = {(type(item.object), item.object.key) for item in manifests.all()}
+    existing_keys = {(type(item.object), item.object.key) for item in manifests.all()}
     for item in shape.all():
         if not isinstance(item.object, objects.Pod | objects.PodGroup | objects.Node) and (
-            (type(item.object), item.object.key) not in known
+            (type(item.object), item.object.key) not in existing_keys
         ):
             result.setdefault(type(item.object), []).append(item)
     counted = [item for item in manifests.pods if not item.object.spec.node_name and exists(item.object)]
@@ -235,9 +238,9 @@ def _limits(manifests: Manifests) -> Sequence[Loaded[Any]]:
 
 
 def _unlimited(manifests: Manifests) -> Manifests:
-    """Return the cluster without quotas and limit ranges: what its nodes take."""
-    kept = {kind: found for kind, found in manifests.objects.items() if kind not in _LIMITING}
-    return with_fields(manifests, objects=kept)
+    """Return the cluster without quotas and limit ranges, to count what its nodes fit."""
+    unlimited = {kind: loaded_objects for kind, loaded_objects in manifests.objects.items() if kind not in _LIMITING}
+    return with_fields(manifests, objects=unlimited)
 
 
 _LIMITING: Final = (objects.ResourceQuota, objects.LimitRange)
@@ -246,7 +249,7 @@ _LIMITING: Final = (objects.ResourceQuota, objects.LimitRange)
 def _amounts(
     nodes: Sequence[Loaded[objects.Node]], pods: Sequence[Loaded[objects.Pod]]
 ) -> tuple[list[Amounts], list[Amounts]]:
-    """Return what of each node these pods leave free, and what there is."""
+    """Return the free amounts of each node beside these pods, and its allocatable amounts."""
     whole = {node.object.name: resource_list(node.object.status.allocatable) for node in nodes}
     left = {name: Counter(amounts) for name, amounts in whole.items()}
     for loaded in pods:
@@ -257,35 +260,35 @@ def _amounts(
 
 
 def _most(nodes: Sequence[Mapping[str, int]], pods: Sequence[objects.Pod], most: int, by_claim: Set[str]) -> int:
-    """Return a number of copies that is not too low: as many as would fit if only resources mattered, `most` at most.
+    """Return an upper bound of the number of copies, from resources alone; at most `most`.
 
-    Each node takes as many pods as it has room for the least that any of them asks of each resource, and all nodes
-    together what all pods ask, but for `by_claim`: nodes do not list what drivers offer. A higher number cannot
-    fit, and trying it costs as much as one that fits.
+    Each node fits as many pods as its free amounts allow for the smallest request of each resource. All nodes together
+    fit the requests of all pods, without `by_claim`, because nodes do not list the devices of drivers. A higher number
+    cannot fit, and trying it takes as long as one that fits.
     """
     requests = [pod_requests(pod) for pod in pods]
-    asked: Counter[str] = Counter()
+    total: Counter[str] = Counter()
     for request in requests:
-        asked.update(request)
-    asked = Counter({name: amount for name, amount in asked.items() if amount and name not in by_claim})
-    least = {name: found for name in asked if (found := min(request.get(name, 0) for request in requests))}
+        total.update(request)
+    total = Counter({name: amount for name, amount in total.items() if amount and name not in by_claim})
+    least = {name: smallest for name in total if (smallest := min(request.get(name, 0) for request in requests))}
     fits, free = 0, Counter[str]()
     for node in nodes:
-        free.update({name: max(0, node.get(name, 0)) for name in asked})
+        free.update({name: max(0, node.get(name, 0)) for name in total})
         room = [max(0, node.get(name, 0)) // amount for name, amount in least.items()]
         fits += max(0, min([node.get("pods", MOST_PODS), *room]))
-    return min([most, fits // len(pods), *(free[name] // amount for name, amount in asked.items())])
+    return min([most, fits // len(pods), *(free[name] // amount for name, amount in total.items())])
 
 
 class _CopyCount(NamedTuple):
-    """Copies that fit now and with preemption, the pods evicted for them, and with how many copies that was tried."""
+    """Copies that fit now and with preemption, the evicted pods, and the number of copies tried."""
 
     now: int
     with_preemption: int
     victims: int
     tried: int
     exact: bool
-    """No more fit with preemption, however they are placed."""
+    """No placement fits more copies with preemption."""
     refused: bool
     """Admission refused all copies that do not fit now."""
 
@@ -294,7 +297,7 @@ class _CopyCount(NamedTuple):
 class _Counting:
     """Counts copies of a shape, at most `most`; `by_claim`: resources that nodes do not list.
 
-    `alike`: whether as many copies fit as there are places for their pods, however they are placed.
+    `alike`: copies fit exactly when there are places for their pods, however they are placed.
     """
 
     cluster: Manifests
@@ -306,7 +309,7 @@ class _Counting:
     alike: bool
 
     def counts(self, free: Sequence[Mapping[str, int]], now: int | None) -> _CopyCount:
-        """Return all of it; `free` on each node; `now`: the copies that fit now, where that is known."""
+        """Return all counts; `free`: the free amounts of each node; `now`: the copies that fit now, if known."""
         emptied = self._emptied()
         room, _ = _amounts(emptied.nodes, emptied.pods)
         number = self._at_most(room)
@@ -324,7 +327,7 @@ class _Counting:
             return _CopyCount(now, placed, victims, self.most, exact=exact, refused=refused)
         without = self._placed(emptied, number, never=True)[0]
         together = self._together(without) if without > now else None
-        if together is not None:  # of pods that differ more may fit where others of them are put on each node
+        if together is not None:  # with unequal pods another placement may fit more
             tried = self.most if self.alike else without
             return _CopyCount(now, without, together, tried, exact=self.alike, refused=refused)
         few = min(number, now + max(1, MOST_SEARCHED // searched))
@@ -366,19 +369,19 @@ class _Counting:
         return with_fields(self.cluster, objects=result)
 
     def _one_after_the_other(self, number: int) -> tuple[int, int, bool]:
-        """Return how many of so many copies, one after the other, are placed whole, and the number of their victims.
+        """Place copies one after the other; return how many are placed whole, and their number of victims.
 
-        And whether admission refused all others.
+        Also return whether admission refused all others.
         """
         placed, victims, refused = self._placed(self.cluster, number)
         parts = any(group.min_count != len(self.pods) for group in self.groups) if self.groups else len(self.pods) > 1
-        if placed < number and victims and parts:  # parts of copies that are not placed whole evict pods too
+        if placed < number and victims and parts:  # incomplete copies also evict pods
             again = self._placed(self.cluster, placed)
             victims = again[1] if again[0] == placed else victims
         return placed, victims, refused
 
     def _placed(self, cluster: Manifests, number: int, *, never: bool = False) -> tuple[int, int, bool]:
-        """Return how many of so many copies are placed whole, their victims, and whether admission refused all others.
+        """Return how many copies are placed whole, their victims, and whether admission refused all others.
 
         `never`: without preemption.
         """
@@ -398,13 +401,13 @@ class _Counting:
         return number - len(waiting), _victims(document), bool(waiting) and waiting == refused
 
     def _together(self, number: int) -> int | None:
-        """Return how many pods go for so many copies if all come at once, as one gang; None if they cannot."""
-        (group, *others) = self.groups
+        """Return the number of victims if all copies are placed at once as one gang; None if they cannot be."""
+        (group, *other_groups) = self.groups
         spec = group.spec
         apart = spec.scheduling_constraints.topology or spec.resource_claims or spec.parent_composite_pod_group_name
         named = {pod_group_name(pod, self.options.sources) for pod in self.pods}
         native = all(pod.spec.scheduling_group is not None for pod in self.pods)
-        if others or apart or spec.scheduling_policy.gang is None or named != {group.name} or not native:
+        if other_groups or apart or spec.scheduling_policy.gang is None or named != {group.name} or not native:
             return None
         gang = replace(spec.scheduling_policy.gang, min_count=number * len(self.pods))
         meta = replace(group.metadata, name=f"{group.name}-copies", uid="")
@@ -418,7 +421,7 @@ class _Counting:
         return _victims(document)
 
     def _pods(self, ending: str, of_group: str, policy: Mapping[str, Any]) -> Iterator[objects.Pod]:
-        """Yield the pods of a copy, by its own ending and that of its groups."""
+        """Yield the pods of a copy, with the suffixes for pods and groups."""
         for pod in self.pods:
             spec = replace(pod.spec, **policy)
             named = spec.scheduling_group
@@ -434,15 +437,13 @@ def _copy_of(pod: str) -> str:
 
 
 def _victims(document: Plan) -> int:
-    return len({f"{victim.namespace}/{victim.name}" for made in document.preemptions for victim in made.victims})
+    return len({f"{victim.namespace}/{victim.name}" for p in document.preemptions for victim in p.victims})
 
 
 def _singles(
     cluster: Manifests, pod: objects.Pod, options: PlanOptions, number: int
 ) -> tuple[Counter[str], str | None]:
-    """Return how many pods of the shape each node takes, if each goes where it fits; what admission answers to the
-    next.
-    """
+    """Return how many single pods of the shape each node fits, and the answer of admission to the next pod."""
     spec = replace(pod.spec, scheduling_group=None, preemption_policy="Never")
     items = [
         replace(pod, metadata=replace(pod.metadata, name=f"{pod.name}-copy-{copy:04d}", uid=""), spec=spec)
@@ -454,15 +455,15 @@ def _singles(
 
 
 def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan:
-    """Return the plan of the cluster with more in it."""
-    there = [one for found in cluster.objects.values() for one in found]
-    created = max((one.created for one in there), default=0.0)
-    order = 1 + max((one.order for one in there), default=0)
-    found: dict[Any, list[Any]] = {kind: list(each) for kind, each in cluster.objects.items()}
+    """Return the plan of the cluster with additional objects."""
+    loaded_objects = [loaded for of_kind in cluster.objects.values() for loaded in of_kind]
+    created = max((loaded.created for loaded in loaded_objects), default=0.0)
+    order = 1 + max((loaded.order for loaded in loaded_objects), default=0)
+    objects_by_kind: dict[Any, list[Any]] = {kind: list(existing) for kind, existing in cluster.objects.items()}
     for turn, item in enumerate(items):
         loaded = Loaded(item, Origin("--shape"), order + turn, created + 1e-6 * turn)
-        found.setdefault(type(item), []).append(loaded)
-    return plan(with_fields(cluster, objects=found), options).plan
+        objects_by_kind.setdefault(type(item), []).append(loaded)
+    return plan(with_fields(cluster, objects=objects_by_kind), options).plan
 
 
 def _topology(group: objects.PodGroup) -> tuple[Any, ...]:
@@ -484,16 +485,22 @@ def _domains(cluster: Manifests, on_nodes: Counter[str], topology: str) -> tuple
         if name is not None:
             nodes[name] += 1
             fits[name] += on_nodes[loaded.object.name]
-    made = (Domain(name=name, nodes=nodes[name], pods=fits[name]) for name in nodes)
-    return tuple(sorted(made, key=lambda one: (-one.pods, one.name)))
+    domains = (Domain(name=name, nodes=nodes[name], pods=fits[name]) for name in nodes)
+    return tuple(sorted(domains, key=lambda domain: (-domain.pods, domain.name)))
 
 
 def _pools(
-    cluster: Manifests, on_nodes: Counter[str], one: Mapping[str, int], scarce: str, label: str, *, known: bool
+    cluster: Manifests,
+    on_nodes: Counter[str],
+    request: Mapping[str, int],
+    scarce: str,
+    label: str,
+    *,
+    all_tried: bool,
 ) -> tuple[NodePool, ...]:
-    """Return the pools; `known`: all pods of the shape that fit were tried, so the rest is stranded."""
+    """Return the pools; `all_tried`: all pods of the shape that fit were tried, so the rest is stranded."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
-    """Node -> workload -> how much of the scarce resource it has there."""
+    """Node -> workload -> the amount of the scarce resource that it uses there."""
     for loaded in cluster.pods:
         pod = loaded.object
         if pod.status.phase not in ("Succeeded", "Failed"):
@@ -507,9 +514,9 @@ def _pools(
         free = stranded = 0
         by: Counter[str] = Counter()
         for node in nodes:
-            there = resource_list(node.status.allocatable).get(scarce, 0)
-            left = max(0, there - sum(used[node.name].values()))
-            wasted = left - min(left, on_nodes[node.name] * one.get(scarce, 0))
+            allocatable = resource_list(node.status.allocatable).get(scarce, 0)
+            left = max(0, allocatable - sum(used[node.name].values()))
+            wasted = left - min(left, on_nodes[node.name] * request.get(scarce, 0))
             free, stranded = free + left, stranded + wasted
             if wasted:
                 by.update(used[node.name])
@@ -522,11 +529,11 @@ def _pools(
                 nodes=len(nodes),
                 pods=sum(on_nodes[node.name] for node in nodes),
                 free=readable(scarce, free),
-                stranded=readable(scarce, stranded) if known else None,
-                by=tuple(most) if known else (),
+                stranded=readable(scarce, stranded) if all_tried else None,
+                by=tuple(most) if all_tried else (),
             )
         )
-    return tuple(sorted(pools, key=lambda found: (-found.pods, found.name)))
+    return tuple(sorted(pools, key=lambda node_pool: (-node_pool.pods, node_pool.name)))
 
 
 def _pool_of(node: objects.Node, label: str) -> str:

@@ -1,4 +1,4 @@
-"""Objects as changes leave them: copies of nodes and pods, cordoned and failed nodes (whatif.md 4)."""
+"""Objects after changes: copies of nodes and pods, cordoned and failed nodes (whatif.md 4)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _FAILED: Final = tuple(Taint(key=_UNREACHABLE, effect=effect) for effect in ("No
 _ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
 
 
-def waiting_like(pod: objects.Pod, taken: set[tuple[str, str]], tried: dict[tuple[str, str], int]) -> objects.Pod:
-    """Return the pod that a controller makes in place of one that is gone: similar, pending, under a free name.
+def waiting_like(pod: objects.Pod, used_names: set[tuple[str, str]], tried: dict[tuple[str, str], int]) -> objects.Pod:
+    """Return the replacement that a controller creates for a removed pod: similar, pending, with a free name.
 
-    A name with an ordinal stays; a name that ends in five generated characters gets others.  `tried`: by
-    namespace and what comes before them, up to which number names were tried, so that many cost as much each as one.
+    A name with an ordinal is kept; five generated characters at the end of a name are replaced. `tried`: by namespace
+    and prefix, the last number tried, so that each of many names takes constant time.
     """
     meta = pod.metadata
     name = meta.name
-    if (pod.namespace, name) in taken or _ENDING.search(name):
+    if (pod.namespace, name) in used_names or _ENDING.search(name):
         base = f"{_ENDING.sub('', name)}-"[:58]
         number = tried.get((pod.namespace, base), 0)
-        while (pod.namespace, f"{base}{number:05d}") in taken or f"{base}{number:05d}" == name:
+        while (pod.namespace, f"{base}{number:05d}") in used_names or f"{base}{number:05d}" == name:
             number += 1
         tried[pod.namespace, base] = number
         name = f"{base}{number:05d}"
@@ -48,32 +48,32 @@ def waiting_like(pod: objects.Pod, taken: set[tuple[str, str]], tried: dict[tupl
 def copies_of_node(
     manifests: Manifests, model: objects.Node, name: str, makes_daemons: Callable[[objects.Pod], bool]
 ) -> list[KubernetesObject]:
-    """Return a node like another, ready and open for pods, with its devices and the daemons that no DaemonSet makes."""
+    """Return a copy of a node, ready and schedulable, with its devices and the daemons that no DaemonSet creates."""
     labels = {**model.metadata.labels, **({HOSTNAME: name} if HOSTNAME in model.metadata.labels else {})}
     taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_LIFECYCLE))
     meta = replace(model.metadata, name=name, uid="", resource_version="", labels=labels, creation_timestamp=None)
     spec = replace(model.spec, unschedulable=False, taints=taints, provider_id="")
     ready = tuple(condition for condition in model.status.conditions if condition.type != "Ready")
-    made: list[KubernetesObject] = [
+    copies: list[KubernetesObject] = [
         replace(model, metadata=meta, spec=spec, status=replace(model.status, conditions=ready))
     ]
     drivers = (loaded.object for loaded in manifests.of(objects.CSINode) if loaded.object.name == model.name)
-    made += [replace(csi, metadata=replace(csi.metadata, name=name, uid="")) for csi in drivers]
+    copies += [replace(csi, metadata=replace(csi.metadata, name=name, uid="")) for csi in drivers]
     for item in (loaded.object for loaded in manifests.of(objects.ResourceSlice)):
         if item.spec.node_name == model.name:
             pool = replace(item.spec.pool, name=f"{item.spec.pool.name}-{name}")
             renamed = replace(item.metadata, name=f"{item.name}-{name}"[:253], uid="")
-            made.append(replace(item, metadata=renamed, spec=replace(item.spec, node_name=name, pool=pool)))
+            copies.append(replace(item, metadata=renamed, spec=replace(item.spec, node_name=name, pool=pool)))
     for pod in (loaded.object for loaded in manifests.pods if loaded.object.spec.node_name == model.name):
         if _is_daemon(pod) and is_active(pod) and not makes_daemons(pod):
             renamed = replace(pod.metadata, name=f"{pod.name[:200]}-{name}"[:253], uid="", creation_timestamp=None)
             affinity = _pinned_to(pod.spec.affinity, name)
-            made.append(replace(pod, metadata=renamed, spec=replace(pod.spec, node_name=name, affinity=affinity)))
-    return made
+            copies.append(replace(pod, metadata=renamed, spec=replace(pod.spec, node_name=name, affinity=affinity)))
+    return copies
 
 
 def _pinned_to(affinity: objects.Affinity | None, name: str) -> objects.Affinity | None:
-    """Return the affinity of a daemon's pod for another node."""
+    """Return the affinity of a daemon pod for another node."""
     if affinity is None or affinity.node_affinity is None:
         return affinity
     requirement = objects.NodeSelectorRequirement(key="metadata.name", operator="In", values=(name,))
@@ -100,13 +100,13 @@ def uncordoned(node: objects.Node) -> objects.Node:
 
 def failed(node: objects.Node) -> objects.Node:
     """Return the node as the node lifecycle controller marks it when its kubelet stops reporting."""
-    others = tuple(condition for condition in node.status.conditions if condition.type != "Ready")
+    conditions = tuple(condition for condition in node.status.conditions if condition.type != "Ready")
     ready = objects.NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
     taints = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
     return replace(
         node,
         spec=replace(node.spec, taints=(*taints, *_FAILED)),
-        status=replace(node.status, conditions=(*others, ready)),
+        status=replace(node.status, conditions=(*conditions, ready)),
     )
 
 
@@ -115,13 +115,13 @@ def _is_daemon(pod: objects.Pod) -> bool:
     return reference is not None and reference.kind == "DaemonSet"
 
 
-def count_of(number: int, what: str) -> str:
-    """Return a number of things in words: `1 pod`, `2 pods`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def count_of(number: int, noun: str) -> str:
+    """Return a number with a noun: `1 pod`, `2 pods`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def stays(pod: objects.Pod) -> bool:
-    """Return whether a drain leaves the pod: it is static or of a DaemonSet."""
+    """Return whether a drain leaves the pod on its node: a static or DaemonSet pod."""
     return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)
 
 
@@ -131,7 +131,7 @@ def empty_dirs(pod: objects.Pod) -> tuple[str, ...]:
 
 
 def kubectl_needs(pods: Sequence[objects.Pod]) -> tuple[str, ...]:
-    """Return the flags without which `kubectl drain` refuses to evict these pods (whatif.md 4.4)."""
+    """Return the flags that `kubectl drain` requires to evict these pods (whatif.md 4.4)."""
     going = [pod for pod in pods if not stays(pod)]
     needs = {
         "--force": any(reference_of(pod) is None for pod in going),
@@ -147,7 +147,7 @@ def _is_static(pod: objects.Pod) -> bool:
 
 
 def gang_sizes(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return by (namespace, name) of every gang its minimum and the number of its pods with a node."""
+    """Return the minimum and the number of pods with a node of every gang, by (namespace, name)."""
     bound: dict[tuple[str, str], int] = {}
     for loaded in manifests.pods if manifests.pod_groups else ():
         pod = loaded.object

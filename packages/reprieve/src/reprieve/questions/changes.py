@@ -1,10 +1,10 @@
 """Changes to an input before it is planned: cordon, drain, more nodes, fewer replicas (whatif.md 4).
 
-Terms: a displaced pod ran on a node that is drained, removed or fails; a pod with a controller has a successor, which
-is pending as the controller would have made it.
+Terms: a displaced pod ran on a node that is drained, removed or failed. A pod with a controller has a successor, which
+is pending as if the controller had created it.
 
-Invariants: changes happen in the order given, each to the result of those before; a copy of the input is changed; a
-change that matches no object is an error.
+Invariants: changes apply in the given order, each to the result of the earlier ones, to a copy of the input. A change
+that matches no object is an error.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_ADDED: Final = 10_000
-"""Nodes that one change may add."""
+"""The maximum number of nodes that one change may add."""
 MOST_REPLICAS: Final = 100_000
-"""The count that a workload may be given."""
+"""The maximum count of a workload."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """One flag as it was given: `drain`, `n1`. `like`: the node that new ones are copies of."""
+    """One flag with its value: `drain`, `n1`. `like`: the node that new nodes copy."""
 
     flag: str
     value: str
@@ -69,18 +69,18 @@ class InputChange:
 
 @dataclass(slots=True)
 class Changed:
-    """An input after its changes. `displaced` and `broken` are completed when the plan is known (`settled`)."""
+    """An input after its changes. The outcomes of `displaced` and `broken` are set when the plan is known."""
 
     manifests: Manifests
-    made: list[ChangeMade] = field(default_factory=list)
+    applied: list[ChangeMade] = field(default_factory=list)
     displaced: list[DisplacedPod] = field(default_factory=list)
     broken: list[BrokenGang] = field(default_factory=list)
     concerned: set[tuple[str, str]] = field(default_factory=set)
-    """(namespace, name) of pods of which a change says how many or how important they are."""
+    """(namespace, name) of pods with a number or priority that a change sets."""
 
 
 def changed(manifests: Manifests, changes: Sequence[InputChange], *, rows: Rows = TABLE) -> Changed:
-    """Return the input after its changes. Raises InputError, with the flag as its place, where one matches nothing."""
+    """Return the input after its changes. Raises InputError, with the flag as its origin, if one matches nothing."""
     if not changes:
         return Changed(manifests)
     changer = _Changer(manifests, rows)
@@ -96,30 +96,30 @@ def changed_and_expanded(
     *,
     rows: Rows = TABLE,
 ) -> tuple[Manifests, Changed]:
-    """Return the input after its changes with the pods that its workloads then call for, and the changes made.
+    """Return the changed and expanded input, and the changes.
 
-    A change may name an object that only the expansion makes: the gang of a Job.  Raises InputError as
+    A change may name an object that only the expansion creates, such as the gang of a Job. Raises InputError as
     `changed` and `expand` do.
     """
     try:
-        made = changed(manifests, changes, rows=rows)
+        result = changed(manifests, changes, rows=rows)
     except _NotThereError as error:
         whole = expand(manifests)
         try:
-            made = changed(whole, changes, rows=rows)
+            result = changed(whole, changes, rows=rows)
         except InputError:
             raise error from None
-        return made.manifests, made
-    return expand(made.manifests), made
+        return result.manifests, result
+    return expand(result.manifests), result
 
 
 def pod_name(loaded: Loaded[objects.Pod]) -> tuple[str, str]:
-    """(namespace, name) of a pod of an input."""
+    """Return (namespace, name) of a pod of an input."""
     return loaded.object.namespace, loaded.object.name
 
 
 def asks_about_pods(change: InputChange) -> bool:
-    """Return whether a change asks about the pods that it displaces, makes or ranks, and not about all."""
+    """Return whether a change restricts the question to the pods that it displaces, creates or ranks."""
     return change.flag in _OF_PODS or (change.flag == "taint" and change.value.endswith(":NoExecute"))
 
 
@@ -127,16 +127,16 @@ _OF_PODS: Final = ("drain", "remove-node", "fail", "scale", "set-priority")
 
 
 class _NotThereError(InputError):
-    """A change of an object that may be there only once the workloads are expanded."""
+    """A change of an object that may exist only after the workloads are expanded."""
 
 
 class _Changer:
-    """Changes a copy of an input, change by change."""
+    """Applies changes to a copy of an input."""
 
     def __init__(self, manifests: Manifests, rows: Rows) -> None:
         of_rows, unknown = rows.makers_among(manifests.unknown)
         self._manifests = Manifests(
-            objects={kind: list(found) for kind, found in manifests.objects.items()},
+            objects={kind: list(loaded_objects) for kind, loaded_objects in manifests.objects.items()},
             scenarios=manifests.scenarios,
             unknown=unknown,
             pod_makers=[*manifests.pod_makers, *of_rows],
@@ -148,13 +148,13 @@ class _Changer:
             remarks=manifests.remarks,
         )
         self._workloads = Workloads(self._manifests, rows)
-        everything = [loaded for found in manifests.objects.values() for loaded in found]
+        everything = [loaded for loaded_objects in manifests.objects.values() for loaded in loaded_objects]
         self._order = 1 + max((loaded.order for loaded in everything), default=0)
         self._latest = max((loaded.created for loaded in everything), default=0.0)
         self._given = manifests.pods
         self._before = gang_sizes(manifests)
         self._change = InputChange("", "")
-        self._made: list[ChangeMade] = []
+        self._applied: list[ChangeMade] = []
         self._displaced: list[DisplacedPod] = []
         self._concerned: set[tuple[str, str]] = set()
         self._makers: dict[str, Callable[[str], str]] = {
@@ -177,15 +177,15 @@ class _Changer:
 
     @cached_property
     def _names(self) -> set[tuple[str, str]]:
-        """Namespaces and names of pods that are taken, from the first time that it matters."""
+        """Return the namespaces and names of existing pods, computed on first use."""
         return {(loaded.object.namespace, loaded.object.name) for loaded in self._given}
 
     def make(self, change: InputChange) -> None:
-        """Make one change."""
+        """Apply one change."""
         self._change, self._touched, self._needs = change, (), ()
         sentence = self._makers[change.flag](change.value)
-        made = ChangeMade(change=str(change), sentence=sentence, nodes=self._touched, kubectl_needs=self._needs)
-        self._made.append(made)
+        applied = ChangeMade(change=str(change), sentence=sentence, nodes=self._touched, kubectl_needs=self._needs)
+        self._applied.append(applied)
 
     def finished(self) -> Changed:
         """Return the changed input."""
@@ -203,7 +203,7 @@ class _Changer:
                         namespace=namespace, name=name, min_count=minimum, before=before, left=now[1], coming_back=back
                     )
                 )
-        return Changed(self._manifests, self._made, self._displaced, broken, self._concerned)
+        return Changed(self._manifests, self._applied, self._displaced, broken, self._concerned)
 
     def _error(self, message: str) -> InputError:
         return InputError(Origin(str(self._change)), message)
@@ -218,7 +218,7 @@ class _Changer:
     # -- nodes -------------------------------------------------------------------------------------
 
     def _nodes(self, text: str) -> list[Loaded[objects.Node]]:
-        """Return the node of this name, or those that a selector matches."""
+        """Return the node with this name, or the nodes that a selector matches."""
         nodes = self._list(objects.Node)
         named = [loaded for loaded in nodes if loaded.object.name == text]
         if not named and re.search(r"[=!,()]|\s(in|notin)\s", text):
@@ -235,43 +235,43 @@ class _Changer:
         self._touched = (*self._touched, *(loaded.object.name for loaded in named))
         return named
 
-    def _on_nodes(self, text: str, change: Callable[[objects.Node], objects.Node], what: str) -> str:
+    def _on_nodes(self, text: str, change: Callable[[objects.Node], objects.Node], effect: str) -> str:
         nodes = self._nodes(text)
         for loaded in nodes:
             self._put(loaded, change(loaded.object))
-        return f"{count_of(len(nodes), 'node')}: {what}"
+        return f"{count_of(len(nodes), 'node')}: {effect}"
 
     def _put(self, loaded: Loaded[ObjectT], item: ObjectT) -> None:
-        """Another object in the place of one: what was given stays as it was."""
-        found = self._list(type(item))
-        found[found.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated)
+        """Replace an object, without modifying the original."""
+        items = self._list(type(item))
+        items[items.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated)
 
     def _taint(self, value: str) -> str:
         target, text = self._target(value)
-        gone = text.endswith("-")
+        removes = text.endswith("-")
         match = re.fullmatch(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?-?", text)
         whole = match is not None and (not match[1].endswith("-") or match[1] == text)
-        if match is None or not whole or ((match[3] or not gone) and match[3] not in EFFECTS):
+        if match is None or not whole or ((match[3] or not removes) and match[3] not in EFFECTS):
             raise self._error(
                 f'"{text}": expected KEY[=VALUE]:EFFECT with {", ".join(EFFECTS)}, or KEY[:EFFECT]- to remove it'
             )
-        # The dash at the end of `KEY-` is in the key, as keys may have dashes; none ends in one.
+        # The match includes the dash of `KEY-` in the key; no key ends in a dash.
         key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
 
         def taint(node: objects.Node) -> objects.Node:
-            kept = tuple(item for item in node.spec.taints if item.key != key or (effect and item.effect != effect))
-            if gone and len(kept) == len(node.spec.taints):
+            taints = tuple(item for item in node.spec.taints if item.key != key or (effect and item.effect != effect))
+            if removes and len(taints) == len(node.spec.taints):
                 raise self._error(f'node "{node.name}" has no taint "{text.removesuffix("-")}"')
-            more = () if gone else (Taint(key=key, value=content, effect=effect),)
-            return replace(node, spec=replace(node.spec, taints=(*kept, *more)))
+            more = () if removes else (Taint(key=key, value=content, effect=effect),)
+            return replace(node, spec=replace(node.spec, taints=(*taints, *more)))
 
-        what = self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'removed' if gone else 'added'}")
-        if gone or effect != "NoExecute":
-            return what
-        return ", ".join([what, *self._driven_off((key, content, effect))])
+        sentence = self._on_nodes(target, taint, f"taint {text.removesuffix('-')} {'removed' if removes else 'added'}")
+        if removes or effect != "NoExecute":
+            return sentence
+        return ", ".join([sentence, *self._driven_off((key, content, effect))])
 
     def _driven_off(self, taint: tuple[str, str, str]) -> list[str]:
-        """Evict pods that do not tolerate a taint of the nodes just touched; return their outcome in words."""
+        """Evict pods that do not tolerate a taint of the nodes just changed; return their fates as text."""
         pods = self._pods_on(set(self._touched))
         going = [
             item
@@ -279,10 +279,10 @@ class _Changer:
             if not any(tolerates(toleration, taint) for toleration in item.object.spec.tolerations)
         ]
         daemons = [item for item in going if stays(item.object)]
-        others = [item for item in going if not stays(item.object)]
+        evictable = [item for item in going if not stays(item.object)]
         for loaded in daemons:
             self._list(objects.Pod).remove(loaded)
-        back, lost, _ = self._displace(others, None)
+        back, lost, _ = self._displace(evictable, None)
         evicted = len(daemons) + back + lost
         parts = [f"{count_of(evicted, 'pod')} evicted"] if evicted else []
         return [*parts, *_fates(back, lost)]
@@ -290,22 +290,22 @@ class _Changer:
     def _label(self, value: str) -> str:
         target, text = self._target(value)
         key, equals, content = text.partition("=")
-        gone = not equals and text.endswith("-")
-        if not key or not (equals or gone):
+        is_removal = not equals and text.endswith("-")
+        if not key or not (equals or is_removal):
             raise self._error(f'"{text}": expected KEY=VALUE, or KEY- to remove it')
-        key = key.removesuffix("-") if gone else key
+        key = key.removesuffix("-") if is_removal else key
 
         def label(node: objects.Node) -> objects.Node:
-            labels = {name: one for name, one in node.metadata.labels.items() if name != key}
-            if gone and key not in node.metadata.labels:
+            labels = {name: old for name, old in node.metadata.labels.items() if name != key}
+            if is_removal and key not in node.metadata.labels:
                 raise self._error(f'node "{node.name}" has no label "{key}"')
-            labels = labels if gone else {**labels, key: content}
+            labels = labels if is_removal else {**labels, key: content}
             return replace(node, metadata=replace(node.metadata, labels=labels))
 
-        return self._on_nodes(target, label, f"label {key} removed" if gone else f"label {text}")
+        return self._on_nodes(target, label, f"label {key} removed" if is_removal else f"label {text}")
 
     def _target(self, value: str) -> tuple[str, str]:
-        """`NODE=KEY...`, or `NODE|SELECTOR KEY...`."""
+        """Split `NODE=KEY...`, or `NODE|SELECTOR KEY...`, into target and change."""
         target, space, text = value.strip().partition(" ")
         if not space:
             names = [loaded.object.name for loaded in self._list(objects.Node)]
@@ -321,30 +321,30 @@ class _Changer:
         names = {loaded.object.name for loaded in nodes}
         for loaded in nodes:
             self._put(loaded, cordoned(loaded.object))
-        there = self._pods_on(names)
-        self._needs = kubectl_needs([loaded.object for loaded in there])
-        pods = [pod for pod in there if not stays(pod.object)]
+        pods_on_nodes = self._pods_on(names)
+        self._needs = kubectl_needs([loaded.object for loaded in pods_on_nodes])
+        pods = [pod for pod in pods_on_nodes if not stays(pod.object)]
         over = allowed_now(
             [loaded.object for loaded in self._list(objects.PodDisruptionBudget)],
             [loaded.object for loaded in self._list(objects.Pod)],
         )
-        kept = len(there) - len(pods)
+        staying = len(pods_on_nodes) - len(pods)
         emptied = sum(bool(empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
         back, lost, against = self._displace(pods, over)
         parts = [f"{count_of(back + lost, 'pod')} evicted from {count_of(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
         parts += [f"{against} {'violates' if against == 1 else 'violate'} a budget"] if against else []
-        parts += [f"{kept} DaemonSet or static {'pod stays' if kept == 1 else 'pods stay'}"] if kept else []
+        parts += [f"{staying} DaemonSet or static {'pod stays' if staying == 1 else 'pods stay'}"] if staying else []
         return ", ".join(parts)
 
-    def _take(self, value: str, what: str, *, keep: bool) -> str:
-        """Remove nodes with their pods, or keep them as not ready."""
+    def _take(self, value: str, participle: str, *, keep: bool) -> str:
+        """Remove nodes with their pods, or keep the nodes as not ready."""
         nodes = self._nodes(value)
         names = {loaded.object.name for loaded in nodes}
         pods = self._pods_on(names)
-        gone = [pod for pod in pods if stays(pod.object)]
+        daemons = [pod for pod in pods if stays(pod.object)]
         back, lost, _ = self._displace([pod for pod in pods if not stays(pod.object)], None)
-        for pod in gone:
+        for pod in daemons:
             self._list(objects.Pod).remove(pod)
         for loaded in nodes:
             if keep:
@@ -354,7 +354,7 @@ class _Changer:
         slices = self._list(objects.ResourceSlice)
         slices[:] = [device_slice for device_slice in slices if device_slice.object.spec.node_name not in names]
         return ", ".join(
-            [f"{count_of(len(nodes), 'node')} {what} with {count_of(back + lost, 'pod')}", *_fates(back, lost)]
+            [f"{count_of(len(nodes), 'node')} {participle} with {count_of(back + lost, 'pod')}", *_fates(back, lost)]
         )
 
     def _pods_on(self, names: set[str]) -> list[Loaded[objects.Pod]]:
@@ -367,15 +367,15 @@ class _Changer:
     def _displace(
         self, pods: Sequence[Loaded[objects.Pod]], over: Callable[[objects.Pod], tuple[str, ...]] | None
     ) -> tuple[int, int, int]:
-        """Take pods from their nodes; return how many come back, are lost, and violate a budget.
+        """Remove pods from their nodes; return how many come back, are lost, and violate a budget.
 
-        `over`: which budgets do not allow the eviction of a pod, each eviction counted.
+        `over`: returns the budgets that do not allow the eviction of a pod, and counts each eviction.
         """
         back = lost = against = 0
-        evicted: list[objects.Pod] = []  # of those that count for budgets
+        evicted: list[objects.Pod] = []  # pods that count for budgets
         for loaded in pods:
             pod = loaded.object
-            if pod.metadata.deletion_timestamp is not None:  # it ends anyway: it is neither evicted nor lost
+            if pod.metadata.deletion_timestamp is not None:  # it is terminating anyway: neither evicted nor lost
                 self._list(objects.Pod).remove(loaded)
                 continue
             budgets = over(pod) if over is not None else ()
@@ -402,8 +402,8 @@ class _Changer:
                     empty_dirs=empty_dirs(pod),
                 )
             )
-        there = self._list(objects.PodDisruptionBudget)
-        for loaded_budget, budget in zip(list(there), followed((item.object for item in there), evicted), strict=True):
+        pdbs = self._list(objects.PodDisruptionBudget)
+        for loaded_budget, budget in zip(list(pdbs), followed((item.object for item in pdbs), evicted), strict=True):
             self._put(loaded_budget, budget)
         return back, lost, against
 
@@ -413,7 +413,7 @@ class _Changer:
         return pod.name
 
     def _add(self, item: KubernetesObject, origin: Origin) -> None:
-        """One more object, made after everything there."""
+        """Add an object that is newer than all others."""
         self._latest += 1e-3
         self._list(type(item)).append(Loaded(item, origin, self._order, self._latest, dated=False))
         if isinstance(item, objects.Pod):
@@ -429,12 +429,12 @@ class _Changer:
         (model, *more) = self._nodes(self._change.like)
         if more:
             raise self._error(f'"{self._change.like}" matches {len(more) + 1} nodes: expected one')
-        taken = {loaded.object.name for loaded in self._list(objects.Node)}
+        node_names = {loaded.object.name for loaded in self._list(objects.Node)}
         names: list[str] = []
         number = 1
         while len(names) < number_of_nodes:
             name = f"{model.object.name}-{number}"
-            if name not in taken:
+            if name not in node_names:
                 names.append(name)
             number += 1
         for name in names:
@@ -445,10 +445,10 @@ class _Changer:
 
     # -- workloads ---------------------------------------------------------------------------------
 
-    def _assigned(self, value: str, what: str) -> tuple[Named, str]:
+    def _assigned(self, value: str, metavar: str) -> tuple[Named, str]:
         name, equals, text = value.rpartition("=")
         if not equals or not text:
-            raise self._error(f'"{value}": expected KIND/NAME={what}')
+            raise self._error(f'"{value}": expected KIND/NAME={metavar}')
         return self._found(name), text
 
     def _found(self, name: str) -> Named:
@@ -458,21 +458,21 @@ class _Changer:
             raise self._meets_nothing(error) from None
 
     def _scale(self, value: str) -> str:
-        found, text = self._assigned(value, "N")
-        self._concerned.update(pod_name(loaded) for loaded in self._workloads.members(found)[0])
+        workload, text = self._assigned(value, "N")
+        self._concerned.update(pod_name(loaded) for loaded in self._workloads.members(workload)[0])
         number = whole_number(text, MOST_REPLICAS)
         if number is None:
             raise self._error(f'"{text}": expected a number from 0 to {MOST_REPLICAS}')
-        if found.kind == "PodGroup":
-            (loaded,) = [item for item in self._list(objects.PodGroup) if item.object.key == found.key]
+        if workload.kind == "PodGroup":
+            (loaded,) = [item for item in self._list(objects.PodGroup) if item.object.key == workload.key]
             gang = loaded.object.spec.scheduling_policy.gang
             if gang is None:
                 raise self._error("a group without a gang has no minimum")
             policy = replace(loaded.object.spec.scheduling_policy, gang=replace(gang, min_count=number))
             self._put(loaded, replace(loaded.object, spec=replace(loaded.object.spec, scheduling_policy=policy)))
-            return f"minCount of {found} {gang.min_count} -> {number}"
+            return f"minCount of {workload} {gang.min_count} -> {number}"
         try:
-            before, surplus, like = self._workloads.scale(found, number)
+            before, surplus, like = self._workloads.scale(workload, number)
         except FieldError as error:
             raise self._meets_nothing(error) from None
         for pod in surplus:
@@ -480,10 +480,10 @@ class _Changer:
         for model in like:
             self._add(waiting_like(model.object, self._names, self._tried), model.origin)
         cloned = f", the new ones like pod {like[0].object.name}: its template is not in the input" if like else ""
-        return f"{found} {before} -> {number}{cloned}"
+        return f"{workload} {before} -> {number}{cloned}"
 
     def _set_priority(self, value: str) -> str:
-        found, text = self._assigned(value, "CLASS|N")
+        workload, text = self._assigned(value, "CLASS|N")
         classes = {loaded.object.name: loaded.object for loaded in self._list(objects.PriorityClass)}
         admission = PriorityAdmission(classes.values())
         numeric = re.fullmatch(r"-?[0-9]+", text) is not None
@@ -501,7 +501,7 @@ class _Changer:
                 raise self._error(f'"{text}": expected a class, or a number up to {HIGHEST_USER_PRIORITY}')
             number = -amount if text.startswith("-") else amount
         policy = classes[name].preemption_policy if name in classes else None
-        pods, groups = self._workloads.members(found)
+        pods, groups = self._workloads.members(workload)
         self._concerned.update(map(pod_name, pods))
 
         def changed_spec(spec: Any) -> Any:
@@ -512,10 +512,10 @@ class _Changer:
             self._put(loaded, replace(loaded.object, spec=changed_spec(loaded.object.spec)))
         for group in groups:
             self._put(group, replace(group.object, spec=changed_spec(group.object.spec)))
-        templates = self._workloads.set_priority(found, name, number)
+        templates = self._workloads.set_priority(workload, name, number)
         if not pods and not groups and not templates:
-            raise _NotThereError(Origin(str(self._change)), f"{found} has no pods and no template")
-        return f"priority of {found} is {number}" + (f" ({name})" if name else "")
+            raise _NotThereError(Origin(str(self._change)), f"{workload} has no pods and no template")
+        return f"priority of {workload} is {number}" + (f" ({name})" if name else "")
 
     def _move(self, value: str) -> str:
         pod, target = self._assigned(value, "NODE")
@@ -529,49 +529,49 @@ class _Changer:
         return f"{pod} moves from {source} to {target}"
 
     def _without(self, value: str) -> str:
-        found = self._found(value)
-        if found.kind == "Node":
-            raise self._error(f"--remove-node {found.name} removes a node with its pods")
-        pods, groups = self._workloads.remove(found)
-        gone = {id(loaded) for loaded in (*pods, *groups)}
+        workload = self._found(value)
+        if workload.kind == "Node":
+            raise self._error(f"--remove-node {workload.name} removes a node with its pods")
+        pods, groups = self._workloads.remove(workload)
+        removed_ids = {id(loaded) for loaded in (*pods, *groups)}
         for kind in (objects.Pod, objects.PodGroup):
             listed: Any = self._list(kind)
-            listed[:] = [loaded for loaded in listed if id(loaded) not in gone]
-        return f"{found} is left out" + (f", with its {count_of(len(pods), 'pod')}" if pods else "")
+            listed[:] = [loaded for loaded in listed if id(loaded) not in removed_ids]
+        return f"{workload} is left out" + (f", with its {count_of(len(pods), 'pod')}" if pods else "")
 
 
-def with_changes(answer: Answer, made: Changed) -> Answer:
+def with_changes(answer: Answer, changed_input: Changed) -> Answer:
     """Return the answer with the effects of the changes and the outcomes of displaced pods."""
-    if not made.made:
+    if not changed_input.applied:
         return answer
     plan = answer.plan
     outcomes = {(pod.namespace, pod.name): pod for pod in plan.pods}
     because = why_waits(plan)
     displaced = []
-    for one in made.displaced:
-        found = outcomes.get((one.namespace, one.successor)) if one.successor is not None else None
-        if found is not None and found.node_name is not None:
-            one = replace(one, outcome="Moved", to=found.node_name)
-        elif found is not None:
-            one = replace(one, outcome="Waiting", message=because(found))
-        displaced.append(one)
+    for evicted in changed_input.displaced:
+        outcome = outcomes.get((evicted.namespace, evicted.successor)) if evicted.successor is not None else None
+        if outcome is not None and outcome.node_name is not None:
+            evicted = replace(evicted, outcome="Moved", to=outcome.node_name)
+        elif outcome is not None:
+            evicted = replace(evicted, outcome="Waiting", message=because(outcome))
+        displaced.append(evicted)
     lost = [
         LostPod(
-            namespace=one.namespace,
-            name=one.name,
-            pod_group=one.pod_group,
-            node_name=one.node_name,
-            priority=one.priority,
+            namespace=evicted.namespace,
+            name=evicted.name,
+            pod_group=evicted.pod_group,
+            node_name=evicted.node_name,
+            priority=evicted.priority,
         )
-        for one in displaced
-        if one.outcome == "Lost"
+        for evicted in displaced
+        if evicted.outcome == "Lost"
     ]
     scheduled = {(group.namespace, group.name): group.scheduled for group in plan.pod_groups}
-    broken = tuple(replace(one, after=scheduled.get((one.namespace, one.name), 0)) for one in made.broken)
-    displaced.sort(key=lambda one: (one.namespace, one.name))
+    broken = tuple(replace(gang, after=scheduled.get((gang.namespace, gang.name), 0)) for gang in changed_input.broken)
+    displaced.sort(key=lambda evicted: (evicted.namespace, evicted.name))
     changed_plan = replace(
         plan,
-        changes=tuple(made.made),
+        changes=tuple(changed_input.applied),
         displaced=tuple(displaced),
         broken_gangs=broken,
         lost=tuple(sorted((*plan.lost, *lost), key=lambda pod: (pod.namespace, pod.name))),
@@ -580,7 +580,7 @@ def with_changes(answer: Answer, made: Changed) -> Answer:
 
 
 def why_waits(plan: Plan) -> Callable[[PodOutcome], str | None]:
-    """Return why a pod of the plan waits: its own message, else that of its group."""
+    """Return a function that gives the reason why a pod of the plan waits: its own message, else its group's."""
     groups = {(group.namespace, group.name): group.message for group in plan.pod_groups}
     return lambda pod: pod.message or groups.get((pod.namespace, pod.pod_group or ""))
 
@@ -589,12 +589,12 @@ def why_waits(plan: Plan) -> Callable[[PodOutcome], str | None]:
 
 
 def _fates(back: int, lost: int) -> list[str]:
-    """Return how many displaced pods come back, and how many do not."""
+    """Return the numbers of displaced pods that come back and that are lost, as text."""
     parts = [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
     return parts + ([f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else [])
 
 
 def named(names: Sequence[str], most: int = 4) -> str:
-    """Some names: `a, b, c, d and 2 more`."""
+    """Return the first names: `a, b, c, d and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,12 +1,12 @@
-"""In which order to drain nodes, and what each drain does after those before it (whatif.md 7).
+"""The order in which to drain nodes, and the effects of each drain (whatif.md 7).
 
-Each drain is of the cluster that the one before has left: a pod that found another place runs there, so that a budget
-which allows one eviction at a time is no obstacle to one drain after the other.  Pods that are preempted to make room
-for displaced ones come back like these, and may preempt others in turn.
+Each drain starts from the cluster after the previous one. A pod that found another node runs there, so a budget that
+allows one eviction at a time does not block a series of drains. Pods preempted for displaced pods also come back, and
+may preempt others in turn.
 
-What a drain does at least is known before it is planned: which pods it displaces, and which gangs and budgets are in
-the way. Only which pods wait for a place at the end takes a plan, so that a step is planned when no other can be the
-next but for that; and where no pod comes back and none waits, nothing would be decided and there is nothing to plan.
+The minimum effects of a drain are known before its plan: the displaced pods, and the affected gangs and budgets. Only
+the pods that stay pending require a plan. A step is therefore planned only when its minimum effects are the smallest.
+If no pod comes back and none is pending, the plan would decide nothing and is skipped.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_NODES: Final = 64
-"""That one drain plan may name."""
+"""The maximum number of nodes in one drain plan."""
 MOST_TRIED: Final = 8
-"""Of so many steps the order is tried; of more it is by what each drain alone would break."""
+"""The maximum number of steps for a search of their order; beyond, the harm of each single drain decides."""
 MOST_SEARCHED: Final = 20_000
-"""Objects that a search for a better order may plan in all."""
+"""The maximum number of objects to plan in a search for a better order."""
 LEAST_SEARCHED: Final = 50
-"""A drain counts as so many at least."""
+"""The minimum number of objects that a drain counts as."""
 
 Nodes = tuple[str, ...]
-"""Names of nodes that are drained together."""
+"""The names of nodes that are drained together."""
 
 
 class BudgetUse(Document, frozen=True, kw_only=True):
-    """A budget of pods that a step evicts: evictions it allowed before, that are made, and that it allows after it.
+    """The use of a budget in a step: evictions allowed before, evictions made, and evictions allowed after it.
 
-    After the step pods that found another place count as healthy again. `stops`: it does not allow the drain one of
-    them; `overruled`: pods are preempted against it.
+    After the step, pods that found another node count as healthy again. `stops`: the budget does not allow some
+    eviction of the drain. `overruled`: preemption violates the budget.
     """
 
     budget: str
@@ -72,10 +72,10 @@ class BudgetUse(Document, frozen=True, kw_only=True):
 
 
 class DrainedNode(Document, frozen=True, kw_only=True):
-    """The drain of one node: which pods it displaces and which budgets stop it.
+    """The drain of one node: the displaced pods and the budgets that stop it.
 
-    `step`: nodes of one step are drained together. What a step does as a whole - the pods it preempts, the gangs it
-    breaks, its use of budgets - is listed at the first node of the step.
+    `step`: nodes of one step are drained together. The first node of a step lists the effects of the whole step:
+    preempted pods, broken gangs, use of budgets.
     """
 
     name: str
@@ -86,13 +86,13 @@ class DrainedNode(Document, frozen=True, kw_only=True):
     budgets: tuple[str, ...] = ()
     budget_use: tuple[BudgetUse, ...] = ()
     kubectl_needs: tuple[str, ...] = ()
-    """The flags without which `kubectl drain` refuses it."""
+    """The flags that `kubectl drain` requires."""
     waiting: int = 0
     lost: int = 0
 
     @property
     def overruled(self) -> tuple[str, ...]:
-        """Budgets against which pods are preempted."""
+        """Return the budgets that preemption violates."""
         return _budgets(self.evicted)
 
 
@@ -106,7 +106,7 @@ class GangCount(Document, frozen=True, kw_only=True):
 
 
 class DrainPlan(Document, frozen=True, kw_only=True):
-    """The document: the nodes in the order in which to drain them."""
+    """The document: the nodes in drain order."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = "DrainPlan"
@@ -116,18 +116,18 @@ class DrainPlan(Document, frozen=True, kw_only=True):
 
     @property
     def clean(self) -> bool:
-        """Return whether every pod finds a place, and no budget stops a drain or is overruled."""
+        """Return whether every pod is placed, and no budget stops a drain or is overruled."""
         return not any(node.budgets or node.waiting or node.lost or node.overruled for node in self.nodes)
 
     @property
     def evicts(self) -> bool:
-        """Return whether a pod is preempted to make room for another one."""
+        """Return whether a pod is preempted for another pod."""
         return any(node.evicted for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the drain of some nodes, together, does. `needs`: by node, the flags that `kubectl drain` wants."""
+    """The effects of draining some nodes together. `needs`: by node, the flags that `kubectl drain` requires."""
 
     nodes: Nodes
     displaced: tuple[DisplacedPod, ...]
@@ -137,17 +137,17 @@ class _Step:
 
     @property
     def pods(self) -> tuple[DisplacedPod | EvictedPod, ...]:
-        """Return all that leave their nodes."""
+        """Return all pods that leave their nodes."""
         return (*self.displaced, *self.evicted)
 
     @property
     def harm(self) -> _Harm:
-        """Return what it does, the worst first."""
+        """Return the numbers of harmful effects, the most severe first."""
         outcomes = Counter(pod.outcome for pod in self.pods)
         return len(self.broken), len(_budgets(self.pods)), outcomes["Lost"], outcomes["Waiting"], len(self.pods)
 
     def documents(self, number: int, use: Sequence[BudgetUse]) -> Iterator[DrainedNode]:
-        """Its nodes in the document."""
+        """Yield its nodes as documents."""
         for turn, name in enumerate(self.nodes):
             displaced = tuple(item for item in self.displaced if item.node_name == name)
             evicted = () if turn else self.evicted
@@ -171,13 +171,13 @@ _Harm = tuple[int, ...]
 
 
 def _budgets(pods: Sequence[DisplacedPod | EvictedPod]) -> tuple[str, ...]:
-    """Return those in the way of these pods."""
+    """Return the budgets that the evictions of these pods violate."""
     return tuple(sorted({budget for pod in pods for budget in pod.budgets}))
 
 
 @dataclass(slots=True)
 class _Drained:
-    """A drain that was planned, and the input as it leaves it."""
+    """A planned drain, and the input after it."""
 
     step: _Step
     after: Manifests
@@ -186,16 +186,16 @@ class _Drained:
 def drain_plan(
     manifests: Manifests, nodes: Sequence[str], options: PlanOptions, *, rows: Rows = TABLE, run: Sequence[str] = ()
 ) -> DrainPlan:
-    """Return the order and what happens in it; `manifests` before its workloads are expanded. Raises InputError."""
+    """Return the drain order and its effects; `manifests` are not expanded yet. Raises InputError."""
     names = sorted(dict.fromkeys(nodes))
     closed = changed(
         manifests, [InputChange("cordon", name) for name in names], rows=rows
-    )  # no pod goes where the next is
-    there = expand(closed.manifests, rows=rows, run=run).manifests
-    for loaded in there.all():
+    )  # displaced pods must not go to a node that is drained later
+    expanded = expand(closed.manifests, rows=rows, run=run).manifests
+    for loaded in expanded.all():
         refuse_unplannable(loaded.object, loaded, options.gates, options.sources)
     options = replace(options, first_decision=False, rows=rows)
-    order = _best_order(there, names, options)
+    order = _best_order(expanded, names, options)
     result: list[DrainedNode] = []
     broken: dict[tuple[str, str], list[int]] = {}
     for number, (step, before, after) in enumerate(order, 1):
@@ -217,17 +217,17 @@ class _Taken(NamedTuple):
     after: Manifests
 
 
-def _best_order(there: Manifests, names: Sequence[str], options: PlanOptions) -> list[_Taken]:
-    """Return the order that breaks least: the one that takes the least harm next, or a better one that a search finds.
+def _best_order(manifests: Manifests, names: Sequence[str], options: PlanOptions) -> list[_Taken]:
+    """Return the least harmful order: greedy by harm, or a better one from a search.
 
-    Nodes are drained one by one as well where they may be drained together.
+    The search also tries single drains of nodes that may be drained together.
     """
-    together = steps_of(there, names)
-    order = _least_next(there, together, options)
+    together = steps_of(manifests, names)
+    order = _least_next(manifests, together, options)
     harm = _total(order)
     if not any(harm[:-1]):
-        return order  # no order does less than evicting all of these pods
-    objects_planned = sum(map(len, there.objects.values()))
+        return order  # every order evicts all of these pods
+    objects_planned = sum(map(len, manifests.objects.values()))
     most = MOST_SEARCHED // max(LEAST_SEARCHED, objects_planned)
 
     def then(before: Manifests, step: Nodes) -> tuple[_Harm, _Taken, Manifests]:
@@ -239,9 +239,9 @@ def _best_order(there: Manifests, names: Sequence[str], options: PlanOptions) ->
     for steps in (together, one_by_one) if together != one_by_one else (together,):
         width = width_for(len(steps), most)
         if width and len(steps) > 1:
-            found, taken = least_harm(there, steps, then, width)
-            if found < harm:
-                harm, order = found, taken
+            found_harm, found_order = least_harm(manifests, steps, then, width)
+            if found_harm < harm:
+                harm, order = found_harm, found_order
     return order
 
 
@@ -250,97 +250,99 @@ def _total(order: Sequence[_Taken]) -> _Harm:
     return gangs, budgets, lost, waiting, pods
 
 
-def _least_next(there: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[_Taken]:
-    """Return the order in which the step with the least harm comes next; of many steps with the least harm alone."""
+def _least_next(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[_Taken]:
+    """Return the order with the least harmful step next; with many steps, by the harm of each single step."""
     left, order = list(steps), []
-    alone = _by_harm(there, left, options) if len(left) > MOST_TRIED else []
+    alone = _by_harm(manifests, left, options) if len(left) > MOST_TRIED else []
     while left:
-        next_alone = _Drain(there, alone.pop(0)) if alone else None
-        best = next(_least_first(there, left, options)) if next_alone is None else _planned(next_alone, options)
+        next_alone = _Drain(manifests, alone.pop(0)) if alone else None
+        best = next(_least_first(manifests, left, options)) if next_alone is None else _planned(next_alone, options)
         left.remove(best.step.nodes)
-        after = _after(there, best)
-        order.append(_Taken(best.step, there, after))
-        there = after
+        after = _after(manifests, best)
+        order.append(_Taken(best.step, manifests, after))
+        manifests = after
     return order
 
 
-def _by_harm(there: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[Nodes]:
-    """The steps by what each alone would do, the least harm first."""
-    return [drained.step.nodes for drained in _least_first(there, steps, options)]
+def _by_harm(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[Nodes]:
+    """Return the steps by their individual harm, the least harmful first."""
+    return [drained.step.nodes for drained in _least_first(manifests, steps, options)]
 
 
-def _least_first(there: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> Iterator[_Drained]:
-    """Drains of one cluster, each alone, the least harm first; each is planned no sooner than it may be the next."""
+def _least_first(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> Iterator[_Drained]:
+    """Yield individual drains of one cluster, the least harmful first; plan each only when it may be next."""
     waiting: list[tuple[_Harm, Nodes, bool, _Drain | _Drained]] = []
     for names in steps:
-        drain = _Drain(there, names)
+        drain = _Drain(manifests, names)
         heapq.heappush(waiting, (drain.step.harm, names, False, drain))
     while waiting:
-        _, names, _, found = heapq.heappop(waiting)
-        if isinstance(found, _Drained):
-            yield found
+        _, names, _, candidate = heapq.heappop(waiting)
+        if isinstance(candidate, _Drained):
+            yield candidate
         else:
-            made = _planned(found, options)
-            heapq.heappush(waiting, (made.step.harm, names, True, made))
+            drained = _planned(candidate, options)
+            heapq.heappush(waiting, (drained.step.harm, names, True, drained))
 
 
 class _Drain:
-    """The drain of some nodes of an expanded input. `step`: as if every pod that comes back found a place."""
+    """The drain of some nodes of an expanded input. `step`: its effects if every pod that comes back is placed."""
 
-    def __init__(self, there: Manifests, names: Nodes) -> None:
-        self.there, self.names = there, names
-        self.made = changed(there, [InputChange("drain", name) for name in names])
-        moved = [item if item.successor is None else with_fields(item, outcome="Moved") for item in self.made.displaced]
-        self.step = self.step_with(moved, self.made.broken)
+    def __init__(self, manifests: Manifests, names: Nodes) -> None:
+        self.manifests, self.names = manifests, names
+        self.changed = changed(manifests, [InputChange("drain", name) for name in names])
+        moved = [
+            item if item.successor is None else with_fields(item, outcome="Moved") for item in self.changed.displaced
+        ]
+        self.step = self.step_with(moved, self.changed.broken)
 
     def step_with(
         self, displaced: Sequence[DisplacedPod], broken: Sequence[BrokenGang], evicted: Sequence[EvictedPod] = ()
     ) -> _Step:
-        """Return the step with what happened to its pods."""
+        """Return the step with the outcomes of its pods."""
         return _Step(
             nodes=self.names,
-            displaced=tuple(sorted(self._in_turn(displaced), key=lambda one: (one.namespace, one.name))),
+            displaced=tuple(sorted(self._in_turn(displaced), key=lambda pod: (pod.namespace, pod.name))),
             broken=tuple(broken),
-            needs=tuple(made.kubectl_needs for made in self.made.made),
+            needs=tuple(change.kubectl_needs for change in self.changed.applied),
             evicted=tuple(evicted),
         )
 
     def _in_turn(self, displaced: Sequence[DisplacedPod]) -> Sequence[DisplacedPod]:
-        """Return the pods with the budgets that stop each, node after node: what found a place counts again."""
+        """Return the pods with the budgets that stop them, node by node: placed pods count again."""
         if len(self.names) == 1 or not any(item.budgets for item in displaced):
             return displaced
-        pods = {pod.object.key: pod.object for pod in self.there.pods}
-        budgets = [loaded.object for loaded in self.there.of(PodDisruptionBudget)]
+        pods = {pod.object.key: pod.object for pod in self.manifests.pods}
+        budgets = [loaded.object for loaded in self.manifests.of(PodDisruptionBudget)]
         result = []
         for name in self.names:
             over = allowed_now(budgets, list(pods.values()))
-            gone, back = [], []
+            evicted, back = [], []
             for item in (item for item in displaced if item.node_name == name):
                 pod = pods.pop(f"{item.namespace}/{item.name}")
                 result.append(with_fields(item, budgets=over(pod)))
-                gone.append(pod)
+                evicted.append(pod)
                 if item.outcome == "Moved" and item.successor is not None:
                     back.append(with_fields(pod, metadata=with_fields(pod.metadata, name=item.successor)))
             pods.update((pod.key, pod) for pod in back)
-            budgets = followed(budgets, filter(is_healthy, gone), filter(is_healthy, back))
+            budgets = followed(budgets, filter(is_healthy, evicted), filter(is_healthy, back))
         return result
 
     @property
     def decides_nothing(self) -> bool:
-        """Return whether no pod is without a node after it, so that its plan leaves the cluster as it is."""
-        made, manifests = self.made, self.made.manifests
-        if made.broken or manifests.scenarios or any(manifests.of(kind) for kind in _WITH_CONTROLLERS):
+        """Return whether no pod is without a node afterwards, so that a plan changes nothing."""
+        changed_input, manifests = self.changed, self.changed.manifests
+        if changed_input.broken or manifests.scenarios or any(manifests.of(kind) for kind in _WITH_CONTROLLERS):
             return False
         names = {loaded.object.name for loaded in manifests.nodes}
         return all(_stays_there(loaded.object, names) for loaded in manifests.pods)
 
 
 _WITH_CONTROLLERS: Final = (ResourceClaim, ResourceClaimTemplate, PersistentVolume, PersistentVolumeClaim)
-"""Kinds that controllers may write to while nothing is decided."""
+"""Kinds that controllers may update even if nothing is decided."""
 
 
 def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
-    """Return whether nothing happens to a pod in a plan in which nothing is decided, nor to anything of it."""
+    """Return whether a plan without decisions leaves a pod and its objects unchanged."""
     if pod.status.phase in ("Succeeded", "Failed"):
         return True
     moving = pod.metadata.deletion_timestamp is not None or pod.spec.resource_claims
@@ -349,51 +351,51 @@ def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
 
 
 def _planned(drain: _Drain, options: PlanOptions) -> _Drained:
-    """The drain with what happens to the pods that come back, and to those preempted for them."""
+    """Return the drain with the outcomes of displaced pods and of pods preempted for them."""
     if drain.decides_nothing:
-        return _Drained(drain.step, drain.made.manifests)
-    rounds = Rounds(drain.made, options)
+        return _Drained(drain.step, drain.changed.manifests)
+    rounds = Rounds(drain.changed, options)
     displaced, evicted = rounds.outcomes()
     return _Drained(drain.step_with(displaced, rounds.broken, evicted), rounds.manifests)
 
 
-def _after(there: Manifests, drained: _Drained) -> Manifests:
-    """Return the input as a drain leaves it, with its budgets as they are then: what found a place counts again."""
-    made = drained.after
-    before, after = _healthy(there), _healthy(made)
-    gone = [pod for key, pod in before.items() if key not in after]
+def _after(manifests: Manifests, drained: _Drained) -> Manifests:
+    """Return the input after a drain with updated budgets, in which placed pods count again."""
+    result = drained.after
+    before, after = _healthy(manifests), _healthy(result)
+    removed = [pod for key, pod in before.items() if key not in after]
     come = [pod for key, pod in after.items() if key not in before]
-    budgets = there.of(PodDisruptionBudget)
-    counted = followed((loaded.object for loaded in budgets), gone, come)
-    made.objects[PodDisruptionBudget] = [
+    budgets = manifests.of(PodDisruptionBudget)
+    counted = followed((loaded.object for loaded in budgets), removed, come)
+    result.objects[PodDisruptionBudget] = [
         Loaded(budget, loaded.origin, loaded.order, loaded.created)
         for loaded, budget in zip(budgets, counted, strict=True)
     ]
-    return made
+    return result
 
 
 def _healthy(manifests: Manifests) -> dict[str, Pod]:
-    """Return pods that count for budgets, by `namespace/name`."""
+    """Return the pods that count for budgets, by `namespace/name`."""
     pods = (loaded.object for loaded in manifests.pods)
     return {pod.key: pod for pod in pods if is_healthy(pod)}
 
 
-def _use_of_budgets(step: _Step, there: Manifests, after: Manifests) -> list[BudgetUse]:
+def _use_of_budgets(step: _Step, before_drain: Manifests, after: Manifests) -> list[BudgetUse]:
     """Return the budgets of the pods that a step evicts, sorted by name."""
-    budgets = [loaded.object for loaded in there.of(PodDisruptionBudget)]
+    budgets = [loaded.object for loaded in before_drain.of(PodDisruptionBudget)]
     if not budgets or not step.pods:
         return []
-    pods = {pod.object.key: pod.object for pod in there.pods}
+    pods = {pod.object.key: pod.object for pod in before_drain.pods}
     evicted = Counter(
         number
-        for one in step.pods
-        if (pod := pods.get(f"{one.namespace}/{one.name}")) is not None and is_healthy(pod)
+        for moved in step.pods
+        if (pod := pods.get(f"{moved.namespace}/{moved.name}")) is not None and is_healthy(pod)
         for number, covered in enumerate(map(covers, budgets))
         if covered(pod)
     )
     stopping, overruled = _budgets(step.displaced), _budgets(step.evicted)
     before = allowances(budgets, list(pods.values()))
-    left = allowances([one.object for one in after.of(PodDisruptionBudget)], [one.object for one in after.pods])
+    left = allowances([item.object for item in after.of(PodDisruptionBudget)], [item.object for item in after.pods])
     names = [budget.full_key for budget in budgets]
     used = [
         BudgetUse(
@@ -407,16 +409,16 @@ def _use_of_budgets(step: _Step, there: Manifests, after: Manifests) -> list[Bud
         for number, name in enumerate(names)
         if evicted[number] or name in stopping or name in overruled
     ]
-    return sorted(used, key=lambda one: one.budget)
+    return sorted(used, key=lambda use: use.budget)
 
 
-def nodes_named(manifests: Manifests, given: Sequence[str]) -> list[str]:
-    """The nodes of names and selectors. Raises InputError for one that meets nothing, and for too many."""
-    there = {loaded.object.name for loaded in manifests.nodes}
+def nodes_named(manifests: Manifests, texts: Sequence[str]) -> list[str]:
+    """Return the nodes for names and selectors. Raises InputError for no match, and for too many nodes."""
+    node_names = {loaded.object.name for loaded in manifests.nodes}
     result: dict[str, None] = {}
-    for text in given:
+    for text in texts:
         try:
-            names = (text,) if text in there else changed(manifests, [InputChange("drain", text)]).made[0].nodes
+            names = (text,) if text in node_names else changed(manifests, [InputChange("drain", text)]).applied[0].nodes
         except InputError as error:
             raise InputError(Origin("drain-plan"), error.message) from None
         result.update(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""What could move so that a pending pod or group runs, as a suggestion (moving.md 3)."""
+"""Suggested moves of running pods that let a pending pod or group run (moving.md 3)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.moves import MovePlan, UnitMove, find_moves
 
 MOST_NAMED = 4
-"""Units and flags that a sentence names."""
+"""The maximum number of units and flags in a sentence."""
 
 
 def move_help(engine: Engine, key: str, fixed: Container[str]) -> Help | None:
-    """Return the fewest units that could move for an entity, untried. `fixed`: UIDs of pods that do not run yet."""
+    """Return the fewest units to move to help an entity, untried. `fixed`: UIDs of pods that do not run yet."""
     entity = engine.queue.get(key)
     if entity is None or not entity.ready:
         return None
@@ -30,7 +30,7 @@ def move_help(engine: Engine, key: str, fixed: Container[str]) -> Help | None:
 
 
 def moving(moves: Sequence[PodMove]) -> list[InputChange]:
-    """Return the changes that move pods."""
+    """Return the changes for moves of pods."""
     return [InputChange("move", f"{move.namespace}/pod/{move.name}={move.to_node}") for move in moves]
 
 
@@ -52,14 +52,14 @@ def _help(engine: Engine, plan: MovePlan, pending: str) -> Help:
     flags = tuple(f"--move {move.namespace}/pod/{move.name}={move.to_node}" for move in moves)
     phrases = [_phrase(move, names, namespace) for move in plan.moves[:MOST_NAMED]]
     more = len(plan.moves) - len(phrases)
-    what = ", ".join(phrases) + (f" and {more} more" if more else "")
+    phrase = ", ".join(phrases) + (f" and {more} more" if more else "")
     shown = " ".join(flags[:MOST_NAMED]) + (" ..." if len(flags) > MOST_NAMED else "")
     return Help(
         kind="Move",
         amount=str(len(plan.moves)),
         moves=moves,
         flags=flags,
-        sentence=f"Move {what}: {pending} could start; no workload loses its place ({shown}).",
+        sentence=f"Move {phrase}: {pending} could start; no workload loses its place ({shown}).",
     )
 
 

@@ -1,7 +1,7 @@
-"""How many more nodes like one of the cluster the pending work needs: `capacity --like NODE` (whatif.md 8.8).
+"""The number of additional nodes that the pending work needs: `capacity --like NODE` (whatif.md 8.8).
 
-The input is planned again with more and more copies of the node.  One more copy for each pending pod is as good as any
-number: what waits then waits for something else than such nodes.
+The input is planned again with increasing numbers of copies of the node. One copy for each pending pod is the maximum:
+pods that still wait need something other than such nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reprieve.simulation.report_refusals import REFUSED
 from reprieve.simulation.workloads.rows import Rows
 
 MOST_NODES: Final = 1_000
-"""Copies that are tried."""
+"""The maximum number of copies to try."""
 MOST_NAMED: Final = 20
 
 Pod = tuple[str, str]
@@ -34,10 +34,10 @@ Pod = tuple[str, str]
 
 
 class NodesNeeded(Document, frozen=True, kw_only=True):
-    """The document. `nodes`: the fewest copies of `like` with which `placed` of the `pods` that wait have a place.
+    """The document. `nodes`: the fewest copies of `like` with which `placed` of the pending `pods` are placed.
 
-    No pods are evicted with so many. `node`: what such a node has. `waiting`: pods that wait with any number of them,
-    `namespace/name`, the first of them; `waiting_total` is how many.
+    No pods are evicted with that number. `node`: the amounts of such a node. `waiting`: the first pods that stay
+    pending with any number, as `namespace/name`; `waiting_total`: how many there are.
     """
 
     api_version: str = DOCUMENT_VERSION
@@ -53,9 +53,9 @@ class NodesNeeded(Document, frozen=True, kw_only=True):
 
 
 def nodes_needed(manifests: Manifests, like: str, options: PlanOptions, rows: Rows) -> NodesNeeded:
-    """Return how many more nodes like this one the pending pods of an expanded input need.
+    """Return how many nodes like this one the pending pods of an expanded input need.
 
-    Raises InputError as a plan does, and if there is no such node.
+    Raises InputError as a plan does, and for an unknown node.
     """
     model = next((loaded.object for loaded in manifests.nodes if loaded.object.name == like), None)
     if model is None:
@@ -73,8 +73,8 @@ def nodes_needed(manifests: Manifests, like: str, options: PlanOptions, rows: Ro
     most = min(MOST_NODES, len(pending))
     least = _waiting(planned(most)) if most else _waiting(first)
 
-    def does(found: Plan) -> bool:
-        return len(_waiting(found)) <= len(least) and not found.preemptions
+    def does(document: Plan) -> bool:
+        return len(_waiting(document)) <= len(least) and not document.preemptions
 
     number = 0
     if not does(first):
@@ -91,8 +91,8 @@ def nodes_needed(manifests: Manifests, like: str, options: PlanOptions, rows: Ro
     )
 
 
-def _waiting(found: Plan) -> Set[Pod]:
-    return {(pod.namespace, pod.name) for pod in found.pods if pod.outcome not in ("Scheduled", REFUSED)}
+def _waiting(document: Plan) -> Set[Pod]:
+    return {(pod.namespace, pod.name) for pod in document.pods if pod.outcome not in ("Scheduled", REFUSED)}
 
 
 def _amounts(node: objects.Node) -> dict[str, str]:

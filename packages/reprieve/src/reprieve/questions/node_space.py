@@ -1,4 +1,4 @@
-"""How many pods alike nodes have room for by amounts: what rules out trials before they are made (whatif.md 5.3)."""
+"""The number of pods that fit on nodes by amounts, to rule out trials in advance (whatif.md 5.3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Amounts = dict[str, "Counter[str]"]
 
 
 def requested(pods: Iterable[objects.Pod], counts: Callable[[objects.Pod], bool] = lambda _: True) -> Amounts:
-    """Return what the pods on each node ask for, of those that count and have not ended."""
+    """Return the requests of the pods on each node, of those that count and have not ended."""
     result: Amounts = defaultdict(Counter)
     for pod in pods:
         if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed") and counts(pod):
@@ -24,27 +24,27 @@ def requested(pods: Iterable[objects.Pod], counts: Callable[[objects.Pod], bool]
 
 @dataclass(frozen=True, slots=True)
 class NodeSpace:
-    """Nodes, what is taken of each, and what one pod asks for."""
+    """Nodes, their amounts in use, and the request of one pod."""
 
     nodes: Sequence[objects.Node]
-    taken: Amounts
-    asked: Mapping[str, int]
+    in_use: Amounts
+    request: Mapping[str, int]
 
     def places(self) -> int:
-        """Return how many of the pods there is room for on all nodes."""
+        """Return the number of pods that fit on all nodes."""
         return sum(self._room(node, {}) for node in self.nodes)
 
     def more_places(self, freed: Amounts) -> int:
-        """Return how many more there are when these amounts are freed."""
+        """Return the number of additional pods that fit when these amounts are freed."""
         nodes = [node for node in self.nodes if node.name in freed]
         return sum(self._room(node, freed) - self._room(node, {}) for node in nodes)
 
     def _room(self, node: objects.Node, freed: Amounts) -> int:
-        there = resource_list(node.status.allocatable)
-        gone, has = freed.get(node.name, Counter()), self.taken.get(node.name, Counter())
+        allocatable = resource_list(node.status.allocatable)
+        released, has = freed.get(node.name, Counter()), self.in_use.get(node.name, Counter())
         rooms = (
-            max(0, there.get(name, 0) - has[name] + gone[name]) // amount
-            for name, amount in self.asked.items()
+            max(0, allocatable.get(name, 0) - has[name] + released[name]) // amount
+            for name, amount in self.request.items()
             if amount
         )
         return min(rooms, default=1)

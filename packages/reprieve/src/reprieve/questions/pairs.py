@@ -1,4 +1,4 @@
-"""Two obstacles at once: pairs of changes of which neither helps alone (whatif.md 5.8)."""
+"""Pairs of changes that help only together (whatif.md 5.8)."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from reprieve.decisions.outcomes import Help
 from reprieve.questions.changes import InputChange
 
 MOST_PAIRS: Final = 15
-"""Pairs that are tried for one pod or group."""
+"""The maximum number of pairs to try for one pod or group."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """One change of a pair: flags, an edit of the pods, or both. `phrase`: in a sentence, from a list of names."""
+    """One change of a pair: flags, an edit of the pods, or both. `phrase`: its text for a list of names."""
 
     kind: str
     phrase: Callable[[Sequence[str]], str]
     choices: tuple[tuple[str, InputChange], ...] = ()
-    """Names and changes, all of which are made; fewer may do."""
+    """Names and changes, which are applied together; fewer may suffice."""
     edit: Callable[[Manifests], Manifests] | None = None
 
     def apply(self, manifests: Manifests) -> Manifests:
-        """Return the input with the edit; flags are made before."""
+        """Return the input with the edit; flags are applied before."""
         return manifests if self.edit is None else self.edit(manifests)
 
 
 class PairSource(Protocol):
-    """What looks for changes for one pod or group."""
+    """A source of changes for one pod or group."""
 
     def parts(self) -> list[ChangePart]:
-        """The changes that are combined."""
+        """Return the changes to combine."""
 
     def works_with(self, changes: Sequence[InputChange], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
-        """Return whether it runs after these changes and edits. Raises as trials do."""
+        """Return whether the pod or group runs after these changes and edits. Raises SpentError as trials do."""
 
 
 def pairs(finder: PairSource) -> Iterator[Help]:
-    """The first pair of changes with which it runs, each as small as it can be. Raises as trials do."""
-    found = (_smallest(finder, parts) for parts in islice(combinations(finder.parts(), 2), MOST_PAIRS))
-    yield from islice(filter(None, found), 1)
+    """Yield the first pair of changes that works, each as small as possible. Raises SpentError as trials do."""
+    suggestions = (_smallest(finder, parts) for parts in islice(combinations(finder.parts(), 2), MOST_PAIRS))
+    yield from islice(filter(None, suggestions), 1)
 
 
 def _smallest(finder: PairSource, parts: tuple[ChangePart, ChangePart]) -> Help | None:
-    """Return the pair with the fewest choices of the first part, then of the second; None if all are not enough."""
+    """Return the pair with the fewest choices of the first part, then of the second; None if it does not work."""
     chosen = [part.choices for part in parts]
 
     def works(turn: int, number: int) -> bool:
@@ -63,7 +63,7 @@ def _smallest(finder: PairSource, parts: tuple[ChangePart, ChangePart]) -> Help 
 
 
 def fewest(low: int, high: int, works: Callable[[int], bool]) -> int:
-    """Return the least number above `low` that works, by bisection; `high`, above `low`, is known to work."""
+    """Return the smallest number above `low` that works, by bisection; `high`, above `low`, must work."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if works(middle) else (middle, high)
@@ -71,8 +71,8 @@ def fewest(low: int, high: int, works: Callable[[int], bool]) -> int:
 
 
 def _help(parts: tuple[ChangePart, ChangePart], chosen: Sequence[Sequence[tuple[str, InputChange]]]) -> Help:
-    phrases = [part.phrase([name for name, _ in each]) for part, each in zip(parts, chosen, strict=True)]
-    flags = tuple(_flag(change) for each in chosen for _, change in each)
+    phrases = [part.phrase([name for name, _ in choices]) for part, choices in zip(parts, chosen, strict=True)]
+    flags = tuple(_flag(change) for choices in chosen for _, change in choices)
     shown = f" ({' '.join(flags[:3])}{' ...' if len(flags) > 3 else ''})" if flags else ""
     return Help(
         kind="Combination",
@@ -83,6 +83,6 @@ def _help(parts: tuple[ChangePart, ChangePart], chosen: Sequence[Sequence[tuple[
 
 
 def _flag(change: InputChange) -> str:
-    """As it is typed."""
+    """Return the flag as typed on the command line."""
     value = f'"{change.value}"' if " " in change.value else change.value
     return f"--{change.flag} {value}" + (f" --like {change.like}" if change.like else "")

@@ -1,4 +1,4 @@
-"""Edits of pods and nodes of an input, and what a node is to a pod, for trials of what would help (whatif.md 5)."""
+"""Edits of pods and nodes of an input, and checks of nodes for pods, for trials of suggestions (whatif.md 5)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from reprieve.cluster.taints import untolerated
 from reprieve.simulation.workloads.owners import reference_of
 
 LIFECYCLE: Final = "node.kubernetes.io/"
-"""Taints that tell the state of a node: a new node has none of them."""
+"""The prefix of taints that express the state of a node, which a new node does not have."""
 
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
 def edited(manifests: Manifests, kind: type[ObjectT], edit: Callable[[ObjectT], ObjectT]) -> Manifests:
-    """Return the input with other objects of a kind."""
+    """Return the input with edited objects of a kind."""
     result = dict(manifests.objects)
     listed = manifests.of(kind)
     result[kind] = [Loaded(edit(item.object), item.origin, item.order, item.created) for item in listed]
@@ -51,9 +51,7 @@ def workload_of_pod(pod: objects.Pod) -> str | None:
 
 
 def may_take(node: objects.Node, pod: objects.Pod) -> bool:
-    """Return whether a pod tolerates the taints of a node, but for those that tell its state, and its labels suit the
-    pod.
-    """
+    """Return whether a node's labels and taints, apart from those of its state, allow a pod."""
     taints = tuple((t.key, t.value, t.effect) for t in node.spec.taints if not t.key.startswith(LIFECYCLE))
     if untolerated(pod.spec.tolerations, taints):
         return False
@@ -65,19 +63,19 @@ def may_take(node: objects.Node, pod: objects.Pod) -> bool:
     return required is None or compile_node_selector(required).matches(labels, node.name)
 
 
-def holds(node: objects.Node, asked: Mapping[str, int]) -> int:
-    """Return how many pods that ask for this an empty node has room for, as far as amounts go."""
-    there = resource_list(node.status.allocatable)
-    return min((there.get(name, 0) // amount for name, amount in asked.items() if amount), default=1)
+def holds(node: objects.Node, request: Mapping[str, int]) -> int:
+    """Return how many pods with this request fit on the empty node, by amounts."""
+    allocatable = resource_list(node.status.allocatable)
+    return min((allocatable.get(name, 0) // amount for name, amount in request.items() if amount), default=1)
 
 
 def amount_of(text: str | int | float, name: str) -> int:
-    """Return an amount as integers are kept: cpu in milli-units, others in base units."""
+    """Return an amount as an integer: cpu in milli-units, others in base units."""
     return milli_value_of(text) if name == "cpu" else value_of(text)
 
 
 def text_of(amount: int, name: str) -> str:
-    """Return the opposite of `amount_of`."""
+    """Return the text of an amount of `amount_of`."""
     return f"{amount}m" if name == "cpu" else str(amount)
 
 
@@ -100,5 +98,5 @@ def without_ports(pod: objects.Pod) -> objects.Pod:
 
 
 def preempting(pod: objects.Pod) -> objects.Pod:
-    """Return the pod with the policy that lets it preempt."""
+    """Return the pod with the policy PreemptLowerPriority."""
     return replace(pod, spec=replace(pod.spec, preemption_policy="PreemptLowerPriority"))

@@ -1,7 +1,7 @@
-"""The pending pods and groups of an input, in the order in which the scheduler will try them (whatif.md 6).
+"""The pending pods and groups of an input, in scheduling order (whatif.md 6).
 
-The input is planned once; the first decision about each pod or group gives its position, why it is pending and what it
-would evict.  A pod that is not tried at all is gated, and comes last.
+The input is planned once. The first decision about each pod or group gives its position, why it is pending and what it
+would evict. A pod without a decision is gated, and comes last.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from reprieve.simulation.report import Answer, ChangeMade, Plan, PodGroupOutcome
 from reprieve.simulation.report_refusals import REFUSED, refusal_sentences
 
 MOST_SEARCHED: Final = 25_000
-"""Nodes and pods that all trials of priorities may search in one answer."""
+"""The maximum number of nodes and pods that all trials of priorities of one answer may search."""
 LEAST_SEARCHED: Final = 200
-"""A trial counts as so many at least."""
+"""The minimum cost of a trial, in nodes and pods."""
 _PLAN_COST: Final = 4
-"""Another plan of the input counts as so many trials."""
+"""The cost of another plan of the input, in trials."""
 
 Key = tuple[str, str, str]
 """(Pod or PodGroup, namespace, name)."""
@@ -60,26 +60,26 @@ class Queue(Document, frozen=True, kw_only=True):
     changes: tuple[ChangeMade, ...] = ()
     items: tuple[QueueItem, ...] = ()
     refused: tuple[str, ...] = ()
-    """Sentences on pods that admission refuses: they do not exist, and wait for nothing here."""
+    """Sentences about pods that admission refuses, which therefore do not exist."""
 
 
 class _FirstDecisions(EngineKeeper):
-    """Keeps the first decision about each entity, in order."""
+    """An observer that stores the first decision about each entity, in order."""
 
     def __init__(self, observer: PlanObserver | None) -> None:
         super().__init__(observer)
-        self.found: dict[str, Decision] = {}
+        self.first_decisions: dict[str, Decision] = {}
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """See `PlanObserver`."""
-        self.found.setdefault(decision.ref, decision)
+        """Store the first decision; see `PlanObserver`."""
+        self.first_decisions.setdefault(decision.ref, decision)
         super().decided(decision, seconds=seconds, now=now)
 
 
 def queue_of(
     manifests: Manifests, options: PlanOptions, helped: Callable[[Answer], Answer] = lambda answer: answer
 ) -> Queue:
-    """Return the pending pods and groups in order. `helped`: adds what would help those pending at the end of the plan.
+    """Return the pending pods and groups in order. `helped` adds suggestions for those pending at the end of the plan.
 
     Raises InputError as a plan does.
     """
@@ -92,25 +92,25 @@ def queue_of(
         kind, name = ("Pod", pod.name) if pod.pod_group is None else ("PodGroup", pod.pod_group)
         waiting.setdefault((kind, pod.namespace, name), []).append(pod)
     created, refs = _created(manifests, first.engine)
-    order = {key: turn for turn, key in enumerate(first.found)}
+    order = {key: turn for turn, key in enumerate(first.first_decisions)}
     turned = sorted(
         waiting, key=lambda key: (order.get(refs.get(key, ""), len(order)), created.get(key, _NEVER)[0], key)
     )
-    asked = {
+    pending = {
         (loaded.object.namespace, loaded.object.name): loaded.object
         for loaded in manifests.pods
         if not loaded.object.spec.node_name
     }
-    requests_of = {name: pod_requests(pod) for name, pod in asked.items()}
+    requests_of = {name: pod_requests(pod) for name, pod in pending.items()}
     groups = {(pod_group.namespace, pod_group.name): pod_group for pod_group in document.pod_groups}
     trials = _PriorityTrials(first.engine, manifests, options) if first.engine is not None else None
     items = []
     for position, key in enumerate(turned, 1):
-        pods, decision = waiting[key], first.found.get(refs.get(key, ""))
+        pods, decision = waiting[key], first.first_decisions.get(refs.get(key, ""))
         group = groups.get(key[1:]) if key[0] == "PodGroup" else None
         requests = [requests_of.get((pod.namespace, pod.name), {}) for pod in pods]
-        made = decision.preemption if decision is not None else None
-        evicts = tuple(sorted(verdict.unit.name for verdict in made.victims)) if made is not None else ()
+        preemption = decision.preemption if decision is not None else None
+        evicts = tuple(sorted(verdict.unit.name for verdict in preemption.victims)) if preemption is not None else ()
         items.append(
             QueueItem(
                 position=position,
@@ -126,16 +126,18 @@ def queue_of(
                 help=group.help if group is not None else pods[0].help,
                 tried=group.tried if group is not None else pods[0].tried,
                 reserved=_reserved(first.engine, refs.get(key, "")),
-                requested=requested_sentence(each for pod in pods if (each := asked.get((pod.namespace, pod.name)))),
+                requested=requested_sentence(
+                    found_pod for pod in pods if (found_pod := pending.get((pod.namespace, pod.name)))
+                ),
             )
         )
-    items += _resizes(document, first.found, len(items))
+    items += _resizes(document, first.first_decisions, len(items))
     return Queue(items=tuple(items), refused=tuple(refusal_sentences(document)))
 
 
-def _resizes(document: Plan, found: Mapping[str, Decision], before: int) -> list[QueueItem]:
-    """Return running pods with a deferred resize, after those that need a place, by priority."""
-    decided = {rejection.pod.key: each for each in found.values() if each.resize for rejection in each.rejections}
+def _resizes(document: Plan, first_decisions: Mapping[str, Decision], before: int) -> list[QueueItem]:
+    """Return running pods with a deferred resize, after the pending ones, by priority."""
+    decided = {rejection.pod.key: d for d in first_decisions.values() if d.resize for rejection in d.rejections}
     ordered = sorted(document.resizes, key=lambda item: (-item.priority, item.namespace, item.name))
     items = []
     for position, item in enumerate(ordered, before + 1):
@@ -171,7 +173,7 @@ def _why(
     requests: list[dict[str, int]],
     trials: _PriorityTrials | None,
 ) -> str:
-    """In one word. `requests`: of each of the pods."""
+    """Return the reason as one word. `requests`: of each pod."""
     if decision is None or trials is None:
         return GATED
     engine = trials.engine
@@ -197,10 +199,10 @@ def _why(
 
 
 class _PriorityTrials:
-    """Tries pending pods and groups with the highest priority on the cluster as the plan leaves it.
+    """Tries pending pods and groups with the highest priority on the cluster after the plan.
 
-    One that never preempts and finds no place there is tried in another plan, in which its turn comes first. Identical
-    pods are tried once; the work in all is bounded by `MOST_SEARCHED`. `strongest`: the highest priority of what runs.
+    An entity that never preempts and is not placed there is tried in another plan, in which it is first. Identical pods
+    are tried once. `MOST_SEARCHED` bounds the total work. `strongest`: the highest priority of running pods.
     """
 
     def __init__(self, engine: Engine, manifests: Manifests, options: PlanOptions) -> None:
@@ -212,7 +214,7 @@ class _PriorityTrials:
         self._known: dict[Hashable, bool] = {}
 
     def helps(self, ref: str, key: Key) -> bool:
-        """Return whether the highest priority would give it a place; False too where that was not tried."""
+        """Return whether the highest priority would place the entity; also False if it was not tried."""
         like = self._like(ref)
         if like not in self._known:
             if not self._affordable(1):
@@ -224,13 +226,13 @@ class _PriorityTrials:
         return self._known[like]
 
     def _affordable(self, times: int) -> bool:
-        """Count a trial, or what costs so many times as much; False: that is too much."""
+        """Charge the cost of a number of trials; return False if it exceeds the limit."""
         cluster = self.engine.cluster
         self._left -= times * max(LEAST_SEARCHED, len(cluster.nodes) + len(cluster.pods))
         return self._left >= 0
 
     def _never_preempts(self, ref: str) -> bool:
-        """Return whether a queued pod or group, but no tree, waits for capacity that others leave or take."""
+        """Return whether a queued pod or group without a tree never preempts."""
         entity = self.engine.queue.get(ref)
         if entity is None:
             return False
@@ -243,10 +245,10 @@ class _PriorityTrials:
         change = InputChange("set-priority", f"{namespace}/{kind.lower()}/{name}={HIGHEST_PRIORITY}")
         document = plan(changed(self._manifests, [change]).manifests, self._options).plan
         outcomes = document.pods if kind == "Pod" else document.pod_groups
-        return any((each.namespace, each.name, each.outcome) == (namespace, name, "Scheduled") for each in outcomes)
+        return any((o.namespace, o.name, o.outcome) == (namespace, name, "Scheduled") for o in outcomes)
 
     def _like(self, ref: str) -> Hashable:
-        """Return what pods have in common that get the same answer; the ref of what has to be tried by itself."""
+        """Return a key that is equal for pods with the same answer; the ref if the entity must be tried itself."""
         entity = self.engine.queue.get(ref)
         pod = next(iter(entity.ready.values()), None) if entity is not None and entity.group is None else None
         if pod is None or pod.claims or pod.volumes or pod.nominated >= 0:
@@ -257,7 +259,7 @@ class _PriorityTrials:
 
 
 def _large_enough(engine: Engine, requests: dict[str, int]) -> npt.NDArray[np.bool_]:
-    """bool[rows]: nodes that would hold a pod if nothing else was on them, as far as amounts go."""
+    """Return bool[rows]: nodes with sufficient allocatable amounts for a pod."""
     nodes = engine.cluster.nodes
     amounts = [(engine.cluster.resources.column(name), amount) for name, amount in requests.items()]
     nodes.fit_columns()
@@ -271,9 +273,9 @@ _NEVER: Final = (0.0, False)
 
 
 def _created(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, tuple[float, bool]], dict[Key, str]]:
-    """Return when the first of each entity was created, and whether the input says so; and what the engine calls it.
+    """Return when each entity was created, whether the input states it, and the engine's refs.
 
-    A group of a tree is tried with all of the tree.
+    A group of a tree is tried with the whole tree.
     """
     groups = engine.cluster.groups if engine is not None else {}
     created: dict[Key, tuple[float, bool]] = {}
@@ -289,8 +291,8 @@ def _created(manifests: Manifests, engine: Engine | None) -> tuple[dict[Key, tup
         if group is None:
             refs[key] = f"pod/{uid}"
         else:
-            known = groups.get(f"{pod.namespace}/{group}")
-            refs[key] = known.home if known is not None else f"group/{pod.namespace}/{group}"
+            group_state = groups.get(f"{pod.namespace}/{group}")
+            refs[key] = group_state.home if group_state is not None else f"group/{pod.namespace}/{group}"
     return created, refs
 
 

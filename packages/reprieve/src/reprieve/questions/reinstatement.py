@@ -1,7 +1,7 @@
-"""What happens to pods that changes displace, and to pods that are preempted for them (whatif.md 7.3).
+"""The outcomes of pods that changes displace, and of pods preempted for them (whatif.md 7.3).
 
-The input after the changes is planned; pods that were preempted and have a controller come back as pods that wait, and
-the result is planned again, until no pod is preempted any more, at most `MOST_ROUNDS` times.
+The changed input is planned. Preempted pods with a controller come back as pending pods, and the result is planned
+again until no pod is preempted, at most `MOST_ROUNDS` times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reprieve.simulation.report import BrokenGang, DisplacedPod, EvictedPod, Pla
 from reprieve.simulation.workloads.owners import reference_of
 
 MOST_ROUNDS: Final = 10
-"""Each round preempts pods of lower priority than the one before; what is preempted in the last one waits."""
+"""Each round preempts pods of lower priority than the previous one; the victims of the last round stay pending."""
 
 Name = tuple[str, str]
 """(namespace, name)."""
@@ -33,7 +33,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class _Fate:
-    """Under which name a pod that was taken from its node is there now; None: it is lost."""
+    """The current name of a pod that was removed from its node; None: it is lost."""
 
     pod: DisplacedPod | EvictedPod
     now: Name | None
@@ -42,19 +42,19 @@ class _Fate:
 class Rounds:
     """Plans of a changed input, until no pod that comes back preempts another.
 
-    `manifests`: the cluster as they leave it.
+    `manifests`: the cluster afterwards.
     """
 
-    def __init__(self, made: Changed, options: PlanOptions) -> None:
-        self.manifests = made.manifests
-        self._sizes = gang_sizes(made.manifests)
-        self._names = {(loaded.object.namespace, loaded.object.name) for loaded in made.manifests.pods}
+    def __init__(self, changed_input: Changed, options: PlanOptions) -> None:
+        self.manifests = changed_input.manifests
+        self._sizes = gang_sizes(changed_input.manifests)
+        self._names = {(loaded.object.namespace, loaded.object.name) for loaded in changed_input.manifests.pods}
         self._tried: dict[Name, int] = {}
         self._fates = [
             _Fate(item, (item.namespace, item.successor) if item.successor is not None else None)
-            for item in made.displaced
+            for item in changed_input.displaced
         ]
-        self._broken = {(item.namespace, item.name): item for item in made.broken}
+        self._broken = {(item.namespace, item.name): item for item in changed_input.broken}
         self._at, self._order = 0.0, 0
         self._document = Plan()
         for _ in range(MOST_ROUNDS):
@@ -62,7 +62,7 @@ class Rounds:
                 break
 
     def _plan_once(self, options: PlanOptions) -> bool:
-        """Plan what is there; whether pods come back that it preempted."""
+        """Plan the current input; return whether preempted pods come back."""
         start = max(starts_at(self.manifests.all()), self._at, options.now or 0.0)
         witness = EngineKeeper()
         self._document = plan(self.manifests, replace(options, now=start, observer=witness, account=False)).plan
@@ -72,14 +72,14 @@ class Rounds:
         if witness.engine is not None:
             self.manifests = afterwards(self.manifests, witness.engine, self._at, rows=options.rows)
         self._order = 1 + max((loaded.order for loaded in self.manifests.all()), default=0)
-        gone: set[Name] = set()
+        evicted: set[Name] = set()
         back: dict[Name, int] = {}
-        for made in self._document.preemptions:
-            for victim in made.victims:
+        for preemption in self._document.preemptions:
+            for victim in preemption.victims:
                 key = (victim.namespace, victim.name)
-                if key not in gone:  # else it was terminating already
-                    gone.add(key)
-                    self._evict(made, victim, before[key], budgets)
+                if key not in evicted:  # otherwise it was already terminating
+                    evicted.add(key)
+                    self._evict(preemption, victim, before[key], budgets)
                     group = (victim.namespace, victim.pod_group or "")
                     back[group] = back.get(group, 0) + (reference_of(before[key].object) is not None)
         self._note_broken(back)
@@ -87,12 +87,12 @@ class Rounds:
 
     def _evict(
         self,
-        made: PreemptionOutcome,
+        preemption: PreemptionOutcome,
         victim: Victim,
         loaded: Loaded[Pod],
         budgets: Sequence[PodDisruptionBudget],
     ) -> None:
-        """Note the eviction; the controller of the pod makes it again."""
+        """Record an eviction; the pod's controller creates a replacement."""
         key, successor = (victim.namespace, victim.name), None
         if reference_of(loaded.object) is not None:
             self._names.discard(key)
@@ -112,7 +112,7 @@ class Rounds:
             pod_group=victim.pod_group,
             priority=victim.priority,
             node_name=victim.node_name,
-            preemptor=made.preemptor,
+            preemptor=preemption.preemptor,
             why=victim.why,
             successor=successor,
             budgets=tuple(sorted(budget.full_key for budget in budgets if covers(budget)(loaded.object)))
@@ -122,7 +122,7 @@ class Rounds:
         self._fates.append(_Fate(evicted, now))
 
     def _note_broken(self, back: dict[Name, int]) -> None:
-        """Gangs that fell below their minimum because pods of them were preempted."""
+        """Record the gangs that fell below their minimum through preemption."""
         for group in self._document.pod_groups:
             key = (group.namespace, group.name)
             if group.below_minimum and group.evicted and key not in self._broken and group.min_count is not None:
@@ -137,12 +137,12 @@ class Rounds:
 
     @property
     def broken(self) -> list[BrokenGang]:
-        """Gangs that fell below their minimum at some time, with how many of each have a place at the end."""
+        """Return the gangs that fell below their minimum, with the number of placed pods at the end."""
         sizes = gang_sizes(self.manifests)
-        return [with_fields(one, after=sizes.get(key, (0, 0))[1]) for key, one in self._broken.items()]
+        return [with_fields(gang, after=sizes.get(key, (0, 0))[1]) for key, gang in self._broken.items()]
 
     def outcomes(self) -> tuple[list[DisplacedPod], list[EvictedPod]]:
-        """Return the displaced and the preempted pods, each with what happened to it."""
+        """Return the displaced and the preempted pods with their outcomes."""
         pods = {(loaded.object.namespace, loaded.object.name): loaded.object for loaded in self.manifests.pods}
         because = why_waits(self._document)
         messages = {(pod.namespace, pod.name): because(pod) for pod in self._document.pods}

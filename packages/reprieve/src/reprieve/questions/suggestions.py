@@ -1,11 +1,11 @@
-"""The smallest changes after which a pending pod or gang would run (whatif.md 5), each tried before it is suggested.
+"""The smallest changes that would let a pending pod or gang run (whatif.md 5), each tried before it is suggested.
 
-Terms: a trial plans the same input again with one change more, as the flags of the command line would make it; the
-input is never changed, so there is nothing to undo.  A suggestion holds if with it the pod or gang runs at the end, and
-with one step less of the same kind it does not.
+Terms: a trial plans the same input again with one additional change, as the command-line flags would apply it. The
+input itself never changes. A suggestion holds if the pod or gang runs at the end with it, and does not with one step
+less of the same kind.
 
-Invariants: a change that could not be tried is left out; the work of the trials is bounded by that of the plan itself
-and by `MOST_WORK`, never by the clock, so the same input gets the same suggestions. The answer says where it stopped.
+Invariants: untried changes are left out. The work of the plan and `MOST_WORK` bound the trials, never the clock, so the
+same input gets the same suggestions. The answer states where the search stopped.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from reprieve.questions.trials import SpentError, Trials, Waiting
 from reprieve.simulation.report import Answer, Plan, PodGroupOutcome, PodOutcome
 
 MOST_HELPED: Final = 5
-"""Pending pods and groups that get suggestions, the most important first."""
+"""The maximum number of pending pods and groups with suggestions, the most important first."""
 MOST_NODES: Final = 64
 MOST_SHAPES: Final = 3
 MOST_DOMAINS: Final = 8
 MOST_WORKLOADS: Final = 24
 MOST_TAINTS: Final = 3
 MOST_ENDING: Final = 3
-"""Workloads that are ended in combination with another change."""
+"""The maximum number of workloads to end in combination with another change."""
 MOST_LOOKED_AT: Final = 1_000
-"""Workloads that are checked for the capacity that their end would leave."""
+"""The maximum number of workloads to check for the capacity that they would free."""
 HIGHEST_PRIORITY: Final = 1_000_000_000
 
 _T = TypeVar("_T", bound=KubernetesObject)
@@ -67,9 +67,9 @@ _T = TypeVar("_T", bound=KubernetesObject)
 def helped(
     answer: Answer, trials: Trials, hints: Callable[[Waiting], Sequence[Help]], only: Waiting | None = None
 ) -> Answer:
-    """Return the answer with suggestions for pending pods and groups, each tried; `only`: for this one alone.
+    """Return the answer with tried suggestions for pending pods and groups; `only`: for this one alone.
 
-    `hints`: the hints of the last attempt; a hint that does not hold in a trial is left out.
+    `hints`: returns the hints of the last attempt; a hint that fails in a trial is left out.
     """
     document = answer.plan
     waiting: list[tuple[int, Waiting]] = [
@@ -82,25 +82,25 @@ def helped(
         for group in document.pod_groups
         if group.asked and group.outcome == "Unschedulable"
     ]
-    found: dict[Waiting, tuple[tuple[Help, ...], str | None]] = {one: ((), NONE) for _, one in waiting}
+    helps_of: dict[Waiting, tuple[tuple[Help, ...], str | None]] = {entity: ((), NONE) for _, entity in waiting}
     if only is not None:
-        found = {}
+        helps_of = {}
     trials.attempts = max(trials.attempts, document.stats.attempts)
     trials.moves = max(trials.moves, answer.moves)
-    chosen = [one for one in sorted(waiting) if only in (None, one[1])][:MOST_HELPED]
+    chosen = [entry for entry in sorted(waiting) if only in (None, entry[1])][:MOST_HELPED]
     for turn, (_, pending) in enumerate(chosen):
         left = trials.allowed()
         share = left // (len(chosen) - turn)
-        trials.left, before, trials.spent, spent = share, trials.made, False, trials.spent
+        trials.left, before, trials.spent, spent = share, trials.runs_done, False, trials.spent
         helps = tuple(Finder(pending, trials, document).all(hints(pending)))
-        found[pending] = helps, ALL if not trials.spent else SOME if trials.made > before else NONE
+        helps_of[pending] = helps, ALL if not trials.spent else SOME if trials.runs_done > before else NONE
         trials.left += left - share
         trials.spent = trials.spent or spent
     nothing: tuple[tuple[Help, ...], str | None] = ((), None)
 
-    def with_help(one: _Outcome, kind: str) -> _Outcome:
-        helps, tried = found.get((kind, one.namespace, one.name), nothing)
-        return replace(one, help=helps, tried=tried)
+    def with_help(outcome: _Outcome, kind: str) -> _Outcome:
+        helps, tried = helps_of.get((kind, outcome.namespace, outcome.name), nothing)
+        return replace(outcome, help=helps, tried=tried)
 
     pods = tuple(with_help(pod, "Pod") for pod in document.pods)
     groups = tuple(with_help(group, "PodGroup") for group in document.pod_groups)
@@ -111,7 +111,7 @@ _Outcome = TypeVar("_Outcome", PodOutcome, PodGroupOutcome)
 
 
 class Finder:
-    """Looks for the smallest changes for one pending pod or group."""
+    """Finds the smallest changes for one pending pod or group."""
 
     def __init__(self, pending: Waiting, trials: Trials, document: Plan) -> None:
         self._pending = pending
@@ -127,7 +127,7 @@ class Finder:
         ]
         said = ((pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations) for pod in self._pods)
         self._choosy = list(dict(zip(map(msgspec.json.encode, said), self._pods, strict=True)).values())
-        """Pods of it that say different things of nodes."""
+        """Pods with distinct constraints on nodes."""
         groups = (
             pod_group.object
             for pod_group in manifests.pod_groups
@@ -138,7 +138,7 @@ class Finder:
         self._of_workload: Mapping[str, Sequence[objects.Pod]] = {}
 
     def all(self, hints: Sequence[Help]) -> Iterator[Help]:
-        """Yield every suggestion that holds; changes that cost no other workload come first."""
+        """Yield every suggestion that holds; changes without cost to other workloads come first."""
         if not self._pods:
             return
         sorts: tuple[Callable[[], Iterable[Help]], ...] = (
@@ -151,15 +151,15 @@ class Finder:
             self._higher_priority,
             self._workload_ends,
         )
-        found = False
+        any_found = False
         for sort in sorts:
             try:
                 for help in sort():
-                    found = True
+                    any_found = True
                     yield help
             except SpentError:
                 return
-        if not found:
+        if not any_found:
             with suppress(SpentError):
                 yield from pairs(self)
 
@@ -167,7 +167,7 @@ class Finder:
         return self._trials.runs(self._pending, changes)
 
     def works_with(self, changes: Sequence[InputChange], edits: Sequence[Callable[[Manifests], Manifests]]) -> bool:
-        """Return whether it runs after these changes and edits."""
+        """Return whether the pod or group runs after these changes and edits."""
         try:
             manifests = self._trials.after(changes)
         except InputError:
@@ -177,7 +177,7 @@ class Finder:
         return self._trials.runs_in(self._pending, manifests)
 
     def parts(self) -> list[ChangePart]:
-        """The changes that are combined, those of its own first."""
+        """Return the changes to combine, those of the pod or group itself first."""
         result = []
         if any(pod != without_selectors(pod) for pod in self._pods):
             edit = self._editor(without_selectors)
@@ -212,17 +212,17 @@ class Finder:
         return f"{namespace}/{kind.lower()}/{name}"
 
     @property
-    def asked(self) -> dict[str, int]:
-        """Return what a pod that waits asks for: cpu in milli-units, others in base units."""
+    def request(self) -> dict[str, int]:
+        """Return the request of a pending pod: cpu in milli-units, others in base units."""
         return pod_requests(next((pod for pod in self._pods if not pod.spec.node_name), self._pods[0]))
 
     def may_take(self, node: objects.Node) -> bool:
-        """Return whether taints, selectors and affinity of a pod let it on a new node like this one."""
+        """Return whether taints, selectors and affinity of all pods allow a new node like this one."""
         return all(may_take(node, pod) for pod in self._choosy)
 
     @property
     def _waits_for(self) -> int:
-        """Return how many pods need a place."""
+        """Return the number of pods that must be placed."""
         if self._group is None:
             return 1
         waiting = sum(not pod.spec.node_name for pod in self._pods)
@@ -231,26 +231,26 @@ class Finder:
 
     @property
     def _all_waiting(self) -> int:
-        """Return pods that wait: others may take the room that is made."""
+        """Return the number of all pending pods, which may use added capacity as well."""
         return sum(pod.node_name is None for pod in self._document.pods)
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def _more_nodes(self) -> Iterator[Help]:
         topology = self._topology_key
-        found: list[tuple[int, str, str]] = []
+        candidates: list[tuple[int, str, str]] = []
         shapes = list(self._shapes(topology))[: MOST_DOMAINS if topology else MOST_SHAPES]
         for like, domain, per_node in shapes:
-            most = min(MOST_NODES, found[0][0] - 1 if found else MOST_NODES, self._all_waiting)
+            most = min(MOST_NODES, candidates[0][0] - 1 if candidates else MOST_NODES, self._all_waiting)
             try:
                 number = self._fewest(like, per_node, most)
-            except SpentError:  # what was found holds, though another sort might do with fewer
+            except SpentError:  # earlier results hold, though another kind might need fewer
                 break
             if number is not None:
-                found.insert(0, (number, like, domain))
-        if not found:
+                candidates.insert(0, (number, like, domain))
+        if not candidates:
             return
-        number, like, domain = found[0]
+        number, like, domain = candidates[0]
         flag = f"--add-nodes {number} --like {like}"
         nodes = f"{number} more node{'' if number == 1 else 's'} like {like}"
         if domain:
@@ -267,12 +267,12 @@ class Finder:
         )
 
     def _fewest(self, like: str, per_node: int, most: int) -> int | None:
-        """The fewest nodes like this one with which it runs, none if not even `most` would do."""
+        """Return the smallest sufficient number of nodes like this one; None if even `most` do not suffice."""
 
         def works(number: int) -> bool:
             return number > 0 and self._works(InputChange("add-nodes", str(number), like))
 
-        low = 0  # does not do
+        low = 0  # does not work
         number = min(most, max(1, -(-self._waits_for // max(1, per_node))))
         if number < 1:
             return None
@@ -295,10 +295,10 @@ class Finder:
         return topology[0].key if topology else ""
 
     def _shapes(self, topology: str) -> Iterator[tuple[str, str, int]]:
-        """(node, its domain, pods of it that an empty one holds) of each sort of nodes, the roomiest first."""
+        """Yield (node, its domain, number of pods that fit on an empty one) of each kind of nodes, largest first."""
         kinds: dict[object, objects.Node] = {}
-        asked = self.asked
-        for node in sorted(self._nodes, key=lambda one: one.name):
+        request = self.request
+        for node in sorted(self._nodes, key=lambda node: node.name):
             domain = node.metadata.labels.get(topology, "") if topology else ""
             if (topology and not domain) or not self.may_take(node):
                 continue
@@ -306,12 +306,12 @@ class Finder:
             labels = tuple(sorted((k, v) for k, v in node.metadata.labels.items() if k != HOSTNAME and v != node.name))
             shape = (domain, tuple(sorted((k, str(v)) for k, v in node.status.allocatable.items())), taints, labels)
             kinds.setdefault(shape, node)
-        found = [
-            (-holds(node, asked), node.name, node.metadata.labels.get(topology, "") if topology else "")
+        ranked = [
+            (-holds(node, request), node.name, node.metadata.labels.get(topology, "") if topology else "")
             for node in kinds.values()
-            if holds(node, asked) > 0
+            if holds(node, request) > 0
         ]
-        for room, name, domain in sorted(found):
+        for room, name, domain in sorted(ranked):
             yield name, domain, -room
 
     def _uncordoned(self) -> Iterator[Help]:
@@ -324,9 +324,9 @@ class Finder:
             yield Help(kind="Uncordon", nodes=len(chosen), amount=str(len(chosen)), flags=flags, sentence=sentence)
 
     def _taints(self) -> list[tuple[tuple[str, str, str], list[str]]]:
-        """Taints that keep it away, each with the nodes that have it; the first MOST_TAINTS."""
+        """Return the taints that exclude the pods, each with its nodes; the first MOST_TAINTS."""
         tainted: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-        for node in sorted(self._nodes, key=lambda one: one.name):
+        for node in sorted(self._nodes, key=lambda node: node.name):
             for taint in node.spec.taints:
                 parts = (taint.key, taint.value, taint.effect)
                 if taint.effect not in REJECTING or taint.key.startswith(LIFECYCLE):
@@ -356,17 +356,17 @@ class Finder:
                 )
 
     def _fewest_of(self, choices: Sequence[tuple[str, InputChange]]) -> list[str]:
-        """Return names of which none can be left out: with them it runs, without any one of them it does not."""
+        """Return the names of a minimal set of changes: all are needed."""
         choices = choices[:MOST_NODES]
         if not choices or not self._works(*(change for _, change in choices)):
             return []
         number = fewest(0, len(choices), lambda number: self._works(*(change for _, change in choices[:number])))
-        kept = list(choices[:number])
-        for choice in list(kept):
-            rest = [item for item in kept if item is not choice]
+        needed = list(choices[:number])
+        for choice in list(needed):
+            rest = [item for item in needed if item is not choice]
             if rest and self._works(*(change for _, change in rest)):
-                kept = rest
-        return [name for name, _ in kept]
+                needed = rest
+        return [name for name, _ in needed]
 
     # -- itself ------------------------------------------------------------------------------------
 
@@ -378,7 +378,7 @@ class Finder:
         def works(number: int) -> bool:
             return self._works(InputChange("scale", f"{self._called}={number}"))
 
-        low, high = 1, minimum  # the highest that works is at least low, below high
+        low, high = 1, minimum  # the highest number that works is in low..high-1
         placed = (group.scheduled for group in self._document.pod_groups if self._is(group.namespace, group.name))
         first = min(max(1, next(placed, 0)), minimum - 1)
         if works(first):
@@ -397,12 +397,12 @@ class Finder:
 
     @property
     def _priority(self) -> int:
-        """Its own, as admission has left it."""
+        """Return its priority after admission."""
         outcomes = self._document.pods if self._pending[0] == "Pod" else self._document.pod_groups
         return next((outcome.priority for outcome in outcomes if self._is(outcome.namespace, outcome.name)), 0)
 
     def _priorities(self) -> list[int]:
-        """Just above each priority that there is, not below its own."""
+        """Return the priorities just above each existing one, not below its own."""
         has = self._priority
         manifests = self._trials.manifests
         levels = {loaded.object.spec.priority or 0 for loaded in manifests.pods}
@@ -419,7 +419,7 @@ class Finder:
             return
         priority = steps[fewest(-1, len(steps) - 1, lambda at: works(steps[at]))]
         if priority - 1 > has and works(priority - 1):
-            return  # it is not the level that counts
+            return  # the suggestion would be unnecessarily high
         flag = f"--set-priority {self._called}={priority}"
         sentence = f"Set a priority of {priority} or more (it has {has}): it could then preempt ({flag})."
         yield Help(kind="Priority", priority=priority, amount=str(priority), flags=(flag,), sentence=sentence)
@@ -427,9 +427,9 @@ class Finder:
     # -- others ------------------------------------------------------------------------------------
 
     def _workloads(self) -> list[str]:
-        """Workloads that run, the smallest first, without which there would be places by amounts; the first of them.
+        """Return the running workloads without which there would be places by amounts, the smallest first.
 
-        Pods of a lower priority count as gone, as it may evict them.
+        Pods of lower priority count as removed, because they may be evicted.
         """
         pods: dict[str, list[objects.Pod]] = defaultdict(list)
         for pod in (loaded.object for loaded in self._trials.manifests.pods):
@@ -440,8 +440,8 @@ class Finder:
         self._of_workload = pods
         order = sorted(pods, key=lambda name: (len(pods[name]), min(p.spec.priority or 0 for p in pods[name]), name))
         rivals: Callable[[objects.Pod], bool] = lambda pod: (pod.spec.priority or 0) >= self._priority  # noqa: E731
-        there = (loaded.object for loaded in self._trials.manifests.pods)
-        space = NodeSpace(self._nodes, requested(there, rivals), self.asked)
+        pods_of_input = (loaded.object for loaded in self._trials.manifests.pods)
+        space = NodeSpace(self._nodes, requested(pods_of_input, rivals), self.request)
         missing = self._waits_for - space.places()
         return [name for name in order[:MOST_LOOKED_AT] if space.more_places(requested(pods[name], rivals)) >= missing][
             :MOST_WORKLOADS
@@ -456,10 +456,10 @@ class Finder:
                 yield Help(kind="Workload", workload=name, amount=str(number), flags=(flag,), sentence=sentence)
                 return
 
-    # -- what the last attempt says ----------------------------------------------------------------
+    # -- hints of the last attempt ------------------------------------------------------------------
 
     def _holds(self, hint: Help) -> bool:
-        """Return whether a hint of the last attempt is true in a trial; other sorts are searched for anyway."""
+        """Return whether a hint of the last attempt holds in a trial; other kinds are searched anyway."""
         edit: Callable[[int], Manifests | None] | None = {
             "Free": lambda less: self._freed(hint, less),
             "Node": lambda less: self._larger_node(hint) if not less else None,
@@ -475,10 +475,9 @@ class Finder:
         return less is None or not self._trials.runs_in(self._pending, less)
 
     def _freed(self, hint: Help, less: int) -> Manifests | None:
-        """Return the input with capacity freed on as many nodes as the hint says; `less`: the smallest amount less on
-        one.
+        """Return the input with capacity freed on the nodes of a hint; `less`: the smallest amount less on one.
 
-        None where so much is not in use on so many nodes that lack as little: then it cannot be freed.
+        None if that capacity is not in use on enough equally loaded nodes, so that it cannot be freed.
         """
         names = self._lacking_as_little(hint)
         if not hint.missing or len(names) < (hint.nodes or 1):
@@ -496,32 +495,30 @@ class Finder:
         return edited(self._trials.manifests, objects.Node, roomier)
 
     def _lacking_as_little(self, hint: Help) -> list[str]:
-        """Return the nodes of the hint and others with the same capacity in use, as many as it says, with that much in
-        use.
-        """
-        taken = requested(loaded.object for loaded in self._trials.manifests.pods)
-        known = {node.name: node for node in self._nodes}
-        on = [name for name in hint.on if name in known]
+        """Return the nodes of the hint and equally loaded ones, if they have enough in use; else none."""
+        in_use = requested(loaded.object for loaded in self._trials.manifests.pods)
+        node_of = {node.name: node for node in self._nodes}
+        on = [name for name in hint.on if name in node_of]
         if not on:
             return []
 
         def free(node: objects.Node) -> tuple[tuple[str, int], ...]:
-            there, has = resource_list(node.status.allocatable), taken.get(node.name, Counter())
-            return tuple((name, there.get(name, 0) - has[name]) for name in sorted(hint.missing))
+            allocatable, has = resource_list(node.status.allocatable), in_use.get(node.name, Counter())
+            return tuple((name, allocatable.get(name, 0) - has[name]) for name in sorted(hint.missing))
 
-        alike = free(known[on[0]])
-        others = (name for name in sorted(known) if name not in on and free(known[name]) == alike)
-        names = [*on, *(name for name in others if self.may_take(known[name]))][: hint.nodes or 1]
+        alike = free(node_of[on[0]])
+        alike_names = (name for name in sorted(node_of) if name not in on and free(node_of[name]) == alike)
+        names = [*on, *(name for name in alike_names if self.may_take(node_of[name]))][: hint.nodes or 1]
         enough = all(
-            taken.get(name, Counter())[resource] >= amount_of(amount, resource)
+            in_use.get(name, Counter())[resource] >= amount_of(amount, resource)
             for name in names
             for resource, amount in hint.missing.items()
         )
         return names if enough else []
 
     def _larger_node(self, hint: Help) -> Manifests | None:
-        """Return the input with one more node, as large as what the pod asks for."""
-        asked = pod_requests(self._pods[0])
+        """Return the input with an additional node that is large enough for the pod."""
+        request = pod_requests(self._pods[0])
         largest = {hint.resource or "": 1}
         names = sorted(self._nodes, key=lambda node: (not self.may_take(node), -holds(node, largest), node.name))
         if not names:
@@ -532,7 +529,7 @@ class Finder:
             if node is not manifests.nodes[-1].object:
                 return node
             allocatable = dict(node.status.allocatable)
-            for name, amount in asked.items():
+            for name, amount in request.items():
                 if amount > amount_of(allocatable.get(name, "0"), name):
                     allocatable[name] = text_of(amount, name)
             return replace(node, status=replace(node.status, allocatable=allocatable))
@@ -543,17 +540,17 @@ class Finder:
         return self._editor(edit)(self._trials.manifests)
 
     def _editor(self, edit: Callable[[objects.Pod], objects.Pod]) -> Callable[[Manifests], Manifests]:
-        """Return an edit of its pods in an input, and where they may preempt of its group."""
+        """Return an edit of its pods in an input, and of its group if the edit allows preemption."""
         ours, group = {pod.key for pod in self._pods}, self._group
 
-        def allowed(one: objects.PodGroup) -> objects.PodGroup:
-            if group is None or one.key != group.key:
-                return one
-            return replace(one, spec=replace(one.spec, preemption_policy="PreemptLowerPriority"))
+        def allowed(pod_group: objects.PodGroup) -> objects.PodGroup:
+            if group is None or pod_group.key != group.key:
+                return pod_group
+            return replace(pod_group, spec=replace(pod_group.spec, preemption_policy="PreemptLowerPriority"))
 
         def changed_pods(manifests: Manifests) -> Manifests:
-            made = edited(manifests, objects.Pod, lambda pod: edit(pod) if pod.key in ours else pod)
-            return edited(made, objects.PodGroup, allowed) if edit is preempting and group is not None else made
+            result = edited(manifests, objects.Pod, lambda pod: edit(pod) if pod.key in ours else pod)
+            return edited(result, objects.PodGroup, allowed) if edit is preempting and group is not None else result
 
         return changed_pods
 

@@ -1,4 +1,4 @@
-"""Trials of changes: the same input planned again with changes; does a pod or gang run then? (whatif.md 5)."""
+"""Trials of changes: plans of the changed input that test whether a pod or gang runs (whatif.md 5)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
 
 MOST_WORK: Final = 25_000
-"""Objects that the trials of one answer may plan in all; many rules of one pod, and attempts, count as objects do."""
+"""The maximum number of objects that the trials of one answer may plan; rules and attempts count as objects."""
 FREE_WORK: Final = 15_000
 SHARE: Final = 2
-"""Without being given more, all trials together may take `FREE_WORK`, and so many times the work of the plan."""
+"""The default limit of all trials is `FREE_WORK` plus this multiple of the work of the plan."""
 NODES_AN_OBJECT: Final = 10
-"""An attempt of the scheduler counts as one object for so many nodes."""
+"""The number of nodes for which a scheduling attempt counts as one object."""
 MOVES_AN_OBJECT: Final = 8
-"""So many pods that are put on a node or taken off one, in attempts, count as one object."""
+"""The number of pod placements and removals in attempts that count as one object."""
 FEW_RULES: Final = 8
-"""Affinity terms and spread constraints of a pod that count with it."""
+"""The number of affinity terms and spread constraints of a pod that do not count separately."""
 LEAST_WORK: Final = 200
-"""A trial counts as so many objects at least."""
+"""The minimum work of a trial, in objects."""
 
 Waiting = tuple[str, str, str]
 """(Pod or PodGroup, namespace, name)."""
@@ -38,7 +38,7 @@ Waiting = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Trials:
-    """Plans an input again and again. `base`: before its workloads were expanded, to which flags apply."""
+    """Plans an input repeatedly. `base`: the input before expansion, to which flags apply."""
 
     manifests: Manifests
     options: PlanOptions
@@ -46,31 +46,31 @@ class Trials:
     rows: Rows = TABLE
     run: Sequence[str] = ()
     left: int | None = None
-    """Work that they may still do; None: as much as goes with the work of one plan."""
+    """The remaining work; None: the default limit."""
     spent: bool = False
-    """Something was not tried because there had been trials enough."""
+    """Whether a trial was skipped because the limit was reached."""
     attempts: int = 0
-    """Of the scheduler in the plan itself."""
+    """Scheduling attempts of the plan itself."""
     moves: int = 0
-    """Of pods in the plan itself, see `Answer.moves`."""
-    made: int = 0
-    _known: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
+    """Moves of pods in the plan itself, see `Answer.moves`."""
+    runs_done: int = 0
+    _results: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
 
     def runs(self, pending: Waiting, changes: Sequence[InputChange]) -> bool:
-        """Return whether it runs after these changes, which may be impossible here.
+        """Return whether a pod or group runs after these changes, which may be impossible.
 
-        Raises SpentError when there have been trials enough.
+        Raises SpentError if the limit is reached.
         """
         key = (pending, tuple(map(str, changes)))
-        if key not in self._known:
+        if key not in self._results:
             try:
-                self._known[key] = self.runs_in(pending, self.after(changes))
+                self._results[key] = self.runs_in(pending, self.after(changes))
             except InputError:
-                self._known[key] = False
-        return self._known[key]
+                self._results[key] = False
+        return self._results[key]
 
     def after(self, changes: Sequence[InputChange]) -> Manifests:
-        """Return the input after these changes, expanded as it was before. Raises InputError."""
+        """Return the input after these changes, expanded as before. Raises InputError."""
         base = self.base
         if base is not None and base.pod_makers:
             try:
@@ -80,15 +80,15 @@ class Trials:
         return changed(self.manifests, changes, rows=self.rows).manifests
 
     def runs_in(self, pending: Waiting, manifests: Manifests) -> bool:
-        """Return whether it runs in another input."""
+        """Return whether a pod or group runs in another input. Raises SpentError if the limit is reached."""
         left = self.allowed()
         if self._cost(manifests, self.attempts, self.moves) > left:
             self.spent = True
             raise SpentError
-        now = self.options.now  # what a change adds may be newer
+        now = self.options.now  # added objects may be newer
         now = max(now, starts_at(manifests.all())) if now is not None else None
         options = with_fields(self.options, first_decision=False, observer=None, on_object=None, now=now, account=False)
-        self.made += 1
+        self.runs_done += 1
         attempts, moves, runs = self.attempts, self.moves, False
         try:
             answer = plan(manifests, options)
@@ -99,7 +99,7 @@ class Trials:
         return runs
 
     def allowed(self) -> int:
-        """Return how much work there is left for trials."""
+        """Return the remaining work for trials."""
         if self.left is None:
             self.left = min(MOST_WORK, FREE_WORK + SHARE * self._cost(self.manifests, self.attempts, self.moves))
         return self.left
@@ -112,7 +112,7 @@ class Trials:
 
 
 def _rules(loaded: Loaded[objects.Pod]) -> int:
-    """Return how many rules about other pods a pod has beyond a few: each takes about as long as an object."""
+    """Return the number of a pod's rules about other pods beyond `FEW_RULES`; each costs about as much as an object."""
     spec = loaded.object.spec
     affinity, count = spec.affinity, len(spec.topology_spread_constraints)
     for kind in () if affinity is None else (affinity.pod_affinity, affinity.pod_anti_affinity):
@@ -123,7 +123,7 @@ def _rules(loaded: Loaded[objects.Pod]) -> int:
 
 
 class SpentError(Exception):
-    """There have been trials enough."""
+    """The limit of the trials is reached."""
 
 
 def _runs(document: Plan, pending: Waiting) -> bool:
