@@ -227,8 +227,15 @@ def test_deadline(world: World) -> None:
 
 
 def test_readiness_gates(world: World) -> None:
-    made = pod("p", readinessGates=[{"conditionType": "example.com/up"}])
+    """pods.go, "should support pod readiness gates": the pod is ready while all of them are true."""
+    gates = ["example.com/up", "example.com/in"]
+    made = pod("p", readinessGates=[{"conditionType": gate} for gate in gates])
     assert world.condition(bound(world, made), "Ready")["status"] == "False"
+    for gate, status, ready in [(0, "True", "False"), (1, "True", "True"), (0, "False", "False")]:
+        conditions = world.get("v1", "Pod", "p")["status"]["conditions"]
+        others = [one for one in conditions if one["type"] != gates[gate]]
+        world.set_status("v1", "Pod", "p", {"conditions": [*others, {"type": gates[gate], "status": status}]})
+        assert world.condition(world.forward(1).get("v1", "Pod", "p"), "Ready")["status"] == ready
 
 
 @pytest.mark.parametrize(

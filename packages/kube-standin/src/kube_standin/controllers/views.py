@@ -129,8 +129,13 @@ class _Named(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
 
 
+class _Gate(msgspec.Struct, rename="camel", gc=False):
+    condition_type: str = ""
+
+
 class _PodSpec(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
+    readiness_gates: tuple[_Gate, ...] | None = None
     resource_claims: tuple[_Named, ...] | None = None
     scheduling_group: _SchedulingGroupSeen | None = None
 
@@ -174,6 +179,8 @@ class PodSeen(msgspec.Struct, gc=False):
     """Whether the pod names device claims, or has a claim for its extended resources."""
     addresses: str = ""
     """The pod's IP addresses, separated by commas."""
+    open_gates: int = 0
+    """How many conditions of the pod's readiness gates are true."""
 
     @property
     def key(self) -> Key:
@@ -204,7 +211,8 @@ def read_pod(raw: bytes) -> PodSeen:
     """Decode the view of a pod; strings that many pods share are stored once."""
     pod = _decode_pod(raw)
     status = pod.status or _NO_STATUS
-    ready, since, disrupted = False, None, False
+    ready, since, disrupted, open_gates = False, None, False, 0
+    gates = [gate.condition_type for gate in pod.spec.readiness_gates] if pod.spec.readiness_gates else ()
     for condition in status.conditions or ():
         if condition.status != "True":
             continue
@@ -212,6 +220,8 @@ def read_pod(raw: bytes) -> PodSeen:
             ready, since = True, condition.last_transition_time
         elif condition.type == "DisruptionTarget":
             disrupted = True
+        elif condition.type in gates:
+            open_gates += 1
     group = pod.spec.scheduling_group
     named = group.pod_group_name or "" if group is not None else ""
     return PodSeen(
@@ -224,6 +234,7 @@ def read_pod(raw: bytes) -> PodSeen:
         disrupted,
         bool(pod.spec.resource_claims) or status.extended_resource_claim_status is not None,
         ",".join([address.ip for address in status.pod_addresses or ()]),
+        open_gates,
     )
 
 

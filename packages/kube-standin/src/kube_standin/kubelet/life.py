@@ -89,7 +89,12 @@ class PodLife:
             return
         if old is not None and old.node == new.node:
             same = (old.phase, old.metadata.deletion_timestamp) == (new.phase, new.metadata.deletion_timestamp)
-            if same and new.ready == old.ready and new.metadata.generation == old.metadata.generation:
+            unchanged = (old.ready, old.open_gates, old.metadata.generation) == (
+                new.ready,
+                new.open_gates,
+                new.metadata.generation,
+            )
+            if same and unchanged:
                 return
         self._plan(new)
 
