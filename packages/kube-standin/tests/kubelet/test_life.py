@@ -256,6 +256,7 @@ def test_deletion_honours_grace(
     world.forward(1)
     found = world.get("v1", "Pod", "p")
     assert found["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"] == 2
     if code is not None:
         assert found["status"]["phase"] == "Failed"
         assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code

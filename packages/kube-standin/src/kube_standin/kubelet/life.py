@@ -375,6 +375,7 @@ class PodLife:
             takes = takes if takes is not None else self._options.stop_seconds
             slow = takes + sleep_before_stop(pod.get("spec") or {}) > 0
             statuses.finish(pod, self._context.stamp(), statuses.KILLED if killed and slow else statuses.STOPPED)
+        statuses.observe(pod, self._context.stamp())
         metadata["deletionGracePeriodSeconds"] = 0
         last = self._context.registry.store.put(state.resource, state.namespace, state.name, pod, state).state
         if not metadata.get("finalizers"):
