@@ -172,7 +172,8 @@ WORKING: dict[str, tuple[dict[str, str], float, float, float, float | None, list
     "interval from the start": ({"a": "1h"}, 3000.0, 900.0, 0.0, 601.0, ["a"]),
     "beyond the window": ({"a": "1h"}, 2000.0, 900.0, 0.0, None, []),
     "the window counts from the creation": ({"a": "1h"}, 3000.0, 900.0, 400.0, None, []),
-    "just saved": ({"a": "1h"}, 3601.0, 7200.0, 0.0, None, []),
+    "saved two seconds ago": ({"a": "1h"}, 3602.0, 7200.0, 0.0, None, []),
+    "saved three seconds ago": ({"a": "1h"}, 3603.0, 7200.0, 0.0, 3598.0, ["a"]),
     "no interval": ({"a": ""}, 3000.0, 900.0, 0.0, None, []),
     "the next of two, each saves": ({"a": "1h", "b": "50m"}, 2900.0, 900.0, 0.0, 701.0, ["b", "a"]),
     "the later of two, as it saves more than both lose until then": (

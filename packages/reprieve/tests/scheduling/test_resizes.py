@@ -9,6 +9,7 @@ from kube_rules import objects
 from kube_rules.requests import allocated_requests, pod_requests
 from reprieve.decisions.preemptions import preemption_amounts
 from reprieve.framework.gates import FeatureGates
+from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, profile_with
@@ -65,6 +66,32 @@ def test_a_member_of_a_gang_is_queued_by_itself() -> None:
     ).drain()
     assert world.evicted == ["low"]
     assert {entity.ref for entity in world.engine.queue.entities()} == {"group/default/g", "resizes/group/default/g"}
+
+
+class _Unable(PreemptionCost):
+    """A criterion that fails."""
+
+    name = "Unable"
+
+    def of_units(self, units: EvictionUnits) -> Costs:
+        """See `PreemptionCost.of_units`."""
+        raise ZeroDivisionError("by design")
+
+
+def test_plugin_that_fails_an_attempt_for_a_resize_leaves_it_to_be_tried_again() -> None:
+    """scheduling.md 5, resizes.md 4.2: the attempt is one for a resize, and no pods are evicted."""
+    criteria = [{"name": "DefaultPreemption", "args": {"cost": ["Unable", "pods"]}}]
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": criteria}],
+    }
+    items = [node("n1", cpu=4), growing(), pod("low", cpu=2, node="n1")]
+    world = World(*items, plugins=[_Unable], config=config)
+    decision = world.step()
+    assert (decision.resize, decision.result, decision.preemption) == (True, Result.ERROR, None)
+    assert "Unable" in decision.rejections[0].message
+    assert entity_state(world) is QueueState.BACKOFF
 
 
 def test_its_own_gang_is_not_evicted() -> None:
@@ -129,6 +156,26 @@ def test_only_its_own_node_wakes_it(where: str, woken: bool) -> None:
     assert (len(world.engine.decisions) > attempts) is woken
 
 
+def test_resize_that_fitted_is_not_tried_again_for_a_pod_with_the_same_amounts() -> None:
+    """resizes.md 1.6."""
+    other = pod("other", cpu=1, node="n1")
+    world = World(node("n1", cpu=8), growing(), other)
+    assert world.engine.step(world.now).decision is not None
+    world.engine.set(replace(other, metadata=replace(other.metadata, labels={"a": "b"})), world.now)
+    assert (entity_state(world), world.record("web").resizing) == (None, True)
+
+
+def test_member_without_a_resize_does_not_wake_its_gang_from_another_node() -> None:
+    """resizes.md 1.5, 1.9."""
+    member = pod("b", cpu=1, node="n2", priority=10, group="g")
+    peer = pod("peer", cpu=2, node="n1", priority=10)
+    world = World(node("n1", cpu=4), node("n2", cpu=4), gang("g", 2)[0], growing("a", group="g"), member, peer).drain()
+    attempts = len(world.engine.decisions)
+    world.engine.set(replace(member, metadata=replace(member.metadata, labels={"a": "b"})), world.now)
+    world.virtual.until(START + 20)
+    assert len(world.engine.decisions) == attempts == 1
+
+
 def test_a_node_that_forbids_evictions_and_then_allows_them() -> None:
     """resizes.md 2.3: the change of the policy wakes it."""
     forbids = node("n1", cpu=4)
@@ -158,7 +205,7 @@ def test_a_resize_that_fits_leaves_the_queue() -> None:
     """resizes.md 2.2: the rest is up to the kubelet; nothing is bound."""
     world = World(node("n1", cpu=8), growing()).drain()
     (decision,) = world.engine.decisions
-    assert (decision.result, decision.bindings) == (Result.SCHEDULED, ())
+    assert (decision.resize, decision.result, decision.bindings) == (True, Result.SCHEDULED, ())
     assert entity_state(world) is None
 
 
@@ -302,10 +349,18 @@ def test_a_gang_with_evictions_under_way_evicts_no_more() -> None:
     assert "not eligible due to a terminating pod on the nominated node" in decision.rejections[1].message
 
 
-def test_a_resize_that_ends_lets_the_others_be_tried() -> None:
-    """3.5: the one without victims is taken back."""
+@pytest.mark.parametrize(
+    "ended",
+    [
+        given(pod("b", cpu=2, node="n2", priority=10, group="g"), "2"),
+        growing("b", group="g", on="n2", terminating=True, grace=600),
+    ],
+    ids=["withdrawn", "with its pod"],
+)
+def test_a_resize_that_ends_lets_the_others_be_tried(ended: objects.Pod) -> None:
+    """3.5, 3.6: the one without victims is withdrawn, or its pod terminates."""
     world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
-    world.engine.set(given(pod("b", cpu=2, node="n2", priority=10, group="g"), "2"), world.now)
+    world.engine.set(ended, world.now)
     assert resizes_of(world) == {GANG: {"a"}}
     world.virtual.until(START + 20)
     assert world.evicted == ["low"]
@@ -324,6 +379,18 @@ def test_a_gang_waits_for_a_kubelet_that_allows_evictions() -> None:
     world.engine.set(given(item, "2", PENDING), world.now)
     world.virtual.until(START + 20)
     assert sorted(world.evicted) == ["low1", "low2"]
+
+
+def test_resize_that_may_not_evict_no_longer_keeps_its_gang_from_evicting_once_it_is_withdrawn() -> None:
+    """1.8, 3.6: it is not queued, so that no event on its node tries the others."""
+    world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10))
+    disabled = objects.PodCondition(type="PodResizePreemptionDisabled", status="True")
+    world.engine.set(given(pod("b", cpu=3, node="n2", priority=10, group="g"), "2", PENDING, disabled), world.now)
+    world.drain()
+    assert (resizes_of(world), world.evicted) == ({GANG: {"a"}}, [])
+    world.engine.set(given(pod("b", cpu=2, node="n2", priority=10, group="g"), "2"), world.now)
+    world.virtual.until(START + 20)
+    assert world.evicted == ["low"]
 
 
 def test_a_gang_that_fits_leaves_the_queue_and_comes_back_whole() -> None:
@@ -385,6 +452,26 @@ def test_gang_of_a_tree_is_the_highest_group_reached_through_gangs(
         growing("b", group="two", want="4"),
     )
     assert resizes_of(world) == found
+
+
+def test_gang_is_tried_without_a_resize_that_leaves_it() -> None:
+    """1.9: its group moves out of the tree; it had found no victims."""
+    world = World(
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        composite("tree", min_groups=2),
+        group("one", min_count=1, parent="tree"),
+        group("two", min_count=1, parent="tree"),
+        growing("a", group="one"),
+        growing("b", group="two", on="n2"),
+        pod("low", cpu=2, node="n1"),
+        pod("peer", cpu=2, node="n2", priority=10),
+    ).drain()
+    assert (len(world.engine.decisions), world.evicted) == (1, [])
+    world.add(group("two", min_count=1))
+    assert resizes_of(world) == {"resizes/composite/default/tree": {"a"}, "resizes/group/default/two": {"b"}}
+    world.virtual.until(START + 20)
+    assert world.evicted == ["low"]
 
 
 def test_the_gang_is_deleted_while_its_resizes_wait() -> None:

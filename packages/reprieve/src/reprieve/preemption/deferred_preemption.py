@@ -25,6 +25,8 @@ LATE = 1.0
 """Seconds of waiting beyond a stated end: times have a precision of a second, and events arrive later."""
 OVERDUE = 10.0
 """Seconds after which a preemptor checks again for a late checkpoint."""
+_LEAST_SAVED = 2.0
+"""Seconds of work of all victims that a wait for a checkpoint has to save more than."""
 _MOST_NAMED = 3
 
 Owners = frozenset[tuple[str, Owner]]
@@ -227,7 +229,7 @@ def until_checkpoint(
         if moment <= latest:
             moments.append((moment, weight * (moment - since), pod))
     moments.sort(key=lambda entry: (entry[0], entry[2].uid))
-    best, most, saved = 0, growth * 2 * LATE, 0.0
+    best, most, saved = 0, growth * _LEAST_SAVED, 0.0
     for count, (moment, of_pod, _) in enumerate(moments, 1):
         saved += of_pod
         if saved - growth * (moment - now) > most:

@@ -7,7 +7,7 @@ priority on the node are evicted as for a pending pod for which resources are al
 The deferred resizes of a gang are one entity: pods are evicted for all that do not fit, or for none.
 
 Invariant: a pod is `resizing` as long as its resize is deferred and may evict pods, whether it is queued or not; then
-`resize_ref` is its queued entity.
+`resize_ref` is its queued entity, else empty.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,12 +58,12 @@ class PendingResizes:
             self._queue_all(known, now)
         if freed:
             self._queue.wake(_ref(self._cluster, known), now)
-        if changed and self._on and known.row >= 0:
+        if changed and known.row >= 0:
             self._left_on(known.row, now)
 
     def _queue_all(self, pod: PodRecord, now: float) -> None:
         """Queue a resize, and those of its gang that had left the queue because they fitted."""
-        peers = [peer for peer in _of_gang(self._cluster, pod) if peer.resizing and peer.resize_ref == pod.resize_ref]
+        peers = [peer for peer in _of_gang(self._cluster, pod) if peer.resize_ref == pod.resize_ref]
         for peer in peers if self._queue.get(pod.resize_ref) is None else (pod,):
             self._queue.add_pod(peer, now)
 
@@ -98,7 +98,7 @@ class PendingResizes:
         """Try the resizes of pods again that were victims and are not evicted."""
         for uid in uids:
             pod = self._cluster.pods.get(uid)
-            if pod is not None and pod.resizing:
+            if pod is not None:
                 self._queue.wake(pod.resize_ref, now)
 
 
