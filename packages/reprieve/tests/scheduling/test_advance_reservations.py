@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.work_annotations import BACKFILLED_UNTIL, moment
 from reprieve.cluster.evictions import EvictedUnit, EvictionHistory, EvictionLimit
+from reprieve.framework.plugin import CycleState, PerNodeFilter
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.queueing.entity import Entity
@@ -375,6 +376,28 @@ def test_expected_starts_are_kept_though_others_are_before_them_in_the_queue() -
     after(world.add(early), 2 * DUE + 4 * MINUTE)
     assert set(held(world)["second"].nodes) == {"n2", "n3"}
     assert held(world)["second"].expected == START + 2 * HOUR
+
+
+class _FailsOnEmptyNodes(PerNodeFilter):
+    """A plugin that fails on nodes without pods."""
+
+    name = "FailsOnEmptyNodes"
+
+    def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
+        if not state.cluster.nodes.pods[row]:
+            raise ZeroDivisionError("by design")
+        return None
+
+
+def test_plugin_that_fails_in_the_search_for_a_start_keeps_its_entity_from_a_reservation() -> None:
+    """scheduling.md 5, reservations.md 2.1: the failure is reported, and attempts go on."""
+    profile = profile_with(_FailsOnEmptyNodes(), ReservationsPlugin(ReservationOptions()))
+    world = World(full(), pair(), profiles={profile.name: profile}).drain()
+    assert world.incidents() == []
+    after(world, DUE + 5)
+    assert held(world) == {}
+    assert {(incident.plugin, incident.point) for incident in world.incidents()} == {("FailsOnEmptyNodes", "Filter")}
+    assert world.pending == ["train-0", "train-1"]
 
 
 def test_reservation_ends_after_its_time_and_says_so() -> None:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE
 from reprieve.framework.gates import FeatureGates
+from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
 from reprieve.scheduling.profiles import default_profile
-from tests.building import World, composite, group, node, pod
+from tests.building import World, composite, group, node, pod, profile_with
 
 RACK = "topology.kubernetes.io/rack"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -162,6 +163,8 @@ def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -
         (_nodes("a", "b", "c", cpu=(8, 4, 3)), (1, 2), "", ["n2", "n2"]),
         # The same of more racks than are compared with one another.
         (_nodes(*(f"r{i:03}" for i in range(120)), cpu=[8] * 70 + [3] + [6] * 49), (1, 2), "", ["n70"] * 2),
+        # In a rack by the names of the nodes, whatever the order in which they are known (3.2).
+        (_nodes("a", "a", "a", cpu=(2, 2, 2))[::-1], (2, 2, 1), "", ["n0", "n1", "n2"]),
         # A rack that holds one of them is used.
         (_nodes("a", "b", "c", cpu=(1, 4, 2)), (1, 2, 2), "", ["n0", "n1", "n1"]),
         # In two racks as few neighbours as possible are apart.
@@ -195,6 +198,44 @@ def test_large_gang_of_members_that_differ_fills_one_rack_after_the_other(nodes:
     world = World(*nodes, *_unlike(*(1, 2) * 33, asks=RACKS)).settle()
     rack_of = {node.metadata.name: node.metadata.labels[RACK] for node in nodes}
     assert [rack_of[name] for name in _where(world, 66)] == racks
+
+
+@pytest.mark.parametrize(("topology", "indexed"), [(None, True), (None, False), (RACK, False)])
+def test_gang_without_these_rules_is_placed_as_if_they_did_not_exist(topology: str | None, indexed: bool) -> None:
+    """topology.md 3.3, 5.2: indexes count only under a constraint, and a constraint arranges only by indexes."""
+    crew, *pods = _crew(4, topology=topology)
+    if not indexed:
+        pods = [replace(item, metadata=replace(item.metadata, labels={})) for item in pods]
+    assert _where(World(*_nodes("a", "a", cpu=(2, 4)), crew, *pods).settle(), 4) == ["n1", "n0", "n1", "n1"]
+
+
+def test_member_that_fits_nowhere_does_not_count_among_those_that_are_placed_together() -> None:
+    """topology.md 2.1: two of three, although the first by rank has no place."""
+    crew = group("crew", min_count=2, annotations=RACKS)
+    world = World(*_nodes("a", "b", cpu=(1, 2)), crew, *_unlike(5, 1, 1)[1:]).settle()
+    assert _where(world, 3) == ["", "n1", "n1"]
+
+
+def test_gang_with_no_better_places_gets_those_that_it_gets_without_the_annotation() -> None:
+    """topology.md 2.3: in the order of the ranks the small member takes the only node of the large one."""
+    crew = group("crew", min_count=2, annotations=RACKS)
+    pods = [
+        pod(f"m{i}", cpu=cpu, group="crew", labels={INDEX: str(i)}, ports=[f"800{i}"]) for i, cpu in enumerate((1, 3))
+    ]
+    retrying = profile_with(GangScheduling(RETRY))
+    world = World(*_nodes("a", "b", cpu=(3, 1)), crew, *pods, profiles={retrying.name: retrying})
+    assert _where(world.settle(), 2) == ["n1", "n0"]
+
+
+@pytest.mark.parametrize("of", ["pods", "every group"])
+def test_group_of_a_tree_is_placed_by_its_own_annotation(of: str) -> None:
+    """topology.md 1.1."""
+    root = composite("tree", min_groups=1)
+    of_group = RACKS if of == "every group" else None
+    if of_group is not None:
+        root = replace(root, metadata=replace(root.metadata, annotations=of_group))
+    crew = _crew(3, of_group, of_pods=RACKS if of == "pods" else None, parent="tree")
+    assert _where(World(*_nodes("a", "b", "b", cpu=(4, 2, 1)), root, *crew).settle(), 3) == ["n1", "n1", "n2"]
 
 
 @pytest.mark.parametrize("off", ["preferences", "gate"])

@@ -457,12 +457,11 @@ def _sets(cells: Cells, need: int, enough: Callable[[Sequence[int]], bool]) -> I
     if not cells.labels:
         yield everything
         return
-    first = chosen_places(cells, need)
-    least = len({cells.labels[0][cell] for cell, _ in first}) if first else 1
+    first = sorted(cell for cell, _ in chosen_places(cells, need) or ())
     domains = cells.grouped(everything, 0)
-    if first is not None and enough([cell for cell, _ in first]):
-        yield sorted(cell for cell, _ in first)
-    count, step = least, 1
+    if enough(first):
+        yield first
+    count, step = max(1, len({cells.labels[0][cell] for cell in first})), 1
     while count <= len(domains):
         ordered = sorted(domains, key=lambda label: (label not in cells.used(0), -cells.units(domains[label]), label))
         few = comb(len(ordered), count) <= 4 * _MOST_SETS
