@@ -659,6 +659,13 @@ def test_nominations_of_what_does_not_qualify_any_more_are_given_up_after_a_rest
     assert not held(world)
 
 
+def test_no_more_reservations_than_allowed_are_kept_after_a_restart() -> None:
+    """reservations.md 1.4, 3.6: the first in the queue keeps its own."""
+    both = [waiting_since(EARLY, [pod(f"p{turn}", cpu=4)], f"n{turn}") for turn in range(2)]
+    world = world_of(full(), both, min_pods=1, max_reservations=1).drain()
+    assert world.nominated == {"p0": "n0"}
+
+
 # -- backfill (4) ------------------------------------------------------------------------------------------------------
 
 

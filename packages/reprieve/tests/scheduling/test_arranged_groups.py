@@ -220,7 +220,7 @@ def test_gang_with_no_better_places_gets_those_that_it_gets_without_the_annotati
     """topology.md 2.3: in the order of the ranks the small member takes the only node of the large one."""
     crew = group("crew", min_count=2, annotations=RACKS)
     pods = [
-        pod(f"m{i}", cpu=cpu, group="crew", labels={INDEX: str(i)}, ports=[f"800{i}"]) for i, cpu in enumerate((1, 3))
+        pod(f"m{i}", cpu=cpu, group="crew", labels={INDEX: str(i)}, ports=[8000 + i]) for i, cpu in enumerate((1, 3))
     ]
     retrying = profile_with(GangScheduling(RETRY))
     world = World(*_nodes("a", "b", cpu=(3, 1)), crew, *pods, profiles={retrying.name: retrying})
