@@ -35,7 +35,8 @@ class World(Plane):
         self.controllers = ControllerSet(self.registry, names, times=times, ca_certificate="CA")
         self.kubelets: Kubelets | None = None
         if nodes is not None:
-            self.kubelets = Kubelets(self.controllers, KubeletOptions(nodes=nodes, **options))
+            chosen: dict[str, Any] = {"stop_seconds": 0.0, **options}
+            self.kubelets = Kubelets(self.controllers, KubeletOptions(nodes=nodes, **chosen))
             self.kubelets.begin()
         self.settle()
 

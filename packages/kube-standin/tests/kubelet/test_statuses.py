@@ -237,7 +237,7 @@ def test_fleet_by_default() -> None:
     """As docs/apiserver.md says."""
     options = KubeletOptions()
     assert (options.nodes, options.adopt, options.starts_per_second) == (0, True, None)
-    assert (options.start_seconds, options.stop_seconds) == (0.3, 0.0)
+    assert (options.start_seconds, options.stop_seconds) == (0.3, 0.3)
     assert (options.lease_seconds, options.renewals_per_second) == (10.0, 50.0)
     assert options.resources == {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "200Gi", "pods": "110"}
 
@@ -336,6 +336,15 @@ def test_how_long_a_pod_takes_to_stop(grace: int, stop: int | None, after: int, 
     assert found["status"]["phase"] == "Failed"
     assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
     assert found["metadata"]["deletionGracePeriodSeconds"] == 0
+
+
+def test_a_deleted_pod_is_seen_terminating() -> None:
+    """For as long as the fleet says, also at the end of a second: deletionTimestamp has whole seconds."""
+    world = bound(World((), nodes=1, start_seconds=0.0, stop_seconds=0.3)).forward(0.9)
+    world.delete("v1", "Pod", "p")
+    world.settle().forward(0.2)
+    assert (phase(world), "deletionTimestamp" in world.get("v1", "Pod", "p")["metadata"]) == ("Running", True)
+    assert world.forward(0.1).names() == []
 
 
 # -- leases

@@ -356,7 +356,7 @@ class PodLife:
         stopped = later(killed, -(metadata.get("deletionGracePeriodSeconds") or 0))
         takes = seconds_of(metadata, STOP_SECONDS)
         if takes is None:
-            takes = self._options.stop_seconds
+            takes, stopped = self._options.stop_seconds, self._context.now()
         takes += sleep_before_stop(body.get("spec") or {})
         if pod.phase != "Running":
             takes = 0.0

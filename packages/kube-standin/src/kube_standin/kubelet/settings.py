@@ -48,7 +48,7 @@ class KubeletOptions:
     manifests: tuple[Json, ...] = ()
     adopt: bool = True
     start_seconds: float = 0.3
-    stop_seconds: float = 0.0
+    stop_seconds: float = 0.3
     starts_per_second: float | None = None
     lease_seconds: float = 10.0
     renewals_per_second: float = 50.0

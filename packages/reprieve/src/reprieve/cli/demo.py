@@ -101,7 +101,7 @@ async def _play(log: int) -> list[str]:
     from reprieve.live.supervisor import ChildRefusedError
     from reprieve.simulation.demo import ACTS, nodes
 
-    fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1)
+    fleet = KubeletOptions(manifests=nodes(), start_seconds=0.1, stop_seconds=0.0)
     arguments = ("--scheduler-name=default-scheduler", "--v=0")
     options = LocalOptions(ServeOptions(controllers="*", kubelets=fleet), arguments=arguments, report=note, output=log)
     differences: list[str] = []
