@@ -139,8 +139,8 @@ def _set_dangling(registry: Objects, schema: Json) -> None:
 
 def _level_of(schema: Json) -> str:
     """Return the name of the priority level of a FlowSchema, which may be invalid."""
-    found: str = ((schema.get("spec") or {}).get("priorityLevelConfiguration") or {}).get("name", "")
-    return found
+    name: str = ((schema.get("spec") or {}).get("priorityLevelConfiguration") or {}).get("name", "")
+    return name
 
 
 def _matches(rules: Iterable[Json], user: User, attributes: Attributes) -> bool:
@@ -171,19 +171,20 @@ def _is_about(rule: Json, attributes: Attributes) -> bool:
     if not attributes.resource:
         path = attributes.path
         return any(
-            _has(one["verbs"], attributes.verb) and any(_is_path(url, path) for url in one["nonResourceURLs"])
-            for one in rule.get("nonResourceRules") or ()
+            _has(path_rule["verbs"], attributes.verb)
+            and any(_is_path(url, path) for url in path_rule["nonResourceURLs"])
+            for path_rule in rule.get("nonResourceRules") or ()
         )
     return any(
-        _has(one["verbs"], attributes.verb)
-        and _has(one["apiGroups"], attributes.group)
-        and _has(one["resources"], attributes.full_resource)
+        _has(resource_rule["verbs"], attributes.verb)
+        and _has(resource_rule["apiGroups"], attributes.group)
+        and _has(resource_rule["resources"], attributes.full_resource)
         and (
-            _has(one.get("namespaces") or (), attributes.namespace)
+            _has(resource_rule.get("namespaces") or (), attributes.namespace)
             if attributes.namespace
-            else one.get("clusterScope", False)
+            else resource_rule.get("clusterScope", False)
         )
-        for one in rule.get("resourceRules") or ()
+        for resource_rule in rule.get("resourceRules") or ()
     )
 
 

@@ -1,4 +1,4 @@
-"""Acting as another user: the Impersonate headers (``kubectl --as``), each part requested and authorised by itself.
+"""Impersonation: the Impersonate headers (``kubectl --as``), with a separate authorization of each part.
 
 Rules and texts: kube-apiserver 1.36 (endpoints/filters/impersonation). The user needs ``impersonate`` on users (or, for
 the name of a service account, on serviceaccounts in its namespace), on groups, on uids and on userextras/KEY. A part
@@ -23,7 +23,7 @@ _EXTRA = "impersonate-extra-"
 
 
 class _IdentityPart(NamedTuple):
-    """One thing to act as: what it is, its namespace and name, and the key of an extra."""
+    """One part of an identity: its kind, namespace and name, and the key of an extra."""
 
     kind: str
     namespace: str
@@ -32,7 +32,7 @@ class _IdentityPart(NamedTuple):
     key: str = ""
 
     def __str__(self) -> str:
-        """As upstream prints a reference to it."""
+        """Return upstream's format of a reference to it."""
         version = f"{self.group}/v1" if self.group else ""
         return "{" + " ".join((self.kind, self.namespace, self.name, "", version, "", self.key)) + "}"
 
@@ -43,14 +43,14 @@ _RESOURCES = {
 
 
 def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer) -> User:
-    """Return the user that ``user`` acts as, itself without headers; raises 400, or 403 for a part it may not take.
+    """Return the user that ``user`` impersonates, itself without headers; raises 400, or 403 for a refused part.
 
-    ``headers`` are those of the request as they came, names in lower case.
+    ``headers`` are the raw headers of the request, with names in lower case.
     """
-    asked = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers if _concerns(name)]
-    if not asked:
+    requested = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers if _concerns(name)]
+    if not requested:
         return user
-    parts = _parts(asked)
+    parts = _parts(requested)
     for part in parts:
         resource = _RESOURCES[part.kind]
         authorizer.check(user, Attributes("impersonate", part.group, resource, part.key, part.namespace, part.name))
@@ -61,14 +61,14 @@ def _concerns(name: bytes) -> bool:
     return name.startswith(b"impersonate-")
 
 
-def _parts(asked: list[tuple[str, str]]) -> list[_IdentityPart]:
-    users = [value for name, value in asked if name == "impersonate-user" and value]
+def _parts(requested: list[tuple[str, str]]) -> list[_IdentityPart]:
+    users = [value for name, value in requested if name == "impersonate-user" and value]
     parts = [_user(users[0])] if users else []
-    parts += [_IdentityPart("Group", "", value) for name, value in asked if name == "impersonate-group"]
-    for name, value in sorted(asked):
+    parts += [_IdentityPart("Group", "", value) for name, value in requested if name == "impersonate-group"]
+    for name, value in sorted(requested):
         if name.startswith(_EXTRA):
             parts.append(_IdentityPart("UserExtra", "", value, _AUTHENTICATION, unquote(name[len(_EXTRA) :])))
-    uids = [value for name, value in asked if name == "impersonate-uid" and value]
+    uids = [value for name, value in requested if name == "impersonate-uid" and value]
     parts += [_IdentityPart("UID", "", uid, _AUTHENTICATION) for uid in uids[:1]]
     if parts and not users:
         raise errors.bad_request(f"requested [{' '.join(map(str, parts))}] without impersonating a user")
@@ -83,8 +83,8 @@ def _user(name: str) -> _IdentityPart:
 
 
 def _acting_as(parts: list[_IdentityPart]) -> User:
-    first, *others = parts
-    groups = [part.name for part in others if part.kind == "Group"]
+    first, *further = parts
+    groups = [part.name for part in further if part.kind == "Group"]
     name = first.name
     if first.kind == "ServiceAccount":
         name = f"{_ACCOUNT}{first.namespace}:{first.name}"
@@ -94,8 +94,8 @@ def _acting_as(parts: list[_IdentityPart]) -> User:
     elif not {AUTHENTICATED, UNAUTHENTICATED} & set(groups):
         groups.append(AUTHENTICATED)
     extra: dict[str, tuple[str, ...]] = {}
-    for part in others:
+    for part in further:
         if part.kind == "UserExtra":
             extra[part.key] = (*extra.get(part.key, ()), part.name)
-    uid = next((part.name for part in others if part.kind == "UID"), "")
+    uid = next((part.name for part in further if part.kind == "UID"), "")
     return User(name, tuple(groups), uid, tuple(extra.items()))

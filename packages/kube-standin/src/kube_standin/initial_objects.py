@@ -1,12 +1,12 @@
-"""Objects of files, a whole cluster's among them, put into the store in one transaction, before any client is served.
+"""Objects of files, up to a whole cluster, put into the store in one transaction before any client is served.
 
-Each object goes the way of every write (decoded, defaulted, admitted, validated). What is taken over from another
-cluster besides: status, creation time, and what owns what. UIDs are new, and everything that names one of the input by
-its UID follows it, so that garbage collection takes no object for an orphan. An object with a name that exists is kept
-as it is, unless its manifest was edited since it was loaded: that is refused (`reload`).
+Each object is processed like every write (decoded, defaulted, admitted, validated). From another cluster it also keeps
+its status, creation time, and owners. UIDs are new, and references by UID to objects of the input are updated, so that
+garbage collection does not treat objects as orphans. An object with an existing name is not changed, unless its
+manifest was edited since it was loaded: that is refused (`reload`).
 
-Invariant: either all of it is staged, or nothing, with an `InputError` that names the object at fault. Where
-objects that are refused may be left out, all is staged again without them: as if they had not been in the input.
+Invariant: either everything is staged, or nothing, with an `InputError` that names the invalid object. If refused
+objects may be left out, everything is staged again without them, as if they were not in the input.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ _FIRST: Final = (
     ("apps", "StatefulSet"),
     ("apps", "DaemonSet"),
 )
-"""What admission of others reads, and owners with a template that identifies their pods."""
+"""Objects that admission of others reads, and owners with a template that identifies their pods."""
 _LAST: Final = (("", "LimitRange"), ("", "ResourceQuota"))
-"""What is there is not judged by them: they are for what comes."""
+"""Loaded last, so that they apply only to later objects."""
 _DEFINITION: Final = _FIRST[0]
 _REVISED: Final = (("apps", "StatefulSet"), ("apps", "DaemonSet"))
 _SERVER_FIELDS: Final = ("resourceVersion", "managedFields", "selfLink", "generation")
 _UNDATED: Final = "~"
 """Sorts after every time."""
 _OPTIONS: Final = WriteOptions(manager="")
-"""Fields of what is loaded have no manager: a client that applies them later does not find them taken."""
+"""Loaded fields have no manager, so that a client that applies them later has no conflicts."""
 
 
 @dataclass
 class LoadReport:
-    """What happened to the objects of an input."""
+    """The result of loading an input."""
 
     made: int = 0
     kept: list[str] = field(default_factory=list)
-    """Objects that were there already, `Node "n1"`, but for what every server has."""
+    """Objects that already existed, `Node "n1"`, except those of every server."""
     added: list[str] = field(default_factory=list)
-    """What the input needs and does not have: namespaces and service accounts, and ReplicaSets of its Deployments."""
+    """Objects that the input needs and lacks: namespaces and service accounts, and ReplicaSets of its Deployments."""
     left_out: list[str] = field(default_factory=list)
     """Objects that cannot be served here, and why."""
     orphaned: int = 0
-    """Objects with an owner that is not in the input: they are loaded without it."""
+    """Number of objects with an owner that is not in the input: they are loaded without it."""
     warnings: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
-    """Of the manifests that are loaded now, or were before (`reload`)."""
+    """Digests of the manifests that are loaded now, or were before (`reload`)."""
 
 
 def load_objects(
@@ -86,11 +86,11 @@ def load_objects(
     lenient: bool = False,
     before: Mapping[str, str] | None = None,
 ) -> LoadReport:
-    """Stage and commit the objects. Raises `InputError`; then nothing of them is there.
+    """Stage and commit the objects. Raises `InputError`; then none of them is stored.
 
-    `lenient`: objects that are refused are left out, and with them what is refused for want of them; the report names
-    which and why. `before`: the digests of what was loaded earlier. Call it before controllers and kubelets work, in
-    one turn of the loop. The manifests are used up.
+    `lenient`: refused objects are left out, and with them objects that are refused without them; the report lists them
+    with the reasons. `before`: the digests of an earlier load. Call it before controllers and kubelets run, in one turn
+    of the loop. The manifests are changed.
     """
     registry.store.flush()
     left_out: list[str] = []
@@ -98,7 +98,7 @@ def load_objects(
         loading = _Loading(registry, lenient, before or {})
         try:
             loading.load(
-                [PlainObject(copy.deepcopy(one.manifest), one.origin) for one in objects] if lenient else objects
+                [PlainObject(copy.deepcopy(obj.manifest), obj.origin) for obj in objects] if lenient else objects
             )
         except BaseException:
             registry.store.discard()
@@ -109,7 +109,7 @@ def load_objects(
             return loading.report
         registry.store.discard()
         left_out += [str(loading.refused[number]) for number in sorted(loading.refused)]
-        objects = [one for number, one in enumerate(objects) if number not in loading.refused]
+        objects = [obj for number, obj in enumerate(objects) if number not in loading.refused]
 
 
 class _Loading:
@@ -117,21 +117,21 @@ class _Loading:
         self._registry = registry
         self._lenient = lenient
         self._before = before
-        self._there = Lookup(registry)
+        self._lookup = Lookup(registry)
         self._digests: dict[str, tuple[str, str]] = {}
-        """UID of an owner of revisions -> the hash its newest pods have in the input, and the one they get here."""
+        """UID of an owner of revisions -> the hash of its newest pods in the input, and their hash here."""
         self._referred: set[tuple[str, str, str]] = set()
-        """What pods on nodes refer to: resource, namespace and name of ConfigMaps and Secrets."""
+        """ConfigMaps and Secrets that bound pods refer to: resource, namespace and name."""
         self._undated = ""
-        """Creation time of objects that have none, where that is not now."""
+        """Creation time of objects without one, unless it is now."""
         self.report = LoadReport()
         self.refused: dict[int, InputError] = {}
-        """Where that is lenient: by their number in the input, which cannot be loaded and why."""
+        """With `lenient`: the objects that cannot be loaded, by their number in the input, and why."""
 
     def load(self, objects: Sequence[PlainObject]) -> None:
         for definitions in (True, False):
             chosen = [
-                (number, one) for number, one in enumerate(objects) if (_head(one)[1] == _DEFINITION[1]) is definitions
+                (number, obj) for number, obj in enumerate(objects) if (_head(obj)[1] == _DEFINITION[1]) is definitions
             ]
             self._settle(chosen)
             if definitions:
@@ -139,8 +139,9 @@ class _Loading:
         self._excuse_missing_config()
 
     def _excuse_missing_config(self) -> None:
-        """Let pods of a namespace start without ConfigMaps and Secrets if pods of it ran with some that are not in the
-        input: files of clusters leave them out (interfaces.md 7.7).
+        """Let pods start without ConfigMaps and Secrets in namespaces with running pods that refer to missing ones.
+
+        Files of clusters leave them out (interfaces.md 7.7).
         """
         store = self._registry.store
         missing = {space for resource, space, name in self._referred if store.head(resource, space, name) is None}
@@ -154,21 +155,21 @@ class _Loading:
             self.report.warnings.append(f'Namespace "{space}": {text} (annotation {MISSING_CONFIG})')
 
     def _define(self, objects: Sequence[PlainObject]) -> None:
-        """Define the PodGroups of other schedulers' APIs that are in the input without their definition."""
+        """Define the PodGroups of other schedulers' APIs that the input does not define."""
         for version, numbers in _foreign_groups(objects).items():
             definition = foreign_definition(version)
             if definition is None or self._registry.kinds.of(version, "PodGroup") is not None:
                 continue
             with self._judged(numbers):
                 item = self._item(PlainObject(definition, objects[numbers[0]].origin))
-                if item is not None and self._there.add(item) is None:
+                if item is not None and self._lookup.add(item) is None:
                     self._create(item)
                     self.report.made -= 1
                     self.report.added.append(item.subject)
 
     @contextmanager
     def _judged(self, numbers: Sequence[int]) -> Iterator[None]:
-        """What is refused here is noted of these objects of the input where that is lenient."""
+        """Record a refusal in the block for these objects of the input, if lenient."""
         try:
             yield
         except InputError as error:
@@ -177,23 +178,23 @@ class _Loading:
             for number in numbers:
                 self.refused.setdefault(number, error)
 
-    def _settle(self, found: Iterable[tuple[int, PlainObject]]) -> None:
-        """Make these objects, then what depends on all of them being there."""
+    def _settle(self, numbered: Iterable[tuple[int, PlainObject]]) -> None:
+        """Create these objects, then set the fields that need all of them to exist."""
         items, new = list[LoadedItem](), list[LoadedItem]()
-        for number, one in found:
+        for number, obj in numbered:
             with self._judged([number]):
-                item = self._item(one)
+                item = self._item(obj)
                 if item is not None:
                     item.numbers.append(number)
                     items.append(item)
         for item in items:
             with self._judged(item.numbers):
-                there = self._there.add(item)
-                if there is None:
+                existing = self._lookup.add(item)
+                if existing is None:
                     new.append(item)
                 elif not _of_every_server(item):
                     self._check_edits(item)
-                    self.report.kept.append(there)
+                    self.report.kept.append(existing)
         new = self._completed(new)
         new.sort(key=lambda item: (_rank(item.kind), item.created or _UNDATED))
         self._undated = max(self._undated, _after(new, self._registry.clock.stamp()))
@@ -204,73 +205,73 @@ class _Loading:
                         act(item)
 
     def _completed(self, items: list[LoadedItem]) -> list[LoadedItem]:
-        """The items with what they need and do not have, without what cannot be made."""
-        made = owners.missing_replica_sets(items, self._there)
-        made += self._missing_accounts(items)
-        for item in made:
-            self._there.add(item)
+        """Return the items with the objects that they need and lack, without those that cannot be created."""
+        added = owners.missing_replica_sets(items, self._lookup)
+        added += self._missing_accounts(items)
+        for item in added:
+            self._lookup.add(item)
             self.report.added.append(item.subject)
         self.report.added += [text for item in items if (text := owners.complete_light(item))]
         left_out = owners.complete_templates(items)
         for item in left_out:
             self.report.left_out.append(f"{item.subject}: it has neither a template nor pods in the input")
-            self._there.forget(item)
-        whole = [*made, *(item for item in items if item not in left_out)]
+            self._lookup.forget(item)
+        whole = [*added, *(item for item in items if item not in left_out)]
         for item in whole:
-            self.report.orphaned += self._there.relate(item)
+            self.report.orphaned += self._lookup.relate(item)
         return whole
 
     def _missing_accounts(self, items: list[LoadedItem]) -> list[LoadedItem]:
-        """Namespaces, and service accounts of pods, that are neither in the input nor there."""
-        made: dict[tuple[str, str, str], LoadedItem] = {}
+        """Return missing namespaces, and missing service accounts of pods."""
+        accounts: dict[tuple[str, str, str], LoadedItem] = {}
         for item in items:
-            if item.namespace and not self._there.has("", "Namespace", "", item.namespace):
-                space = self._made("Namespace", "", item.namespace, item.origin)
-                made.setdefault(("", "", item.namespace), space).numbers.extend(item.numbers)
+            if item.namespace and not self._lookup.has("", "Namespace", "", item.namespace):
+                space = self._new_item("Namespace", "", item.namespace, item.origin)
+                accounts.setdefault(("", "", item.namespace), space).numbers.extend(item.numbers)
             if item.kind.resource == "pods":
                 spec = item.manifest.get("spec")
                 name = spec.get("serviceAccountName") if isinstance(spec, dict) else None
                 if not isinstance(name, str) or name in ("", "default"):
                     continue
-                if not self._there.has("", "ServiceAccount", item.namespace, name):
-                    account = self._made("ServiceAccount", item.namespace, name, item.origin)
-                    made.setdefault(("serviceaccount", item.namespace, name), account).numbers.extend(item.numbers)
-        return list(made.values())
+                if not self._lookup.has("", "ServiceAccount", item.namespace, name):
+                    account = self._new_item("ServiceAccount", item.namespace, name, item.origin)
+                    accounts.setdefault(("serviceaccount", item.namespace, name), account).numbers.extend(item.numbers)
+        return list(accounts.values())
 
-    def _made(self, kind: str, namespace: str, name: str, origin: Origin) -> LoadedItem:
+    def _new_item(self, kind: str, namespace: str, name: str, origin: Origin) -> LoadedItem:
         metadata: Json = {"name": name, **({"namespace": namespace} if namespace else {})}
         manifest = {"apiVersion": "v1", "kind": kind, "metadata": metadata}
         return LoadedItem(self._registry.kind("v1", kind), namespace, name, manifest, origin)
 
     # -- one object
 
-    def _item(self, found: PlainObject) -> LoadedItem | None:
-        """Return the object with its row; None for one of a kind that only a definition would bring."""
-        version, name = _head(found)
+    def _item(self, obj: PlainObject) -> LoadedItem | None:
+        """Return the object with its row; None for a kind that only a missing definition provides."""
+        version, name = _head(obj)
         kind = self._registry.kinds.readable(version, name)
-        subject = subject_of(found.manifest)
+        subject = subject_of(obj.manifest)
         if kind is None:
             group = version.rpartition("/")[0]
             if any(row.group == group and not row.custom for row in self._registry.kinds) or "." not in group:
-                raise InputError(found.origin, f"no {name} in version {version} is served here", subject=subject)
+                raise InputError(obj.origin, f"no {name} in version {version} is served here", subject=subject)
             self.report.left_out.append(f"{subject}: nothing defines {name} of {version} (a CustomResourceDefinition)")
             return None
         if not kind.stored:
-            raise InputError(found.origin, f"a {name} is a request, not an object that is kept", subject=subject)
-        loaded = reload.digest(found.manifest)
-        metadata = found.manifest.get("metadata")
+            raise InputError(obj.origin, f"a {name} is a request, not an object that is kept", subject=subject)
+        loaded = reload.digest(obj.manifest)
+        metadata = obj.manifest.get("metadata")
         if not isinstance(metadata, Mapping):
-            raise InputError(found.origin, "Required value: every object needs one", path="metadata", subject=subject)
-        found.manifest["metadata"] = metadata = dict(metadata)
-        for each in ("name", "namespace", "uid", "generateName", "creationTimestamp", "deletionTimestamp"):
-            if not isinstance(metadata.get(each) or "", str):
-                raise InputError(found.origin, "Invalid value: must be a string", path=f"metadata.{each}")
-        for each in _SERVER_FIELDS:
-            metadata.pop(each, None)
+            raise InputError(obj.origin, "Required value: every object needs one", path="metadata", subject=subject)
+        obj.manifest["metadata"] = metadata = dict(metadata)
+        for field_name in ("name", "namespace", "uid", "generateName", "creationTimestamp", "deletionTimestamp"):
+            if not isinstance(metadata.get(field_name) or "", str):
+                raise InputError(obj.origin, "Invalid value: must be a string", path=f"metadata.{field_name}")
+        for field_name in _SERVER_FIELDS:
+            metadata.pop(field_name, None)
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
         if kind.namespaced:
             metadata["namespace"] = namespace
-        item = LoadedItem(kind, namespace, metadata.get("name") or "", found.manifest, found.origin)
+        item = LoadedItem(kind, namespace, metadata.get("name") or "", obj.manifest, obj.origin)
         if item.name:
             self.report.digests[reload.key_of(item)] = loaded
         item.old_uid = metadata.pop("uid", None) or ""
@@ -281,18 +282,18 @@ class _Loading:
         return item
 
     def _check_edits(self, item: LoadedItem) -> None:
-        """Refuse an object that is there if its manifest was edited since it was loaded; the cluster may change it."""
+        """Refuse an existing object if its manifest was edited since it was loaded; the cluster may change it."""
         key = reload.key_of(item)
         if self._before.get(key) == self.report.digests[key]:
             return
         stored = self._registry.head(item.kind, item.namespace, item.name)
         assert stored is not None
         try:
-            given = self._registry.decoder.decode(item.kind, copy.deepcopy(item.manifest), "Ignore", [])
+            decoded = self._registry.decoder.decode(item.kind, copy.deepcopy(item.manifest), "Ignore", [])
         except StatusError as error:
             _refuse(item, error)
         edited = key in self._before
-        changed = reload.difference(given, stored.decode(), status=edited)
+        changed = reload.difference(decoded, stored.decode(), status=edited)
         if changed:
             why = "was edited since it was loaded" if edited else "is there already, and differs"
             how = "kubectl apply -f changes it in the running cluster, --reset starts empty"
@@ -312,20 +313,24 @@ class _Loading:
             self._label_revision(item, decoded)
             created = (decoded["metadata"].get("creationTimestamp") or "") if item.created else self._undated
             options = WriteOptions(manager="", uid=item.uid, created=created)
-            made = registry.create_now(kind, item.namespace, decoded, options).object
+            stored = registry.create_now(kind, item.namespace, decoded, options).object
         except StatusError as error:
             _refuse(item, error)
-        item.name = made["metadata"]["name"]
-        if kind.resource == "pods" and made["spec"].get("nodeName"):
-            self._referred |= {(one.resource, item.namespace, one.name) for one in references(made["spec"])}
+        item.name = stored["metadata"]["name"]
+        if kind.resource == "pods" and stored["spec"].get("nodeName"):
+            self._referred |= {
+                (reference.resource, item.namespace, reference.name) for reference in references(stored["spec"])
+            }
         self.report.made += 1
         self.report.warnings += [f"{item.origin}: {item.subject}: {text}" for text in warnings]
         if (kind.group, kind.kind) in _REVISED:
             before = _digest((item.status or {}).get("updateRevision"), item.name)
-            self._digests[item.uid] = before, template_hash(made["spec"]["template"])
+            self._digests[item.uid] = before, template_hash(stored["spec"]["template"])
 
     def _label_revision(self, item: LoadedItem, pod: Json) -> None:
-        """Pods of the newest template in the input are pods of it here, where its hash is another: none is replaced."""
+        """Label pods of the newest template with its hash here, if it differs from the input's, so that none is
+        replaced.
+        """
         for reference in pod["metadata"].get("ownerReferences") or () if item.kind.resource == "pods" else ():
             before, now = self._digests.get(reference.get("uid", ""), ("", ""))
             labels = pod["metadata"].get("labels") or {}
@@ -337,12 +342,12 @@ class _Loading:
         if not item.status or "status" not in item.kind.subresources or item.kind.status_on_create:
             return
         status: Json = item.status
-        if item.uid in self._digests:  # they name hashes of elsewhere
+        if item.uid in self._digests:  # they contain hashes of another cluster
             status = {
                 name: value for name, value in status.items() if name not in ("currentRevision", "updateRevision")
             }
         if (item.kind.group, item.kind.kind) == _DEFINITION:
-            return  # whether its names are accepted is decided here
+            return  # acceptance of its names is decided here
 
         def change(obj: Json) -> None:
             obj["status"] = {**(obj.get("status") or {}), **status}
@@ -353,13 +358,13 @@ class _Loading:
             _refuse(item, error)
 
     def _delete(self, item: LoadedItem) -> None:
-        """What was terminating in the input is terminating here."""
+        """Delete objects that were terminating in the input."""
         if not item.deleted:
             return
         if item.kind.resource == "namespaces" and item.name in IMMORTAL:
             return
         try:
-            # What happens to dependents was settled when it was deleted: a finalizer states it, or they go.
+            # The propagation was decided when it was deleted: by a finalizer, otherwise dependents are deleted.
             settled = settles_dependents(item.manifest["metadata"])
             options = DeleteOptions(propagation=None if settled else "Background")
             self._registry.delete_now(item.kind, item.namespace, item.name, options)
@@ -368,7 +373,7 @@ class _Loading:
 
 
 def _refuse(item: LoadedItem, error: StatusError) -> NoReturn:
-    """The API's refusal of an object, with where it stands in the input."""
+    """Raise the API's refusal of an object with its origin in the input."""
     for cause in error.causes:
         if cause.field:
             raise InputError(item.origin, cause.message, path=cause.field, subject=item.subject) from None
@@ -387,22 +392,22 @@ def _of_every_server(item: LoadedItem) -> bool:
     return isinstance(labels, Mapping) and BOOTSTRAPPING in labels
 
 
-def _head(found: PlainObject) -> tuple[str, str]:
-    return found.manifest["apiVersion"], found.manifest["kind"]
+def _head(obj: PlainObject) -> tuple[str, str]:
+    return obj.manifest["apiVersion"], obj.manifest["kind"]
 
 
 def _foreign_groups(objects: Sequence[PlainObject]) -> dict[str, list[int]]:
-    """Return the numbers of the PodGroups in the input, by their version."""
-    found: dict[str, list[int]] = {}
-    for number, one in enumerate(objects):
-        version, kind = _head(one)
+    """Return the numbers of the PodGroups in the input, by version."""
+    by_version: dict[str, list[int]] = {}
+    for number, obj in enumerate(objects):
+        version, kind = _head(obj)
         if kind == "PodGroup":
-            found.setdefault(version, []).append(number)
-    return found
+            by_version.setdefault(version, []).append(number)
+    return by_version
 
 
 def _after(items: Iterable[LoadedItem], now: str) -> str:
-    """Return a second after the newest creation time of the items where that lies ahead of `now`; else empty."""
+    """Return one second after the newest creation time of the items if it is later than `now`; otherwise ""."""
     dates = []
     for item in items:
         with suppress(ValueError):

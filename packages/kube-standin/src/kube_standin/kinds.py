@@ -1,12 +1,11 @@
-"""The one table of kinds: what is served, under which names, with which subresources and which strategy.
+"""The table of kinds: the served kinds, their names, subresources and strategies.
 
-Everything that depends on a kind (routing, discovery, storage keys, field selectors, generation counting,
-what a DELETE answers) reads this table, so a kind is added by adding a row. Custom resources become rows at
-run time.
+Everything that depends on a kind (routing, discovery, storage keys, field selectors, generation counting, the response
+to a DELETE) reads this table, so that a new kind needs only a row. Custom resources become rows at run time.
 
-Terms: *resource* is the plural in URLs; *storage key* names where objects of a kind are kept: several
-versions of one resource, and the two groups of Event, share it. ``storage_version`` is the apiVersion they
-are kept in. Short names, categories and verbs are those of kube-apiserver discovery.
+Terms: *resource* is the plural in URLs; *storage key* is where objects of a kind are stored: several versions of one
+resource, and the two groups of Event, share it. ``storage_version`` is the apiVersion of the stored form. Short names,
+categories and verbs are those of kube-apiserver discovery.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ StatusMetadata = Literal["taken", "labels-kept", "reset"]
 
 @dataclass(frozen=True)
 class Subresource:
-    """A path below an object: the kind of its body and the verbs it has."""
+    """A path below an object: the kind of its body and its verbs."""
 
     name: str
     verbs: tuple[str, ...]
@@ -41,23 +40,22 @@ class Subresource:
 
     @property
     def api_version(self) -> str:
-        """Group and version of its body, where that is no object of the resource."""
+        """Return the group and version of its body, if that is not an object of the resource."""
         return f"{self.group}/{self.version}" if self.group else "v1"
 
 
 @dataclass(frozen=True, eq=False)
 class ServedKind:
-    """One row: a kind in one version of one group, and how the server treats it.
+    """One row: a kind in one version of one group, and its strategy.
 
-    Strategy fields (sources: kube-apiserver's registry strategies, the recorded answers of 1.36):
-    ``generation``: metadata.generation counts spec changes. ``unconditional_update``: a PUT without a
-    resourceVersion is accepted. ``create_on_update``: a PUT of a missing object creates it.
-    ``status_on_create``: a status in a create body is kept. ``status_metadata``: what a write to /status
-    does with labels, annotations, finalizers. ``graceful``: DELETE honours grace periods.
-    ``returns_deleted``: DELETE answers the object, not a Status, even if it went at once. ``orphans``: a DELETE
-    that states nothing of dependents leaves them behind, as before there was garbage collection. ``fields``:
-    field-selector label -> dotted path in the stored object, besides metadata.name and metadata.namespace.
-    ``stored`` is False for review kinds that are answered and forgotten.
+    Strategy fields (sources: kube-apiserver's registry strategies, the recorded answers of 1.36): ``generation``:
+    metadata.generation counts spec changes. ``unconditional_update``: a PUT without a resourceVersion is accepted.
+    ``create_on_update``: a PUT of a missing object creates it. ``status_on_create``: a status in a create body is kept.
+    ``status_metadata``: the effect of a write to /status on labels, annotations, finalizers. ``graceful``: DELETE
+    honours grace periods. ``returns_deleted``: DELETE returns the object, not a Status, even if it was removed at once.
+    ``orphans``: a DELETE without a propagation policy orphans dependents, as before garbage collection. ``fields``:
+    field-selector label -> dotted path in the stored object, besides metadata.name and metadata.namespace. ``stored``
+    is False for review kinds, which are never stored.
     """
 
     group: str
@@ -85,25 +83,25 @@ class ServedKind:
     stored: bool = True
     custom: bool = False
     terminating: bool = False
-    """Whether the definition of a custom resource is being deleted, so that no objects are created."""
+    """Whether the definition of a custom resource is being deleted, so that no new objects are created."""
     versions: CustomVersions | None = field(default=None, repr=False)
-    """For a custom resource: how its objects are stored and read."""
+    """For a custom resource: conversion between its stored and served forms."""
     definition: Mapping[str, Any] | None = field(default=None, repr=False)
     """For a custom resource: the entry of its CRD's ``spec.versions``; None for built-in kinds."""
 
     @property
     def gvk(self) -> tuple[str, str, str]:
-        """(group, version, kind)."""
+        """Return (group, version, kind)."""
         return (self.group, self.version, self.kind)
 
     @property
     def api_version(self) -> str:
-        """``v1`` for the core group, ``apps/v1`` otherwise."""
+        """Return ``v1`` for the core group, ``apps/v1`` otherwise."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def computed(self) -> bool:
-        """Whether its objects are made for each request that reads them: metrics, the health of components."""
+        """Return whether its objects are computed for each read: metrics, component health."""
         return not self.stored and "list" in self.verbs
 
     @property
@@ -113,7 +111,7 @@ class ServedKind:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Field-selector labels with their paths: `LABEL=PATH`, or just the label where it is the path."""
+    """Return field-selector labels with their paths: `LABEL=PATH`, or just the label if it equals the path."""
     pairs = (word.partition("=") for word in text.split())
     return {label: path or label for label, _, path in pairs}
 
@@ -132,8 +130,9 @@ def _row(
     fields: str = "",
     **strategy: Any,
 ) -> ServedKind:
-    """Return a built-in kind; `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` an
-    apiVersion.
+    """Return a built-in kind.
+
+    `short`, `sub` (subresources) and `fields` are lists of words, `stored_as` is an apiVersion.
     """
     plural = plural_of(kind)
     return ServedKind(
@@ -156,7 +155,7 @@ def _row(
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 METRICS_GROUP = "metrics.k8s.io"
-"""What nodes and pods use: computed, never stored."""
+"""The usage of nodes and pods: computed, never stored."""
 _CREATE = ("create",)
 _NO_COLLECTION_DELETE = ("create", "delete", "get", "list", "patch", "update", "watch")
 _ALL = ("all",)
@@ -217,14 +216,14 @@ def _autoscaler(version: str) -> ServedKind:
 
 
 def _with_older(rows: Iterable[ServedKind]) -> Iterator[ServedKind]:
-    """Yield the rows, and after those of a version its older versions, which have the same fields (api.md 2.8)."""
+    """Yield the rows, each version followed by its older versions with the same fields (api.md 2.8)."""
     for (group, version), of_version in groupby(rows, lambda row: (row.group, row.version)):
-        found = list(of_version)
-        yield from found
+        version_rows = list(of_version)
+        yield from version_rows
         for older, (newer, kinds) in SAME_FIELDS.items():
             if newer == f"{group}/{version}" and group != _SCHEDULING:
                 older_version = older.rpartition("/")[2]
-                yield from (replace(row, version=older_version) for row in found if row.kind in kinds)
+                yield from (replace(row, version=older_version) for row in version_rows if row.kind in kinds)
 
 
 _ROWS: tuple[ServedKind, ...] = (
@@ -362,31 +361,31 @@ _ROWS: tuple[ServedKind, ...] = (
     _review("authorization.k8s.io", "v1", "SubjectAccessReview"),
 )
 BUILTIN: tuple[ServedKind, ...] = tuple(_with_older(_ROWS))
-"""Kinds in all versions that some release serves; `Features.kinds` chooses those of one."""
+"""Kinds in all versions that any release serves; `Features.kinds` selects those of one release."""
 
 COMPUTED: tuple[ServedKind, ...] = (
     _computed("", "v1", "ComponentStatus", "cs", namespaced=False),
     replace(_computed(METRICS_GROUP, "v1beta1", "NodeMetrics", namespaced=False), plural="nodes", singular=""),
     replace(_computed(METRICS_GROUP, "v1beta1", "PodMetrics"), plural="pods", singular=""),
 )
-"""Kinds that are read and never written: the health of components, and what a metrics server adds to an API."""
+"""Read-only kinds: component health, and the API of a metrics server."""
 
 _BUILTIN_ROWS = {(row.api_version, row.kind): row for row in BUILTIN}
 
 VERSION_ORDER: Mapping[str, tuple[str, ...]] = {_SCHEDULING: ("v1", "v1beta1", "v1alpha3", "v1alpha2")}
-"""Preferred order of versions within a group; others have one version or keep the order of appearance."""
+"""Preferred order of versions within a group; other groups have one version or keep the order of appearance."""
 
 CONNECTIONS: Mapping[str, str] = {
     "attach": "PodAttachOptions",
     "exec": "PodExecOptions",
     "portforward": "PodPortForwardOptions",
 }
-"""Subresources of pods that lead to a container -> the kind of their options."""
+"""Subresources of pods that connect to a container -> the kind of their options."""
 _READ_WRITE = ("get", "patch", "update")
 
 
 def subresource(kind: ServedKind, name: str) -> Subresource:
-    """Describe subresource ``name`` of ``kind`` (which must have it): the kind of its body and its verbs."""
+    """Return the subresource ``name`` of ``kind`` (which must have it): the kind of its body and its verbs."""
     special = {
         "binding": (_CREATE, "", "", "Binding"),
         "eviction": (_CREATE, "policy", "v1", "Eviction"),
@@ -401,7 +400,7 @@ def subresource(kind: ServedKind, name: str) -> Subresource:
 
 
 class KindTable:
-    """The kinds served right now: the built-in ones and those of established CRDs. Lookups are by URL parts."""
+    """The currently served kinds: built-in ones and those of established CRDs. Lookups are by URL parts."""
 
     def __init__(self, kinds: Iterable[ServedKind] = BUILTIN) -> None:
         self._by_path: dict[tuple[str, str, str], ServedKind] = {}
@@ -443,28 +442,30 @@ class KindTable:
         return self._by_gvk.get((group, version, kind))
 
     def readable(self, api_version: str, kind: str) -> ServedKind | None:
-        """Return the kind of an object that is no request's: also in a version that only other releases serve."""
-        found = self.of(api_version, kind)
-        if found is not None or (row := _BUILTIN_ROWS.get((api_version, kind))) is None:
-            return found
+        """Return the kind of an object outside of requests, also in a version that only other releases serve."""
+        served = self.of(api_version, kind)
+        if served is not None or (row := _BUILTIN_ROWS.get((api_version, kind))) is None:
+            return served
         return row if self.versions_of(row) else None
 
     def groups(self) -> dict[str, list[str]]:
         """Return group -> versions, preferred first; the core group is ``""``."""
-        found: dict[str, list[str]] = {}
+        versions_by_group: dict[str, list[str]] = {}
         custom: set[str] = set()
         for (group, version, _), kind in self._by_path.items():
-            versions = found.setdefault(group, [])
+            versions = versions_by_group.setdefault(group, [])
             if version not in versions:
                 versions.append(version)
             if kind.custom:
                 custom.add(group)
         for group in custom:
-            found[group].sort(key=version_rank)
+            versions_by_group[group].sort(key=version_rank)
         for group, order in VERSION_ORDER.items():
-            if group in found:
-                found[group].sort(key=lambda version: order.index(version) if version in order else len(order))
-        return found
+            if group in versions_by_group:
+                versions_by_group[group].sort(
+                    key=lambda version: order.index(version) if version in order else len(order)
+                )
+        return versions_by_group
 
     def in_version(self, group: str, version: str) -> list[ServedKind]:
         """Return the kinds of one group version, sorted by plural."""
@@ -472,12 +473,12 @@ class KindTable:
         return sorted(rows, key=lambda kind: kind.plural)
 
     def versions_of(self, kind: ServedKind) -> list[ServedKind]:
-        """Return the rows of all versions of a kind that are served."""
+        """Return the rows of all served versions of a kind."""
         return [row for row in self._by_path.values() if (row.group, row.kind) == (kind.group, kind.kind)]
 
     def storage_kind(self, kind: ServedKind) -> ServedKind:
-        """Return the row of the form in which objects of ``kind`` are stored (itself for most), served or not."""
+        """Return the row of the storage form of ``kind`` (itself for most), served or not."""
         if kind.storage_version == kind.api_version:
             return kind
-        found = self.of(kind.storage_version, kind.kind)
-        return found or _BUILTIN_ROWS.get((kind.storage_version, kind.kind), kind)
+        row = self.of(kind.storage_version, kind.kind)
+        return row or _BUILTIN_ROWS.get((kind.storage_version, kind.kind), kind)

@@ -1,4 +1,4 @@
-"""Files of manifests, directories of them and standard input: read whole, and no more than allowed."""
+"""Manifest files, directories of them and standard input: read completely, up to a size limit."""
 
 import stat
 import sys
@@ -11,7 +11,7 @@ from kube_rules.manifests import PlainObject
 
 
 def read_files(names: Sequence[str | Path], max_bytes: int) -> list[PlainObject]:
-    """Return the objects of the files in their order. Raises `InputError`.
+    """Return the objects of the files in order. Raises `InputError`.
 
     A directory stands for its `*.yaml`, `*.yml` and `*.json` files, `-` for standard input.
     """

@@ -1,6 +1,6 @@
-"""What stands in `metadata` of a manifest and binds objects together: names, owners, finalizers.
+"""Metadata that links objects: names, owners, finalizers.
 
-The functions that return a change are for `ObjectRegistry.modify_now`: they work in place.
+Functions that return a change are for `ObjectRegistry.modify_now`; changes work in place.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ Change = Callable[[Json], None]
 
 
 def key_of(obj: Json) -> tuple[str, str]:
-    """(namespace, name); "" for the namespace of what has none."""
+    """Return (namespace, name); the namespace is "" for cluster-scoped objects."""
     metadata = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
 
 
 def annotations_of(obj: Json) -> Json:
-    """Return the annotations of an object, not to be changed."""
+    """Return the annotations of an object; do not change them."""
     return obj["metadata"].get("annotations") or {}
 
 
 def controller_of(obj: Json) -> Json | None:
-    """Return the owner reference of the controller, if there is one."""
-    return next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    """Return the owner reference of the controller, if any."""
+    return next(
+        (reference for reference in obj["metadata"].get("ownerReferences") or () if reference.get("controller")), None
+    )
 
 
 def reference_to(obj: Json) -> Json:
-    """Return a reference to a manifest, as statuses and claims hold it."""
+    """Return a reference to a manifest in the form of statuses and claims."""
     metadata = obj["metadata"]
     return {
         "apiVersion": obj["apiVersion"],
@@ -45,7 +47,7 @@ def owner_reference(owner: Json) -> Json:
 
 
 def owned_by(owner: Json) -> Change:
-    """Make an owner the controller of an orphan."""
+    """Return the change that makes an owner the controller of an orphan."""
     reference = owner_reference(owner)
 
     def change(obj: Json) -> None:
@@ -55,12 +57,14 @@ def owned_by(owner: Json) -> Change:
 
 
 def disowned(uids: Collection[str]) -> Change:
-    """Take references to owners away."""
+    """Return the change that removes references to owners."""
 
     def change(obj: Json) -> None:
-        kept = [one for one in obj["metadata"].get("ownerReferences") or () if one["uid"] not in uids]
-        if kept:
-            obj["metadata"]["ownerReferences"] = kept
+        remaining = [
+            reference for reference in obj["metadata"].get("ownerReferences") or () if reference["uid"] not in uids
+        ]
+        if remaining:
+            obj["metadata"]["ownerReferences"] = remaining
         else:
             obj["metadata"].pop("ownerReferences", None)
 
@@ -68,10 +72,10 @@ def disowned(uids: Collection[str]) -> Change:
 
 
 def without_finalizer(name: str, part: str = "metadata") -> Change:
-    """Take a finalizer off; those of namespaces are part of the `spec`, too."""
+    """Return the change that removes a finalizer; namespaces also have finalizers in `spec`."""
 
     def change(obj: Json) -> None:
         holder = obj.setdefault(part, {})
-        holder["finalizers"] = [one for one in holder.get("finalizers") or () if one != name]
+        holder["finalizers"] = [finalizer for finalizer in holder.get("finalizers") or () if finalizer != name]
 
     return change

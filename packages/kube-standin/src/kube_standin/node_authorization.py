@@ -1,7 +1,8 @@
-"""What a kubelet may do: the node authorizer (interfaces.md 5.14); `admission.nodes` admits its writes.
+"""The node authorizer, which decides the rights of kubelets (interfaces.md 5.14); `admission.nodes` admits their
+writes.
 
-A kubelet is the user ``system:node:NAME`` in the group ``system:nodes``. It reads what the pods on its node refer to,
-and writes its node, its lease and the status of its pods. Rules and texts: kube-apiserver 1.36, with the gate
+A kubelet is the user ``system:node:NAME`` in the group ``system:nodes``. It reads objects that the pods on its node
+refer to, and writes its node, its lease and the status of its pods. Rules and texts: kube-apiserver 1.36, with the gate
 AuthorizeNodeWithSelectors.
 """
 
@@ -30,7 +31,7 @@ _NO_OPINION: Final = AccessDecision(False)
 
 
 def node_of(user: User) -> str | None:
-    """Return the node of a kubelet, "" for one that names none; None for any other user."""
+    """Return the node of a kubelet, "" if it names none; None for any other user."""
     if NODES not in user.groups or not user.name.startswith(_PREFIX):
         return None
     return user.name.removeprefix(_PREFIX)
@@ -49,9 +50,9 @@ Key = tuple[str, str]
 
 
 class NodePods:
-    """The pods of each node with what they refer to, kept in step with what is committed, from the first question on.
+    """The pods of each node with their references, kept up to date with committed writes from the first lookup on.
 
-    A question costs as much as the pods of one node, however many pods there are.
+    The cost of a lookup depends on the number of pods of one node, not of all pods.
     """
 
     def __init__(self, store: Store) -> None:
@@ -63,7 +64,7 @@ class NodePods:
         self._references: dict[Key, tuple[Stored, frozenset[tuple[str, str]]]] = {}
 
     def at_present(self) -> NodePods:
-        """Return the pods as they are now, for a thread beside the event loop."""
+        """Return a copy of the current pods, for a thread outside the event loop."""
         present = NodePods(self._store)
         present._follows = False
         if self._subscription is not None:
@@ -79,13 +80,13 @@ class NodePods:
         return any(key[0] == namespace and wanted in self._referred(key, state) for key, state in pods)
 
     def _referred(self, key: Key, state: Stored) -> frozenset[tuple[str, str]]:
-        known = self._references.get(key)
-        if known is None or known[0] is not state:
-            known = self._references[key] = (state, frozenset(references(state.decode())))
-        return known[1]
+        cached = self._references.get(key)
+        if cached is None or cached[0] is not state:
+            cached = self._references[key] = (state, frozenset(references(state.decode())))
+        return cached[1]
 
     def _follow(self) -> None:
-        """Take in what was committed; begin, or begin again after so many changes that some were dropped."""
+        """Process committed writes; list all pods at the start, or again after changes were dropped."""
         subscription = self._subscription
         if not self._follows:
             if subscription is None and not self._pods:
@@ -103,8 +104,8 @@ class NodePods:
                 self._add(change.state)
 
     def _list(self) -> None:
-        for held in (self._nodes, self._pods, self._references):
-            held.clear()
+        for index in (self._nodes, self._pods, self._references):
+            index.clear()
         for state in self._store.page("pods").states:
             self._add(state)
 
@@ -125,20 +126,20 @@ class NodePods:
 
 
 class NodeObjects(NamedTuple):
-    """What decides about a kubelet: what is stored, and the pods of its node."""
+    """The input of a decision: stored objects, and the pods of the node."""
 
     objects: Objects
     pods: NodePods
 
 
-def decide(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    """Return whether the kubelet of a node may, by what is stored; why not where this alone does not allow it."""
-    if asked.path:
+def decide(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    """Return whether the kubelet of a node has access by its related objects; otherwise the reason."""
+    if attributes.path:
         return _NO_OPINION
-    for_resource = _BY_RESOURCE.get((asked.group, asked.resource))
+    for_resource = _BY_RESOURCE.get((attributes.group, attributes.resource))
     if for_resource is not None:
-        return for_resource(node, asked, objects)
-    return _ALLOWED if any(rule_allows(rule, asked) for rule in _static_rules()) else _NO_OPINION
+        return for_resource(node, attributes, objects)
+    return _ALLOWED if any(rule_allows(rule, attributes) for rule in _static_rules()) else _NO_OPINION
 
 
 @cache
@@ -150,24 +151,24 @@ def _no(reason: str) -> AccessDecision:
     return AccessDecision(False, reason)
 
 
-def _related(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if not asked.name:
+def _related(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if not attributes.name:
         return _no("No Object name found")
-    found = _relations(node, asked, objects)
-    return _ALLOWED if found else _no(f"no relationship found between node '{node}' and this object")
+    related = _relations(node, attributes, objects)
+    return _ALLOWED if related else _no(f"no relationship found between node '{node}' and this object")
 
 
-def _relations(node: str, asked: Attributes, objects: NodeObjects) -> bool:
-    """Return whether something on the node leads to the object."""
-    if asked.resource in _OF_NODE:
-        state = objects.objects.store.head(_OF_NODE[asked.resource], asked.namespace, asked.name)
+def _relations(node: str, attributes: Attributes, objects: NodeObjects) -> bool:
+    """Return whether an object on the node refers to the requested object."""
+    if attributes.resource in _OF_NODE:
+        state = objects.objects.store.head(_OF_NODE[attributes.resource], attributes.namespace, attributes.name)
         return state is not None and (state.decode().get("spec") or {}).get("nodeName") == node
-    if asked.resource == "persistentvolumes":
-        state = objects.objects.store.head("persistentvolumes", "", asked.name)
+    if attributes.resource == "persistentvolumes":
+        state = objects.objects.store.head("persistentvolumes", "", attributes.name)
         claim = {} if state is None else (state.decode().get("spec") or {}).get("claimRef") or {}
         namespace = claim.get("namespace", "")
         return bool(claim) and objects.pods.refer(node, namespace, "persistentvolumeclaims", claim.get("name", ""))
-    return objects.pods.refer(node, asked.namespace, asked.resource, asked.name)
+    return objects.pods.refer(node, attributes.namespace, attributes.resource, attributes.name)
 
 
 _OF_NODE: Final = {
@@ -179,7 +180,7 @@ _OF_NODE: Final = {
 
 
 def references(pod: Json) -> Iterator[tuple[str, str]]:
-    """Yield resource and name of what a pod refers to, whether it is optional or not."""
+    """Yield resource and name of the objects that a pod refers to, optional ones included."""
     spec = pod["spec"]
     yield "serviceaccounts", spec.get("serviceAccountName", "")
     for secret in spec.get("imagePullSecrets") or ():
@@ -211,85 +212,85 @@ def references(pod: Json) -> Iterator[tuple[str, str]]:
         yield "resourceclaims", claim.get("resourceClaimName", "")
 
 
-def _single(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    """A get of one object that belongs to the node."""
-    if asked.verb != "get":
+def _single(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    """Decide a get of one object that belongs to the node."""
+    if attributes.verb != "get":
         return _no("can only get individual resources of this type")
-    if asked.subresource:
+    if attributes.subresource:
         return _no("cannot get subresource")
-    return _related(node, asked, objects)
+    return _related(node, attributes, objects)
 
 
-def _namespaced(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if asked.verb not in _READ:
+def _namespaced(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if attributes.verb not in _READ:
         return _no("can only read resources of this type")
-    if asked.subresource:
+    if attributes.subresource:
         return _no("cannot read subresource")
-    if not asked.namespace:
+    if not attributes.namespace:
         return _no("can only read namespaced object of this type")
-    return _related(node, asked, objects)
+    return _related(node, attributes, objects)
 
 
-def _claim(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if asked.subresource != "status":
-        return _single(node, asked, objects)
-    if asked.verb not in ("update", "patch"):
+def _claim(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if attributes.subresource != "status":
+        return _single(node, attributes, objects)
+    if attributes.verb not in ("update", "patch"):
         return _no("can only get/update/patch this type")
-    return _related(node, asked, objects)
+    return _related(node, attributes, objects)
 
 
-def _account(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if asked.verb == "get" and not asked.subresource:
-        return _related(node, asked, objects)
-    if asked.verb != "create" or not asked.name:
+def _account(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if attributes.verb == "get" and not attributes.subresource:
+        return _related(node, attributes, objects)
+    if attributes.verb != "create" or not attributes.name:
         return _no("can only create tokens for individual service accounts")
-    if asked.subresource != "token":
+    if attributes.subresource != "token":
         return _no("can only create token subresource of serviceaccount")
-    return _related(node, asked, objects)
+    return _related(node, attributes, objects)
 
 
-def _lease(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if asked.verb not in _OWN:
+def _lease(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if attributes.verb not in _OWN:
         return _no("can only get, create, update, patch, or delete a node lease")
-    if asked.namespace != LEASES:
+    if attributes.namespace != LEASES:
         return _no(f'can only access leases in the "{LEASES}" system namespace')
-    if asked.verb != "create" and asked.name != node:
+    if attributes.verb != "create" and attributes.name != node:
         return _no("can only access node lease with the same name as the requesting node")
     return _ALLOWED
 
 
-def _csi_node(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if asked.verb not in _OWN:
+def _csi_node(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if attributes.verb not in _OWN:
         return _no("can only get, create, update, patch, or delete a CSINode")
-    if asked.subresource:
+    if attributes.subresource:
         return _no("cannot authorize CSINode subresources")
-    if asked.verb != "create" and asked.name != node:
+    if attributes.verb != "create" and attributes.name != node:
         return _no("can only access CSINode with the same name as the requesting node")
     return _ALLOWED
 
 
-def _slice(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if asked.subresource:
+def _slice(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if attributes.subresource:
         return _no("cannot authorize ResourceSlice subresources")
-    if asked.verb == "create":
+    if attributes.verb == "create":
         return _ALLOWED
-    if asked.verb in ("get", "update", "patch", "delete"):
-        return _related(node, asked, objects)
-    if ("spec.nodeName", node) in asked.field_values:
+    if attributes.verb in ("get", "update", "patch", "delete"):
+        return _related(node, attributes, objects)
+    if ("spec.nodeName", node) in attributes.field_values:
         return _ALLOWED
     return _no("can only list/watch/deletecollection resourceslices with nodeName field selector")
 
 
-def _node(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if asked.subresource == "status":
-        return _ALLOWED if asked.verb in ("update", "patch") else _NO_OPINION
-    if asked.subresource:
+def _node(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if attributes.subresource == "status":
+        return _ALLOWED if attributes.verb in ("update", "patch") else _NO_OPINION
+    if attributes.subresource:
         return _NO_OPINION
-    if asked.verb in ("create", "update", "patch"):
+    if attributes.verb in ("create", "update", "patch"):
         return _ALLOWED
-    if asked.verb not in _READ:
+    if attributes.verb not in _READ:
         return _NO_OPINION
-    name = asked.name or dict(asked.field_values).get("metadata.name", "")
+    name = attributes.name or dict(attributes.field_values).get("metadata.name", "")
     if name == node:
         return _ALLOWED
     if not name:
@@ -297,17 +298,17 @@ def _node(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
     return _no(f"node '{node}' cannot read '{name}', only its own Node object")
 
 
-def _pod(node: str, asked: Attributes, objects: NodeObjects) -> AccessDecision:
-    if (asked.subresource, asked.verb) in _POD_WRITES:
+def _pod(node: str, attributes: Attributes, objects: NodeObjects) -> AccessDecision:
+    if (attributes.subresource, attributes.verb) in _POD_WRITES:
         return _ALLOWED
-    if asked.subresource or asked.verb not in _READ:
+    if attributes.subresource or attributes.verb not in _READ:
         return _NO_OPINION
-    if asked.verb == "get":
-        return _single(node, asked, objects)
-    if ("spec.nodeName", node) in asked.field_values:
+    if attributes.verb == "get":
+        return _single(node, attributes, objects)
+    if ("spec.nodeName", node) in attributes.field_values:
         return _ALLOWED
-    if asked.name:
-        return _related(node, asked, objects)
+    if attributes.name:
+        return _related(node, attributes, objects)
     return _no("can only list/watch pods with spec.nodeName field selector")
 
 

@@ -1,4 +1,4 @@
-"""Tokens that a kubelet requests: bound to a pod of its node, for an audience of the pod (interfaces.md 5.14).
+"""Token requests of kubelets: bound to a pod of its node, for an audience of the pod (interfaces.md 5.14).
 
 Rules and texts: NodeRestriction of kube-apiserver 1.36, with the gate ServiceAccountNodeAudienceRestriction.
 """
@@ -47,7 +47,7 @@ def _refused(account: str, why: str) -> StatusError:
 
 
 def _pod(objects: Objects, namespace: str, account: str, reference: Json) -> Json:
-    """Return the very pod that the token is to be bound to."""
+    """Return the pod that the token is to be bound to."""
     if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not reference.get("name"):
         raise _refused(account, "node requested token not bound to a pod")
     uid = reference.get("uid")
@@ -85,5 +85,5 @@ def _audiences(objects: Objects, namespace: str, pod: Json) -> Iterator[str]:
             source = (_find(objects, "persistentvolumes", "", bound).get("spec") or {}) if bound else {}
             driver = (source.get("csi") or {}).get("driver")
         if driver:
-            asked = (_find(objects, "storage.k8s.io/csidrivers", "", driver).get("spec") or {}).get("tokenRequests")
-            yield from (one.get("audience", "") for one in asked or ())
+            requests = (_find(objects, "storage.k8s.io/csidrivers", "", driver).get("spec") or {}).get("tokenRequests")
+            yield from (token_request.get("audience", "") for token_request in requests or ())

@@ -1,4 +1,4 @@
-"""Numbers in the parameters of requests, read as Go's strconv reads them."""
+"""Numbers in request parameters, parsed like Go's strconv."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNSIGNED_DIGITS = 20
 
 
 def parse_unsigned(text: str) -> int | None:
-    """Return a number of 64 bits without a sign, or None for any other text."""
+    """Return a 64-bit integer; raises 400 with the text of Go's parser."""
     digits = text.lstrip("0") or text[:1]
     if not (text.isascii() and text.isdigit() and len(digits) <= _UNSIGNED_DIGITS):
         return None

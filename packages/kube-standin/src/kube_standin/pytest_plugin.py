@@ -21,10 +21,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kube_api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
-    """Run an API server for one test; KUBECONFIG names its kubeconfig meanwhile.
+    """Run an API server for one test; KUBECONFIG points to its kubeconfig.
 
-    `@pytest.mark.kube_api(nodes=2, manifests=["crd.yaml"])` sets parameters of `ApiServer`; names of files are relative
-    to the folder of the test. A mark that is closer to the test comes before those of its class and module.
+    `@pytest.mark.kube_api(nodes=2, manifests=["crd.yaml"])` sets parameters of `ApiServer`; file names are relative to
+    the folder of the test. A mark on the test overrides those of its class and module.
     """
     from kube_standin.api_server import PARAMETERS, ApiServer
 

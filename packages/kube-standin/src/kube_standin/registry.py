@@ -1,10 +1,10 @@
-"""The verbs: what happens between a decoded request and the store, the same for HTTP and for controllers.
+"""The verbs: the path from a decoded request to the store, for HTTP and for controllers.
 
-The walk of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission ->
-the server's bookkeeping (``strategy``) -> validation -> validating admission -> staged in the store. All
-of it is synchronous, so no other write can come in between and no lock or retry is needed: the ``*_now`` methods
-stage, and the handler waits for the ticket of their outcome. Invariant: nothing is answered that is not durable,
-nothing is stored that was not validated.
+The path of a write: decode (types, unknown fields) -> default -> field ownership -> mutating admission -> the server's
+bookkeeping (``strategy``) -> validation -> validating admission -> staged in the store. All of it is synchronous, so
+that no other write can intervene and no lock or retry is needed: the ``*_now`` methods stage, and the handler waits for
+the ticket of their outcome. Invariant: a response is sent only when its write is durable, and every stored object has
+been validated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LONGEST_REVISION = 20
 
 
 class ObjectRegistry:
-    """All verbs over the kinds of ``kinds``; see the module."""
+    """All verbs for the kinds of ``kinds``; see the module."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ObjectRegistry:
     # -- lookups -------------------------------------------------------------------------------------------
 
     def declare(self, kind: ServedKind) -> None:
-        """Register with the store which fields selectors of ``kind`` may ask for (also after adding a custom kind)."""
+        """Register the selectable fields of ``kind`` with the store (also after adding a custom kind)."""
         if kind.stored:
             rows = kind.versions.rows.values() if kind.versions is not None else (kind,)
             paths = dict.fromkeys(path for row in rows for path in row.fields.values())
@@ -79,11 +79,11 @@ class ObjectRegistry:
             self.store.declare(kind.storage_key, tuple(paths), unmarked)
 
     def kind(self, api_version: str, kind: str) -> ServedKind:
-        """Return the row of an object's apiVersion and kind, the version served or not; raises KeyError."""
-        found = self.kinds.readable(api_version, kind)
-        if found is None:
+        """Return the row of an object's apiVersion and kind, in a served version or not; raises KeyError."""
+        row = self.kinds.readable(api_version, kind)
+        if row is None:
             raise KeyError(f"{api_version} {kind}")
-        return found
+        return row
 
     def schema(self, kind: ServedKind) -> Schema:
         """Return the schema of ``kind``."""
@@ -98,7 +98,7 @@ class ObjectRegistry:
         return self.store.head(kind.storage_key, namespace if kind.namespaced else "", name)
 
     def find(self, kind: ServedKind, namespace: str, name: str) -> Json | None:
-        """Return the newest state, staged ones included, as an object or None."""
+        """Return the newest state (staged writes included) as an object, or None."""
         state = self.head(kind, namespace, name)
         return None if state is None else self.view(kind, state)
 
@@ -123,7 +123,7 @@ class ObjectRegistry:
         return self._admit_create(kind, namespace, obj, options)
 
     def _admit_create(self, kind: ServedKind, namespace: str, obj: Json, options: WriteOptions) -> Outcome:
-        """Stage a create with settled field ownership."""
+        """Stage a create with complete field ownership."""
         metadata = obj["metadata"]
         if kind.terminating:
             why = "create not allowed while custom resource definition is terminating"
@@ -261,7 +261,7 @@ class ObjectRegistry:
         options: WriteOptions,
         subresource: str,
     ) -> Outcome:
-        """Server-side apply: merge what the manager states with what others own."""
+        """Stage a server-side apply: merge the manager's fields with those of other managers."""
         self.decoder.check_applied(kind, applied)
         metadata = applied["metadata"]
         if metadata.get("managedFields") is not None:
@@ -346,34 +346,34 @@ class ObjectRegistry:
         stored_form = to_stored(kind, new, state)
         request.object = new if kind.custom else stored_form
         self.chain.validate(request)
-        gone = self.deletion.completes(kind, new)
+        removed = self.deletion.completes(kind, new)
         new = patching.with_times_kept(new, old)
-        if not gone and new == old and not self._is_outdated(kind, state, stored_form):
+        if not removed and new == old and not self._is_outdated(kind, state, stored_form):
             return Outcome(self._headed(kind, new), ticket=self.store.ticket)
         written: Stored | None = None
         if not options.dry_run:
-            if gone:
+            if removed:
                 self.store.delete(state, copy.deepcopy(stored_form))
             else:
                 written = self.put_requested(state.resource, namespace, name, stored_form, state)
                 new["metadata"]["resourceVersion"] = str(written.revision)
             self.chain.committed(request)
-        return Outcome(self._headed(kind, new), deleted=gone, state=written, ticket=self.store.ticket)
+        return Outcome(self._headed(kind, new), deleted=removed, state=written, ticket=self.store.ticket)
 
     @staticmethod
     def _is_outdated(kind: ServedKind, state: Stored, stored_form: Json) -> bool:
-        """Return whether a write that changes nothing renews what is stored, as storage migration needs it."""
+        """Return whether an unchanged write renews the stored form, as storage migration needs it."""
         return kind.versions is not None and kind.versions.is_outdated(kind, state, stored_form)
 
     def put_requested(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
-        """Stage what a request stores; raises StatusError for an object that etcd would not take (api.md 5.4)."""
+        """Stage the object of a request; raises StatusError for an object that etcd would refuse (api.md 5.4)."""
         try:
             return self.store.put(resource, namespace, name, body, expected, longest=LONGEST_OBJECT).state
         except TooLargeError as error:
             raise errors.internal(str(error)) from error
 
     def create_review(self, kind: ServedKind, namespace: str, review: Json, options: WriteOptions) -> Json:
-        """Return a review object with its bookkeeping done; reviews are answered, never stored."""
+        """Return a review object with its bookkeeping done; reviews are never stored."""
         metadata = review.setdefault("metadata", {})
         self._place(kind, namespace, metadata)
         review.pop("status", None)
@@ -401,7 +401,7 @@ class ObjectRegistry:
         old: Json | None,
         options: WriteOptions,
     ) -> AdmissionRequest:
-        """Return what admission sees of a write: the objects in their storage form."""
+        """Return the admission request of a write: the objects in their storage form."""
         return AdmissionRequest(
             operation,
             kind if kind.custom else self.kinds.storage_kind(kind),
@@ -420,7 +420,7 @@ class ObjectRegistry:
         )
 
     def _storable(self, kind: ServedKind, name: str, obj: Json, old: Json | None, subresource: str) -> Json:
-        """Return ``obj`` in its storage form; a value without one is refused as validation words it.
+        """Return ``obj`` in its storage form; a value without one is refused like a validation error.
 
         Admission sees custom resources in the version of the request.
         """
@@ -436,7 +436,7 @@ class ObjectRegistry:
     def _mutated(self, kind: ServedKind, request: AdmissionRequest) -> Json:
         """Run mutating admission on the storage form and return the object in the request's version.
 
-        Raises 400 where a webhook or a policy moved it to another place (interfaces.md 6.3).
+        Raises 400 if a webhook or a policy changed its name or namespace (interfaces.md 6.3).
         """
         self.chain.mutate(request)
         obj = from_storage(kind, request.new)  # also a custom resource that was changed in another version
@@ -450,12 +450,12 @@ class ObjectRegistry:
 
     @staticmethod
     def _headed(kind: ServedKind, obj: Json) -> Json:
-        """Return the object with kind and apiVersion first (the store takes them off what it writes)."""
+        """Return the object with kind and apiVersion first (the store removes them on write)."""
         return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
 
     @staticmethod
     def _place(kind: ServedKind, namespace: str, metadata: Json) -> None:
-        """Bring the namespace of the object in line with that of the request; raises 400."""
+        """Set the namespace of the object to that of the request; raises 400 for another one."""
         if not kind.namespaced:
             metadata.pop("namespace", None)
         elif metadata.get("namespace", "") in ("", namespace):
@@ -467,14 +467,16 @@ class ObjectRegistry:
 
     @staticmethod
     def _check_name(metadata: Json, name: str) -> None:
-        given = metadata.get("name", "")
-        if given and given != name:
-            raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+        body_name = metadata.get("name", "")
+        if body_name and body_name != name:
+            raise errors.bad_request(
+                f"the name of the object ({body_name}) does not match the name on the URL ({name})"
+            )
         metadata["name"] = name
 
     @staticmethod
     def _check_version(kind: ServedKind, name: str, metadata: Json, before: Json, *, unconditional: bool) -> None:
-        """Optimistic concurrency: a resourceVersion in the new object must be the present one."""
+        """Check optimistic concurrency: a resourceVersion in the new object must be the current one."""
         version = metadata.get("resourceVersion", "")
         if version in ("", "0"):
             if unconditional:
@@ -489,7 +491,7 @@ class ObjectRegistry:
             raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
 
     def _moment(self, options: WriteOptions) -> str:
-        """Return when a write happens: the same moment in each of its tries."""
+        """Return the time of a write, equal in all of its retries."""
         return options.off_loop_steps.once("now", self.clock.stamp)
 
     def _new_identity(self, metadata: Json, stamp: str, options: WriteOptions) -> None:
@@ -499,7 +501,7 @@ class ObjectRegistry:
         metadata["creationTimestamp"] = options.created or stamp
 
     def _generate_name(self, metadata: Json, options: WriteOptions) -> str:
-        """Fill the name from generateName if it is absent; returns the prefix it was made from, or ""."""
+        """Generate the name from generateName if it is missing; return the prefix, or ""."""
         prefix: str = metadata.get("generateName", "")
         if metadata.get("name") or not prefix:
             return ""
@@ -508,7 +510,7 @@ class ObjectRegistry:
         return prefix
 
     def _tracked(self, kind: ServedKind, old: Json | None, new: Json, options: WriteOptions, subresource: str) -> Json:
-        """The object with the fields it changes owned by the manager of the request."""
+        """Return the object with its changed fields owned by the manager of the request."""
         schema, now = self.schema(kind), self._moment(options)
 
         def track() -> Json:
@@ -539,7 +541,7 @@ class ObjectRegistry:
             if structural is not None:
                 status = subresource == "status"
                 problems.extend(structural.validate(new, old, budget, status=status, tolerated=tolerated))
-            return problems[: errors.MOST_CAUSES], [f"{one.path}: {one.message}" for one in tolerated]
+            return problems[: errors.MOST_CAUSES], [f"{error.path}: {error.message}" for error in tolerated]
 
         problems, warnings = self._found(find, options, new, old, bounded=structural is not None)
         options.warnings.extend(warnings)
@@ -549,7 +551,7 @@ class ObjectRegistry:
     def _found(
         find: Callable[..., FoundT], options: WriteOptions, new: Json, old: Json | None, *, bounded: bool
     ) -> FoundT:
-        """Return what validation finds, on the event loop if it is short; `bounded`: it counts its steps."""
+        """Return the result of validation, on the event loop if it is short; `bounded`: validation counts its steps."""
         off_loop_steps = options.off_loop_steps
         if off_loop_steps is INLINE:
             return find()
@@ -567,23 +569,21 @@ class ObjectRegistry:
 
     @staticmethod
     def precondition_failed(
-        kind: ServedKind, namespace: str, name: str, asked: str, found: str, what: str = "UID"
+        kind: ServedKind, namespace: str, name: str, expected: str, current: str, what: str = "UID"
     ) -> StatusError:
-        """409 as storage words a uid or resourceVersion that is not the one of the object."""
+        """Return a 409 in the words of the storage for a uid or resourceVersion that differs from the object's."""
         path = "/".join(part for part in ("/registry", kind.plural, namespace, name) if part)
         return errors.conflict(
             kind.plural,
             kind.group,
             name,
             f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
-            f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}",
+            f"Precondition failed: {what} in precondition: {expected}, {what} in object meta: {current}",
         )
 
 
 def _lasting(new: Json, old: Json | None) -> list[Json | None]:
-    """Return what validation depends on: not what is generated at each try, such as a uid or the end of a generated
-    name.
-    """
+    """Return the input of validation without values generated in each retry, such as a uid or a name suffix."""
 
     def lasting(obj: Json) -> Json:
         metadata = {key: value for key, value in obj.get("metadata", {}).items() if key not in _VOLATILE}

@@ -1,4 +1,4 @@
-"""Which versions of which kinds each release of Kubernetes serves, for an API server of an earlier one (api.md 2.8)."""
+"""The kinds and versions that each Kubernetes release serves, for an API server of an earlier release (api.md 2.8)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kube_standin.kinds import ServedKind
 
 OLDEST: Final = 29
 NEWEST: Final = int(KUBERNETES_VERSION.split(".")[1])
-"""Minor versions that can be asked for, from the oldest to that of the rules, which is the default."""
+"""Supported minor versions, from the oldest to that of the rules, which is the default."""
 
 
 class ServedSpan(NamedTuple):
-    """Minor versions from the first to the last that serve something."""
+    """The first and the last minor version that serves something."""
 
     first: int
     last: int = NEWEST
 
     def at(self, minor: int | None) -> bool:
-        """Return whether a release has it; None is no release in particular, which has everything."""
+        """Return whether a release serves it; None stands for all releases and returns True."""
         return minor is None or self.first <= minor <= self.last
 
 
@@ -49,7 +49,7 @@ _TABLE: Final[Iterable[tuple[str, str, ServedSpan]]] = (
     ("networking.k8s.io/v1", "IPAddress ServiceCIDR", ServedSpan(33)),
     (f"{_FLOW}/v1beta3", "FlowSchema PriorityLevelConfiguration", ServedSpan(29, 31)),
 )
-"""Where not all releases serve a version. Beta versions that are off by default end with the first stable one."""
+"""Versions that not all releases serve. Beta versions that are off by default end with the first stable one."""
 _SERVED: Final = {(version, kind): span for version, kinds, span in _TABLE for kind in kinds.split()}
 _EVERY: Final = ServedSpan(OLDEST)
 GROUPS: Final = ServedSpan(36)
@@ -64,7 +64,7 @@ GROUP_POLICY: Final = ServedSpan(37)
 
 @cache
 def row_of(minor: int | None, kind: ServedKind) -> ServedKind:
-    """Return the row of a kind as a release has it: pods of an early one cannot be resized."""
+    """Return the row of a kind in a release: pods of an early one cannot be resized."""
     if kind.resource != "pods" or RESIZE.at(minor):
         return kind
     return replace(kind, subresources=kind.subresources - {"resize"})
@@ -76,7 +76,7 @@ def serves(minor: int | None, kind: ServedKind) -> bool:
 
 
 def read_minor(text: str) -> int:
-    """Return the minor version of `1.36`. Raises ValueError with what is wrong."""
+    """Return the minor version of `1.36`. Raises ValueError with the problem."""
     major, _, minor = text.removeprefix("v").partition(".")
     if major != "1" or not (minor.isascii() and minor.isdecimal()) or not OLDEST <= int(minor) <= NEWEST:
         raise ValueError(f"must be a version from 1.{OLDEST} to 1.{NEWEST}, as 1.36")

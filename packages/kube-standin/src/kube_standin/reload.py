@@ -1,7 +1,7 @@
-"""An input that is loaded a second time: which of its objects were edited since (interfaces.md 1.16).
+"""A second load of an input: which of its objects were edited since the first (interfaces.md 1.16).
 
-The data directory keeps a digest of every manifest that was loaded. An object that changed in the cluster is no edit of
-its manifest, and stays as it is; an edited manifest is not passed over.
+The data directory keeps a digest of every loaded manifest. An object that changed in the cluster is not an edit of its
+manifest and is not changed; an edited manifest is never ignored.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _CHOSEN: Final = ("labels", "annotations")
 
 
 def key_of(item: LoadedItem) -> str:
-    """Return the name under which the digest of an object is kept."""
+    """Return the key of an object's digest."""
     return "/".join(item.object_id)
 
 
 def digest(manifest: Mapping[str, Any]) -> str:
-    """Return the digest of a manifest; neither the order of its fields nor its form counts."""
+    """Return the digest of a manifest, independent of the order of its fields and its format."""
     return hashlib.blake2b(msgspec.json.encode(manifest, order="sorted"), digest_size=16).hexdigest()
 
 
 def read_digests(directory: Path) -> dict[str, str]:
-    """Return the digests that a data directory keeps; none where they cannot be read."""
+    """Return the digests of a data directory; none if they are missing or invalid."""
     try:
         return msgspec.json.decode((directory / FILE).read_bytes(), type=dict[str, str])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -40,52 +40,50 @@ def read_digests(directory: Path) -> dict[str, str]:
 
 
 def write_digests(directory: Path, digests: Mapping[str, str]) -> None:
-    """Keep digests in a data directory. Raises OSError."""
+    """Write digests to a data directory. Raises OSError."""
     write_secret(directory / FILE, msgspec.json.encode(digests, order="sorted"))
 
 
-def difference(given: Json, stored: Json, *, status: bool) -> str:
-    """Return the path of the first field that an object of the input has and the stored one has otherwise, or ''.
+def difference(loaded: Json, stored: Json, *, status: bool) -> str:
+    """Return the path of the first field in which an object of the input differs from the stored one, or ''.
 
-    `given` is decoded as `stored` was. Fields that only the stored object has are of the server. `status`: whether the
+    `given` is decoded like `stored`. Fields that only the stored object has belong to the server. `status`: whether the
     status counts, which the cluster changes all the time.
     """
-    for name, value in given.items():
+    for name, value in loaded.items():
         if name == "metadata":
             chosen = {part: value[part] for part in _CHOSEN if value.get(part)}
-            found = _differs(chosen, stored.get("metadata"), "metadata")
+            path = _differs(chosen, stored.get("metadata"), "metadata")
         elif name not in ("apiVersion", "kind") and (status or name != "status"):
-            found = _differs(value, stored.get(name), name)
+            path = _differs(value, stored.get(name), name)
         else:
             continue
-        if found:
-            return found
+        if path:
+            return path
     return ""
 
 
-def _differs(given: Any, stored: Any, path: str) -> str:
-    if given is None or given == stored or (given in ({}, [], "") and not stored):
+def _differs(loaded: Any, stored: Any, path: str) -> str:
+    if loaded is None or loaded == stored or (loaded in ({}, [], "") and not stored):
         return ""
-    if isinstance(given, Mapping) and isinstance(stored, Mapping):
-        for name, value in given.items():
-            if found := _differs(value, stored.get(name), f"{path}.{name}"):
-                return found
+    if isinstance(loaded, Mapping) and isinstance(stored, Mapping):
+        for name, value in loaded.items():
+            if difference_path := _differs(value, stored.get(name), f"{path}.{name}"):
+                return difference_path
         return ""
-    if isinstance(given, list) and isinstance(stored, list):
-        return _missing(given, stored, path)
+    if isinstance(loaded, list) and isinstance(stored, list):
+        return _missing(loaded, stored, path)
     return path
 
 
-def _missing(given: Sequence[Any], stored: Sequence[Any], path: str) -> str:
-    """Return the first item that the stored list does not have, in the order of the given one: admission adds
-    others.
-    """
+def _missing(loaded: Sequence[Any], stored: Sequence[Any], path: str) -> str:
+    """Return the path of the first item that the stored list lacks, in order; admission may add items."""
     turn = 0
-    for number, item in enumerate(given):
-        found = f"{path}[{number}]"
-        while turn < len(stored) and found:
-            found = _differs(item, stored[turn], f"{path}[{number}]")
+    for number, item in enumerate(loaded):
+        difference_path = f"{path}[{number}]"
+        while turn < len(stored) and difference_path:
+            difference_path = _differs(item, stored[turn], f"{path}[{number}]")
             turn += 1
-        if found:
-            return found
+        if difference_path:
+            return difference_path
     return ""

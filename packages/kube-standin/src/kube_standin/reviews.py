@@ -1,4 +1,4 @@
-"""Reviews: questions that are answered and not stored (which user am I, may I, what may I, is this token good)."""
+"""Reviews: questions that are answered and not stored (users, access, rights, tokens)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def _attributes(spec: Json) -> Attributes:
     path = spec.get("nonResourceAttributes")
     if path:
         return Attributes(path.get("verb", ""), path=path.get("path", "") or "/")
-    asked = spec.get("resourceAttributes") or {}
+    resource = spec.get("resourceAttributes") or {}
     return Attributes(
-        asked.get("verb", ""),
-        asked.get("group", ""),
-        asked.get("resource", ""),
-        asked.get("subresource", ""),
-        asked.get("namespace", ""),
-        asked.get("name", ""),
+        resource.get("verb", ""),
+        resource.get("group", ""),
+        resource.get("resource", ""),
+        resource.get("subresource", ""),
+        resource.get("namespace", ""),
+        resource.get("name", ""),
         field_values=tuple(
-            (one.get("key", ""), one["values"][0])
-            for one in (asked.get("fieldSelector") or {}).get("requirements") or ()
-            if one.get("operator") == "In" and len(one.get("values") or ()) == 1
+            (requirement.get("key", ""), requirement["values"][0])
+            for requirement in (resource.get("fieldSelector") or {}).get("requirements") or ()
+            if requirement.get("operator") == "In" and len(requirement.get("values") or ()) == 1
         ),
     )
 
@@ -50,7 +50,7 @@ def _decision(authorizer: Authorizer, user: User, spec: Json) -> Json:
 
 
 def answer(kind: ServedKind, review: Json, user: User, authorizer: Authorizer, tokens: Tokens) -> Json:
-    """Return the status that answers ``review`` (a decoded object of a review kind) created by ``user``; raises 400."""
+    """Return the status for ``review`` (a decoded object of a review kind) created by ``user``; raises 400."""
     spec = review.get("spec") or {}
     match kind.kind:
         case "SelfSubjectReview":
@@ -64,10 +64,10 @@ def answer(kind: ServedKind, review: Json, user: User, authorizer: Authorizer, t
             if not spec.get("token"):
                 raise errors.bad_request("token is required for TokenReview in authentication")
             try:
-                found = tokens.verify(spec.get("token", ""), spec.get("audiences") or (AUDIENCE,))
+                verified = tokens.verify(spec.get("token", ""), spec.get("audiences") or (AUDIENCE,))
             except TokenError as error:
                 return {"user": {}, "error": str(error)}
-            return {"authenticated": True, "user": _info(found.user), "audiences": list(found.audiences)}
+            return {"authenticated": True, "user": _info(verified.user), "audiences": list(verified.audiences)}
         case _:
-            asked = User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
-            return _decision(authorizer, asked, spec)
+            subject = User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
+            return _decision(authorizer, subject, spec)

@@ -1,4 +1,4 @@
-"""What authorizers are asked and answer, and whether a rule of a role allows it."""
+"""The questions and answers of authorizers, and whether a rule of a role allows an action."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kube_rules.json import Json
 
 @dataclass(frozen=True)
 class Attributes:
-    """What is to be authorised; ``path`` is set for requests that concern no resource.
+    """The action to authorize; ``path`` is set for requests without a resource.
 
     ``field_values`` are the fields that the selector of a list, a watch or a deletecollection equates with a value.
     """
@@ -26,13 +26,13 @@ class Attributes:
 
     @property
     def full_resource(self) -> str:
-        """``pods`` or ``pods/binding``."""
+        """Return ``pods`` or ``pods/binding``."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 @dataclass(frozen=True)
 class AccessDecision:
-    """Allowed or not, and why (may be empty)."""
+    """Whether access is allowed, and why (may be empty)."""
 
     allowed: bool
     reason: str = ""

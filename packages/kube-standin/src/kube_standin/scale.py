@@ -1,6 +1,6 @@
-"""The scale subresource: replicas of a workload as an autoscaling/v1 Scale, read and written.
+"""The scale subresource: replicas of a workload as an autoscaling/v1 Scale, for reads and writes.
 
-Built-in kinds keep replicas in ``spec.replicas``; the definition of a custom resource names the field.
+Built-in kinds have replicas in ``spec.replicas``; the definition of a custom resource names the field.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _selector(kind: ServedKind, obj: Json) -> str:
         selector = {"matchLabels": selector}
     written = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     expressions = compile_selector({"matchExpressions": selector.get("matchExpressions") or []})
-    written += [(one.key, str(one)) for one in expressions.requirements]
+    written += [(requirement.key, str(requirement)) for requirement in expressions.requirements]
     return ",".join(text for _, text in sorted(written))
 
 
 def scale_of(kind: ServedKind, obj: Json) -> Json:
     """Return the Scale of an object."""
     paths, metadata = _paths(kind), obj["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: Json = {"replicas": _read(obj, paths["statusReplicasPath"]) or 0}
     selector = _selector(kind, obj)
     if selector:
@@ -60,7 +60,7 @@ def scale_of(kind: ServedKind, obj: Json) -> Json:
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {key: metadata[key] for key in shown if key in metadata},
         "spec": {"replicas": _read(obj, paths["specReplicasPath"]) or 0},
         "status": status,
     }
@@ -69,7 +69,7 @@ def scale_of(kind: ServedKind, obj: Json) -> Json:
 def write_scale_now(
     registry: ObjectRegistry, kind: ServedKind, namespace: str, name: str, scale: Json, options: WriteOptions
 ) -> Outcome:
-    """Stage new replicas from a Scale (its resourceVersion and uid, if set, must be the present ones)."""
+    """Stage new replicas from a Scale (its resourceVersion and uid, if set, must be the current ones)."""
     metadata = scale.get("metadata") or {}
     if metadata.get("name", name) != name:
         raise errors.bad_request(
@@ -97,7 +97,7 @@ def write_scale_now(
 def apply_scale_now(
     registry: ObjectRegistry, kind: ServedKind, namespace: str, name: str, scale: Json, options: WriteOptions
 ) -> Outcome:
-    """Stage the replicas of an applied Scale: the manager owns that field of the workload from now on."""
+    """Stage the replicas of an applied Scale; the manager becomes the owner of the field in the workload."""
     old = registry.find(kind, namespace, name)
     if old is None:
         raise errors.not_found(kind.plural, kind.group, name)
@@ -122,14 +122,14 @@ def _admitted(
     old: Json,
     options: WriteOptions,
 ) -> int:
-    """Return the replicas of a Scale as validation and webhooks leave them; raises StatusError."""
+    """Return the replicas of a Scale after validation and webhooks; raises StatusError."""
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         negative = fe.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise errors.unfit("Scale", "autoscaling", name, negative)
     before = scale_of(kind, old)
-    asked = {**before, "spec": {"replicas": replicas}}
-    bodies = (asked, before)
+    requested = {**before, "spec": {"replicas": replicas}}
+    bodies = (requested, before)
     admitted = admit_body(registry, "UPDATE", kind, namespace, name, subresource(kind, "scale"), bodies, options)
-    found: int = (admitted.get("spec") or {}).get("replicas", 0)
-    return found
+    admitted_replicas: int = (admitted.get("spec") or {}).get("replicas", 0)
+    return admitted_replicas

@@ -1,8 +1,8 @@
-"""Certificates, tokens and kubeconfigs: all secrets of a server, made once and kept in its data directory.
+"""Certificates, tokens and kubeconfigs: all secrets of a server, created once and kept in its data directory.
 
-Invariants: a file with a secret is created with mode 0600 and replaced in one step; tokens are kept in
-memory as hashes; no secret is logged. Service account tokens are signed statements (JWT, ES256) that any start of the
-same data directory can check; they are good while what they are bound to is there.
+Invariants: a file with a secret is created with mode 0600 and replaced in one step; tokens are kept in memory as
+hashes; no secret is logged. Service account tokens are signed statements (JWT, ES256) that every start with the same
+data directory can check; they are valid while the objects that they are bound to exist.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CA_YEARS = 10
 _SERVER_DAYS = 365
 _RENEW_DAYS = 30
 _BACKDATED_DAYS = 365
-"""How far a clock may be set back before a certificate that was just made is not valid yet."""
+"""How far a clock may be set back before a new certificate is not valid yet."""
 _TOKEN_LENGTH = 32
 _KEY_BYTES = 32
 _DEFAULT_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1")
@@ -50,14 +50,14 @@ PKI = "pki"
 """The directory of the certificates, in the data directory."""
 _TOKENS = "tokens.json"
 AUDIENCE = "https://kubernetes.default.svc"
-"""The issuer that tokens of this server name."""
+"""The issuer in tokens of this server."""
 
 ADMIN = User("admin", (MASTERS, AUTHENTICATED), "admin")
 READER = User("reader", (READERS, AUTHENTICATED), "reader")
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Create or replace a file only its owner may read, in one step. Raises OSError, which names the file."""
+    """Create or replace a file that only its owner may read, in one step. Raises OSError, which names the file."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -67,13 +67,13 @@ def write_secret(path: Path, content: bytes) -> None:
             file.write(content)
         os.replace(draft, path)
     except BaseException:
-        Path(draft).unlink(missing_ok=True)  # an interrupt may come when it has its name already
+        Path(draft).unlink(missing_ok=True)  # an interrupt may come after the rename
         raise
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where the PEM files are: the CA, with its key if it is ours, and the server's certificate with its key."""
+    """Paths of the PEM files: the CA, its key if it is ours, and the server's certificate with its key."""
 
     ca: Path
     certificate: Path
@@ -81,13 +81,15 @@ class Certificates:
     ca_key: Path | None = None
 
     def authority(self) -> CertificateAuthority | None:
-        """Return what signs certificates; None without a key. Raises ValueError that names a broken file."""
+        """Return the authority that signs certificates; None without a key. Raises ValueError that names an invalid
+        file.
+        """
         return None if self.ca_key is None else CertificateAuthority(_load_certificate(self.ca), _load_key(self.ca_key))
 
     def context(self, client_ca: Path | None = None) -> ssl.SSLContext:
         """Return the TLS context of the server, which accepts client certificates of ``client_ca`` and of its own CA.
 
-        Raises ValueError that names a file which is no certificate, OSError.
+        Raises ValueError that names an invalid certificate file, OSError.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -128,7 +130,7 @@ _ANEW = "delete the directory it is in to have all certificates recreated; clien
 
 
 def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Read a private key; raises ValueError that names the file."""
+    """Return a private key; raises ValueError that names the file."""
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -139,21 +141,21 @@ def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def _load_certificate(path: Path) -> x509.Certificate:
-    """Read a certificate with a key to compare with ours; raises ValueError that names the file."""
+    """Return a certificate for comparing its key with ours; raises ValueError that names the file."""
     try:
-        found = x509.load_pem_x509_certificate(path.read_bytes())
-        found.public_key()
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        certificate.public_key()
     except (ValueError, UnsupportedAlgorithm) as error:
         raise ValueError(f"{path}: not a certificate in PEM; {_ANEW}") from error
-    return found
+    return certificate
 
 
 def _check_pair(certificate: Path, key: Path) -> x509.Certificate:
-    """Return the certificate of a pair that belongs together; raises ValueError that names the files."""
-    found = _load_certificate(certificate)
-    if found.public_key() != _load_key(key).public_key():
+    """Return the certificate of a matching pair; raises ValueError that names the files."""
+    loaded = _load_certificate(certificate)
+    if loaded.public_key() != _load_key(key).public_key():
         raise ValueError(f"{certificate}: does not belong to {key.name}; {_ANEW}")
-    return found
+    return loaded
 
 
 def _subject(common_name: str) -> x509.Name:
@@ -175,7 +177,7 @@ def _make(
     extensions: Callable[[ec.EllipticCurvePublicKey], Iterable[tuple[x509.ExtensionType, bool]]],
     ca: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None = None,
 ) -> None:
-    """Make NAME.key and NAME.crt, signed by the CA, or by itself; `extensions` with whether they are critical."""
+    """Create NAME.key and NAME.crt, signed by the CA or itself; `extensions` also state whether they are critical."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     builder = (
@@ -190,14 +192,14 @@ def _make(
     for extension, critical in extensions(key.public_key()):
         builder = builder.add_extension(extension, critical)
     certificate = builder.sign(ca[1] if ca is not None else key, hashes.SHA256())
-    # A death between the two files leaves no pair that does not match.
+    # If the process dies between the two files, no mismatched pair is left.
     (directory / f"{name}.crt").unlink(missing_ok=True)
     write_secret(directory / f"{name}.key", _pem_key(key))
     write_secret(directory / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def _usage(*, signing: bool) -> x509.KeyUsage:
-    """Of a CA (signing), or of a server."""
+    """Return the key usage of a CA (signing) or of a server."""
     return x509.KeyUsage(True, False, False, False, False, signing, signing, False, False)
 
 
@@ -234,7 +236,7 @@ def _make_server(directory: Path, names: Iterable[str]) -> None:
 
 
 def _is_current(certificate: x509.Certificate) -> bool:
-    """Return whether it is valid, and for some time to come."""
+    """Return whether a certificate is valid now and for some time."""
     now = datetime.now(UTC)
     return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc - timedelta(days=_RENEW_DAYS)
 
@@ -243,23 +245,22 @@ def _still_good(directory: Path, names: tuple[str, ...]) -> bool:
     certificate, key = directory / "server.crt", directory / "server.key"
     if not certificate.exists() or not key.exists():
         return False
-    found = _check_pair(certificate, key)
-    if not _is_current(found):
+    loaded = _check_pair(certificate, key)
+    if not _is_current(loaded):
         return False
-    if found.issuer != _load_certificate(directory / "ca.crt").subject:
+    if loaded.issuer != _load_certificate(directory / "ca.crt").subject:
         return False
     try:
-        have = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        have = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return False
     return {_alternative(name) for name in names} <= set(have)
 
 
 def certificates(directory: Path, extra_names: Iterable[str] = ()) -> Certificates:
-    """Return the certificates in ``directory``, made or renewed as needed; ``extra_names`` are hosts or
-    addresses.
+    """Return the certificates in ``directory``, created or renewed as needed; ``extra_names`` are hosts or addresses.
 
-    Raises ValueError that names a file which is broken or does not belong to its key.
+    Raises ValueError that names a file which is invalid or does not match its key.
     """
     names = tuple(dict.fromkeys((*_DEFAULT_NAMES, *extra_names)))
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -280,30 +281,30 @@ def _digest(token: str) -> bytes:
 
 
 def _unb64(text: str) -> bytes:
-    """Return what a text in base64url stands for; raises ValueError where it is not the one way to write that."""
-    found = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if _b64(found) != text:
+    """Return the bytes of a base64url text; raises ValueError if it is not canonical."""
+    data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _b64(data) != text:
         raise ValueError("not canonical base64url")
-    return found
+    return data
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What a token of a service account lives and dies with: an object by its resource, namespace, name and uid."""
+    """The object that a service account token is bound to: its resource, namespace, name and uid."""
 
     resource: str
     namespace: str
     name: str
     uid: str
     token: str = ""
-    """What a Secret has to contain, in the place of the uid."""
+    """The required content of a Secret, in place of the uid."""
     node: tuple[str, str] | None = None
-    """Name and uid of the node of a pod, which a token states."""
+    """Name and uid of the node of a pod, as stated in a token."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """Return the claims of a valid token: the user, and for which audiences of those asked for."""
+    """The claims of a valid token: the user, and the requested audiences that it is valid for."""
 
     user: User
     audiences: tuple[str, ...]
@@ -321,26 +322,26 @@ def account_groups(namespace: str) -> tuple[str, ...]:
 class Tokens:
     """Bearer tokens: fixed ones by hash, and signed ones for service accounts.
 
-    A signed token is good as long as it is not expired, was made for an audience asked for, and what it is bound to
-    is there: its account and, if it was asked for, a pod, secret or node (by uid, so not one made again).
-    ``present``: whether an object is there; nothing is until it is set.
+    A signed token is valid until it expires, for the audiences that it was created for, while its bound objects exist:
+    its account and optionally a pod, secret or node (by uid, so not a recreated one). ``present``: whether an object
+    exists; False until it is set.
     """
 
     def __init__(self, signing_key: bytes) -> None:
         self.key = TokenKey(signing_key)
-        """What signs tokens of service accounts."""
+        """The key that signs tokens of service accounts."""
         self._head = _b64(json.dumps({"alg": ALGORITHM, "kid": self.key.key_id}).encode())
         self._checked: dict[bytes, None] = {}
-        """Digests of tokens with a good signature, the oldest first: clients send the same one again and again."""
+        """Digests of tokens with a valid signature, oldest first: clients send the same token many times."""
         self._users: dict[bytes, User] = {}
         self.present: Callable[[Bound], bool] = lambda _: False
 
     def add(self, token: str, user: User) -> None:
-        """Let ``token`` stand for ``user``."""
+        """Register ``token`` for ``user``."""
         self._users[_digest(token)] = user
 
     def user(self, token: str) -> User | None:
-        """Return the user that a token presented to this server stands for, or None."""
+        """Return the user of a token presented to this server, or None."""
         try:
             return self.verify(token).user
         except TokenError:
@@ -358,7 +359,7 @@ class Tokens:
     def issue(
         self, account: Bound, seconds: int, audiences: Sequence[str], bound: Bound | None = None
     ) -> tuple[str, int]:
-        """Return a signed token for a service account and when it ends (seconds since 1970)."""
+        """Return a signed token for a service account and its expiration (seconds since 1970)."""
         ends = int(time.time()) + seconds
         private: dict[str, Any] = {
             "namespace": account.namespace,
@@ -382,7 +383,7 @@ class Tokens:
         return f"{signed}.{_b64(self.key.sign(signed))}", ends
 
     def issue_lasting(self, account: Bound, secret: str) -> str:
-        """Return a token that does not expire, for a Secret of the account: it is good while the Secret has it."""
+        """Return a token without expiration for a Secret of the account: it is valid while the Secret contains it."""
         private = {"service-account.name": account.name, "service-account.uid": account.uid, "secret.name": secret}
         claims = {f"{_LASTING}{name}": value for name, value in (*private.items(), ("namespace", account.namespace))}
         claims |= {"iss": _LASTING_ISSUER, "sub": f"system:serviceaccount:{account.namespace}:{account.name}"}
@@ -405,7 +406,7 @@ class Tokens:
             return self._lasting(claims, token, audiences)
         if claims["exp"] <= time.time():
             raise TokenError("service account token has expired")
-        shared = tuple(one for one in audiences if one in claims["aud"])
+        shared = tuple(audience for audience in audiences if audience in claims["aud"])
         if not shared:
             raise TokenError(
                 f"token audiences {quoted(claims['aud'])} is invalid for the target audiences {quoted(audiences)}"
@@ -435,8 +436,8 @@ class Tokens:
         head, _, claims = signed.partition(".")
         try:
             if len(token) <= _LONGEST_TOKEN and head == self._head and self._is_signed(token, signed, signature):
-                found: dict[str, Any] = json.loads(_unb64(claims))
-                return found
+                decoded: dict[str, Any] = json.loads(_unb64(claims))
+                return decoded
         except ValueError:
             pass
         raise TokenError("invalid bearer token")
@@ -454,10 +455,10 @@ class Tokens:
 
 
 _CLAIM_OF = {"pods": "pod", "secrets": "secret", "nodes": "node"}
-"""What a token can be bound to besides its account, and under which claim."""
+"""Objects that a token can be bound to besides its account, and the name of the claim."""
 
 _LASTING = "kubernetes.io/serviceaccount/"
-"""What claims of tokens in Secrets begin with."""
+"""Prefix of claims of tokens in Secrets."""
 _LASTING_ISSUER = "kubernetes/serviceaccount"
 _LONGEST_TOKEN = 8192
 _MOST_CHECKED = 4096
@@ -465,14 +466,14 @@ _MOST_CHECKED = 4096
 
 @dataclass(frozen=True)
 class Secrets:
-    """What a data directory keeps besides objects: the two fixed tokens and the key for signed ones."""
+    """The secrets in a data directory: the two fixed tokens and the key for signed ones."""
 
     admin_token: str
     reader_token: str
     signing_key: bytes
 
     def tokens(self) -> Tokens:
-        """Return the table of tokens that go with these secrets."""
+        """Return the token table for these secrets."""
         tokens = Tokens(self.signing_key)
         tokens.add(self.admin_token, ADMIN)
         tokens.add(self.reader_token, READER)
@@ -480,19 +481,19 @@ class Secrets:
 
 
 def load_secrets(directory: Path) -> Secrets:
-    """Return the secrets kept in ``directory``, made at the first start; raises ValueError for a broken file."""
-    found = read_secrets(directory)
-    if found is None:
-        found = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32))
-        made = {"admin": found.admin_token, "reader": found.reader_token, "signingKey": _b64(found.signing_key)}
-        write_secret(directory / _TOKENS, json.dumps(made).encode())
-    return found
+    """Return the secrets in ``directory``, created at the first start; raises ValueError for an invalid file."""
+    loaded = read_secrets(directory)
+    if loaded is None:
+        loaded = Secrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32), secrets.token_bytes(32))
+        content = {"admin": loaded.admin_token, "reader": loaded.reader_token, "signingKey": _b64(loaded.signing_key)}
+        write_secret(directory / _TOKENS, json.dumps(content).encode())
+    return loaded
 
 
 def check_secrets(directory: Path) -> None:
-    """Raise ValueError that names the file if tokens or certificates kept in ``directory`` are broken.
+    """Raise ValueError that names the file if tokens or certificates in ``directory`` are invalid.
 
-    Nothing is written: a start that fails for them leaves everything as it was.
+    Nothing is written: a start that fails because of them changes nothing.
     """
     read_secrets(directory)
     for name in ("ca", "server"):
@@ -502,22 +503,23 @@ def check_secrets(directory: Path) -> None:
 
 
 def read_secrets(directory: Path) -> Secrets | None:
-    """Return the secrets kept in ``directory``, None if there are none yet; raises ValueError for a broken file."""
+    """Return the secrets in ``directory``, None if there are none yet; raises ValueError for an invalid file."""
     path = directory / _TOKENS
     if not path.exists():
         return None
     try:
-        kept = json.loads(path.read_bytes())
-        found = Secrets(kept["admin"], kept["reader"], _unb64(kept["signingKey"]))
+        content = json.loads(path.read_bytes())
+        loaded = Secrets(content["admin"], content["reader"], _unb64(content["signingKey"]))
         if not all(
-            isinstance(one, str) and len(one) >= _TOKEN_LENGTH for one in (found.admin_token, found.reader_token)
+            isinstance(token, str) and len(token) >= _TOKEN_LENGTH
+            for token in (loaded.admin_token, loaded.reader_token)
         ):
             raise ValueError("a token is too short")
-        if len(found.signing_key) < _KEY_BYTES or found.admin_token == found.reader_token:
+        if len(loaded.signing_key) < _KEY_BYTES or loaded.admin_token == loaded.reader_token:
             raise ValueError("the key is too short, or both tokens are the same")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path}: not a token file of this program; delete it to get new tokens") from error
-    return found
+    return loaded
 
 
 def write_kubeconfig(
@@ -529,9 +531,9 @@ def write_kubeconfig(
     name: str = "reprieve",
     extensions: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a kubeconfig (mode 0600) with the CA inside, so that it works from anywhere on the machine.
+    """Write a kubeconfig (mode 0600) with the CA inside, so that it works from any directory on the machine.
 
-    ``extensions`` are those of the context, by name: for other programs to read.
+    ``extensions`` are those of the context, by name, for other programs.
     """
     cluster: dict[str, Any] = {"server": server}
     if ca is not None:

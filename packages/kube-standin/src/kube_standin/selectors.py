@@ -1,7 +1,7 @@
 """Selectors of list and watch requests, compiled to one function over stored states.
 
-The grammar is that of ``kube_rules.selectors``; here it meets the fields each kind offers. Error texts
-and codes are those of kube-apiserver 1.36.
+The grammar is that of ``kube_rules.selectors``, applied to the selectable fields of each kind. Error texts and codes
+are those of kube-apiserver 1.36.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True)
 class Selection:
-    """What a list or watch selects: ``match`` is None for everything, ``name`` is set if only one can match.
+    """The selection of a list or watch: ``match`` is None for everything, ``name`` is set if only one object can match.
 
-    ``by_fields``: it depends on fields beside name and namespace.
+    ``by_fields``: it depends on fields other than name and namespace.
     """
 
     match: Matcher | None = None
@@ -39,7 +39,7 @@ class Selection:
 
 
 def select(kind: ServedKind, labels: str, fields: str) -> Selection:
-    """Compile the two selector texts; raises 400 for bad texts and for fields the kind does not offer."""
+    """Compile the two selector texts; raises 400 for invalid texts and for fields that the kind does not support."""
     try:
         selector = parse_label_selector(labels) if labels else EVERYTHING
         terms = parse_field_selector(fields).requirements if fields else ()

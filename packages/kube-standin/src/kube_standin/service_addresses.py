@@ -1,9 +1,9 @@
-"""Cluster addresses and node ports of Services: handed out when they are written, released with them.
+"""Cluster addresses and node ports of Services: allocated when they are written, released with them.
 
 The rules are those of kube-apiserver (pkg/registry/core/service/storage/alloc.go; interfaces.md 4.14): addresses come
-from the ServiceCIDRs that are ready, and each has an IPAddress that names its Service. What is taken is read from the
-store, so that a restart or a snapshot changes nothing. Invariant: an address is taken and released in the transaction
-that writes its Service.
+from the ready ServiceCIDRs, and each has an IPAddress that names its Service. Used addresses and ports are read from
+the store, so that a restart or a snapshot changes nothing. Invariant: an address is allocated and released in the
+transaction that writes its Service.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SERVICES: Final = "services"
 ADDRESSES: Final = "networking.k8s.io/ipaddresses"
 NETWORKS: Final = "networking.k8s.io/servicecidrs"
 DEFAULT_NETWORK: Final = "10.96.0.0/12"
-"""That of kubeadm; also where there are no ServiceCIDRs."""
+"""The network of kubeadm; also used without ServiceCIDRs."""
 DEFAULT_NAME: Final = "kubernetes"
-"""The ServiceCIDR that states the families of the cluster."""
+"""The ServiceCIDR that defines the families of the cluster."""
 FAMILY_LABEL: Final = "ipaddress.kubernetes.io/ip-family"
 MANAGED_BY: Final = "ipaddress.kubernetes.io/managed-by"
 ALLOCATOR: Final = "ipallocator.k8s.io"
@@ -48,7 +48,7 @@ def networks_of(obj: Json) -> list[Network]:
 
 
 def addresses_of(spec: Json) -> tuple[str, ...]:
-    """Return the addresses that a Service has; none if it is headless or a name."""
+    """Return the addresses of a Service; none if it is headless or an external name."""
     return () if is_headless(spec) else tuple(spec.get("clusterIPs") or ())
 
 
@@ -58,7 +58,7 @@ def address_labels(address: str) -> dict[str, str]:
 
 
 def put_address(registry: Objects, address: str, namespace: str, name: str) -> None:
-    """Stage the IPAddress of a Service in place of the one that there is."""
+    """Stage the IPAddress of a Service in place of an existing one."""
     metadata: Json = {"name": address, "uid": registry.clock.uid(), "creationTimestamp": registry.clock.stamp()}
     parent = {"resource": SERVICES, "namespace": namespace, "name": name}
     body = {"metadata": metadata | {"labels": address_labels(address)}, "spec": {"parentRef": parent}}
@@ -68,24 +68,24 @@ def put_address(registry: Objects, address: str, namespace: str, name: str) -> N
 
 
 class ServiceNetworks:
-    """The ServiceCIDRs that are ready, and the families of the cluster, its default first."""
+    """The ready ServiceCIDRs, and the families of the cluster, its default first."""
 
     def __init__(self, store: Store) -> None:
-        found = {state.name: state.decode() for state in store.heads(NETWORKS)}
-        if not found:
-            found = {DEFAULT_NAME: {"metadata": {}, "spec": {"cidrs": [DEFAULT_NETWORK]}}}
-        self.ready = [network for obj in found.values() if _is_ready(obj) for network in networks_of(obj)]
-        own = networks_of(found[DEFAULT_NAME]) if DEFAULT_NAME in found else self.ready
+        cidrs = {state.name: state.decode() for state in store.heads(NETWORKS)}
+        if not cidrs:
+            cidrs = {DEFAULT_NAME: {"metadata": {}, "spec": {"cidrs": [DEFAULT_NETWORK]}}}
+        self.ready = [network for obj in cidrs.values() if _is_ready(obj) for network in networks_of(obj)]
+        own = networks_of(cidrs[DEFAULT_NAME]) if DEFAULT_NAME in cidrs else self.ready
         self.families = list(dict.fromkeys(family_of(str(network.network_address)) for network in own))
 
     def usable(self, family: str) -> Iterator[tuple[Network, int]]:
-        """Yield the networks of a family with the number of their addresses that may be had, from the second on."""
+        """Yield the networks of a family with the number of their usable addresses, from the second address on."""
         for network in self.ready:
             if family_of(str(network.network_address)) == family:
                 yield network, network.num_addresses - (2 if family == "IPv4" else 1)  # without broadcast
 
     def contain(self, address: str) -> bool:
-        """Return whether an address may be handed out."""
+        """Return whether an address may be allocated."""
         number = int(ip_address(address))
         usable = self.usable(family_of(address))
         return any(1 <= number - int(network.network_address) <= size for network, size in usable)
@@ -93,21 +93,21 @@ class ServiceNetworks:
 
 def _is_ready(obj: Json) -> bool:
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "True")
+    ready = next((condition["status"] for condition in conditions if condition["type"] == "Ready"), "True")
     return ready == "True" and not obj["metadata"].get("deletionTimestamp")
 
 
 def _candidates(size: int, static: int, start: int) -> Iterator[int]:
-    """Yield the numbers below size: from `static` on, then those below it, either part from its start around.
+    """Yield the numbers below size: first from `static` on, then those below it, each part cyclically from `start`.
 
-    The lower part is left to addresses and ports that are asked for (KEP-3070, KEP-3668).
+    The lower part is left for requested addresses and ports (KEP-3070, KEP-3668).
     """
     for first, count in ((static, size - static), (0, static)):
         yield from (first + (start + step) % count for step in range(count))
 
 
 class ServiceAddresses(Step):
-    """Gives Services their families, addresses and node ports."""
+    """Allocates families, addresses and node ports of Services."""
 
     kinds = frozenset((SERVICES,))
 
@@ -115,7 +115,7 @@ class ServiceAddresses(Step):
         self._ports = UsedPorts()
 
     def allocate(self, request: AdmissionRequest, new: Json) -> None:
-        """Complete a new or changed Service; raises 422 for what is taken or out of range, 500 if all are taken."""
+        """Complete a new or changed Service; raises 422 for a used or invalid value, 500 if all are used."""
         if request.subresource:
             return
         spec = new.setdefault("spec", {})
@@ -130,7 +130,7 @@ class ServiceAddresses(Step):
             _drop(new, before)
 
     def committed(self, request: AdmissionRequest) -> None:
-        """Take and release the addresses of a Service that was written or deleted."""
+        """Allocate and release the addresses of a Service that was written or deleted."""
         if request.subresource:
             return
         registry, key = request.registry, (request.namespace, request.name)
@@ -138,9 +138,9 @@ class ServiceAddresses(Step):
         had = addresses_of((request.old or {}).get("spec") or {})
         has = addresses_of(state.decode()["spec"]) if state is not None else ()
         for address in had:
-            found = registry.store.head(ADDRESSES, "", address)
-            if address not in has and found is not None and parent_key(found.decode()) == key:
-                registry.store.delete(found)
+            address_state = registry.store.head(ADDRESSES, "", address)
+            if address not in has and address_state is not None and parent_key(address_state.decode()) == key:
+                registry.store.delete(address_state)
         new = [address for address in has if address not in had]
         if new:
             networks = ServiceNetworks(registry.store)
@@ -156,7 +156,7 @@ def parent_key(obj: Json) -> tuple[str, str]:
 
 
 class _ServiceWrite:
-    """What one write of a Service needs; see `ServiceAddresses.allocate`."""
+    """The allocation for one write of a Service; see `ServiceAddresses.allocate`."""
 
     def __init__(self, request: AdmissionRequest, new: Json, before: Json, ports: UsedPorts) -> None:
         self._request = request
@@ -166,9 +166,9 @@ class _ServiceWrite:
         self._networks = ServiceNetworks(request.registry.store)
         self._key = (request.namespace, new["metadata"].get("name", ""))
         self._start = crc32("/".join(self._key).encode())
-        """Where a search for a free number begins: by the name, so that runs can be repeated."""
+        """Start of the search for a free number: derived from the name, so that runs are repeatable."""
         self._takes_over = request.user is SYSTEM
-        """The server itself may load Services of another cluster, with other networks and ports."""
+        """Whether the server itself loads Services of another cluster, with other networks and ports."""
 
     def run(self) -> None:
         """Set families, addresses and ports."""
@@ -178,12 +178,12 @@ class _ServiceWrite:
         self._set_ports()
 
     def _refuse(self, *findings: FieldError) -> None:
-        """Raise 422 unless there is nothing to refuse."""
+        """Raise 422 if there are findings."""
         if findings:
             raise errors.unfit("Service", "", self._key[1], *findings)
 
     def _keeps_families(self) -> bool:
-        """Return whether nothing changes for a Service that prefers two families, whatever the cluster has now."""
+        """Return whether a Service that prefers two families does not change, even if the cluster's families have."""
         same = ("type", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
         return self._spec.get("ipFamilyPolicy") == "PreferDualStack" and all(
             self._spec.get(field) == self._before.get(field) for field in same
@@ -197,32 +197,32 @@ class _ServiceWrite:
         spec["ipFamilyPolicy"] = policy
         self._reduce()
         families: list[str] = list(spec.get("ipFamilies") or ())
-        found = []
+        problems = []
         for index, address in enumerate(addresses_of(spec)):
             if index >= len(families):
                 families.append(family_of(address))
                 if families[-1] not in configured and not self._takes_over:
                     text = f"{families[-1]} is not configured on this cluster"
-                    found.append(fe.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], text))
-        self._refuse(*found)
+                    problems.append(fe.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], text))
+        self._refuse(*problems)
         if not selectorless and not self._takes_over:
             if policy == "RequireDualStack" and len(configured) == 1:
                 text = "this cluster is not configured for dual-stack services"
-                found.append(fe.invalid("spec.ipFamilyPolicy", policy, text))
-            found += [
+                problems.append(fe.invalid("spec.ipFamilyPolicy", policy, text))
+            problems += [
                 fe.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
                 for index, family in enumerate(families)
                 if family not in configured
             ]
-            self._refuse(*found)
+            self._refuse(*problems)
         families = families or configured[:1]
         if len(families) == 1 and policy != "SingleStack" and (selectorless or len(configured) > 1):
             families.append(_OTHER[families[0]])
         spec["ipFamilies"] = families
 
     def _reduce(self) -> None:
-        """Let a Service with one family lose its second one; raises 422 for a policy that does not fit the fields."""
-        spec, before, found = self._spec, self._before, []
+        """Remove the second family of a Service with one; raises 422 for a policy that does not fit the fields."""
+        spec, before, problems = self._spec, self._before, []
         single = spec["ipFamilyPolicy"] == "SingleStack"
         for field, name, several in (
             ("clusterIPs", "cluster IP", "cluster IPs"),
@@ -237,40 +237,44 @@ class _ServiceWrite:
             elif not single and 0 < len(now) < len(was):
                 text = f"must be 'SingleStack' to release the secondary {name}"
             if text:
-                found.append(fe.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
-        self._refuse(*found)
+                problems.append(fe.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], text))
+        self._refuse(*problems)
 
     def _set_addresses(self) -> None:
         spec = self._spec
         if is_headless(spec):
             return
-        given, kept = list(spec.get("clusterIPs") or ()), addresses_of(self._before)
+        requested, old_addresses = list(spec.get("clusterIPs") or ()), addresses_of(self._before)
         addresses: list[str] = []
         for index, family in enumerate(spec["ipFamilies"]):
-            address = given[index] if index < len(given) else ""
+            address = requested[index] if index < len(requested) else ""
             if not address and self._takes_over and family not in self._networks.families:
                 break
             if not address:
                 address = self._next(family)
-            elif address not in kept and (why := self._obstacle(address)):
+            elif address not in old_addresses and (why := self._obstacle(address)):
                 text = f"failed to allocate IP {address}: {why}"
-                self._refuse(fe.invalid("spec.clusterIPs", given, text))
+                self._refuse(fe.invalid("spec.clusterIPs", requested, text))
             addresses.append(address)
         if addresses:
             spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses
 
     def _obstacle(self, address: str) -> str:
-        """Return why an address cannot be had; empty if it can."""
+        """Return why an address cannot be allocated; empty if it can."""
         if not self._networks.contain(address):
             return "" if self._takes_over else "the provided network does not match the current range"
-        found = self._request.registry.store.head(ADDRESSES, "", str(ip_address(address)))
-        return "" if found is None or parent_key(found.decode()) == self._key else "provided IP is already allocated"
+        address_state = self._request.registry.store.head(ADDRESSES, "", str(ip_address(address)))
+        return (
+            ""
+            if address_state is None or parent_key(address_state.decode()) == self._key
+            else "provided IP is already allocated"
+        )
 
     def _next(self, family: str) -> str:
         store = self._request.registry.store
         for network, size in self._networks.usable(family):
             static = 0 if network.num_addresses <= 16 else min(max(16, network.num_addresses // 16), 256)
-            # Of so many different addresses one is free.
+            # One of this many different addresses is free.
             for number in islice(_candidates(size, static, self._start), store.count(ADDRESSES) + 1):
                 address = str(network[number + 1])
                 if store.head(ADDRESSES, "", address) is None:
@@ -278,13 +282,13 @@ class _ServiceWrite:
         raise errors.internal_error("failed to allocate a serviceIP: range is full")
 
     def _set_ports(self) -> None:
-        """Give the ports of a NodePort or LoadBalancer their numbers, the TCP and the UDP port 53 the same one."""
+        """Allocate the node ports of a NodePort or LoadBalancer, with one number for the TCP and the UDP port 53."""
         spec, before = self._spec, self._before
         if spec.get("type") not in _EXPOSED:
             return
         wanted = spec["type"] == "NodePort" or spec.get("allocateLoadBalancerNodePorts", True)
         ports: Sequence[Json] = spec.get("ports") or ()
-        kept = set(_numbers(before)) if before.get("type") in _EXPOSED else set()
+        old_ports = set(_numbers(before)) if before.get("type") in _EXPOSED else set()
         used = self._used_ports.but(self._request.registry.store, self._key)
         shared: dict[int, int] = {}
         if not before:
@@ -300,13 +304,13 @@ class _ServiceWrite:
             if not before:
                 shared.setdefault(service_port, number)
             mine_already = number in mine and (before or mine[number] == service_port)
-            if number not in kept and not mine_already:
+            if number not in old_ports and not mine_already:
                 self._check_port(index, number, used | mine.keys())
             mine.setdefault(number, service_port)
             port["nodePort"] = number
         if _checks_health(spec) and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = self._next_port(used | mine.keys())
-        elif _checks_health(spec) and spec["healthCheckNodePort"] not in kept:
+        elif _checks_health(spec) and spec["healthCheckNodePort"] not in old_ports:
             number = spec["healthCheckNodePort"]
             if (why := self._port_obstacle(number, used | mine.keys())) is not None:
                 raise errors.internal_error(f"failed to allocate requested HealthCheck NodePort {number}: {why}")
@@ -333,36 +337,36 @@ def _checks_health(spec: Json) -> bool:
 
 
 def _numbers(spec: Json) -> Iterator[int]:
-    """Yield the ports of nodes that a Service has."""
+    """Yield the node ports of a Service."""
     yield from (port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort"))
     if spec.get("healthCheckNodePort"):
         yield spec["healthCheckNodePort"]
 
 
 class UsedPorts:
-    """The ports of nodes that Services have; each Service is decoded once after it was written."""
+    """The node ports of Services; each Service is decoded once after it was written."""
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[Stored, tuple[int, ...]]] = {}
 
     def but(self, store: Store, own: Key) -> set[int]:
         """Return the ports of all Services but one."""
-        known, used = self._known, set[int]()
+        cached, used = self._known, set[int]()
         self._known = {}
         for state in store.heads(SERVICES):
             if state.field("spec.type") not in _EXPOSED:
                 continue
-            one = known.get(state.key)
-            if one is None or one[0] is not state:
-                one = (state, tuple(_numbers(state.decode()["spec"])))
-            self._known[state.key] = one
+            entry = cached.get(state.key)
+            if entry is None or entry[0] is not state:
+                entry = (state, tuple(_numbers(state.decode()["spec"])))
+            self._known[state.key] = entry
             if state.key != own:
-                used.update(one[1])
+                used.update(entry[1])
         return used
 
 
 def _keep(spec: Json, before: Json) -> None:
-    """Keep what was allocated and an update leaves out, so that a manifest can be applied twice."""
+    """Keep allocated values that an update leaves out, so that a manifest can be applied twice."""
     if "ExternalName" not in (spec.get("type"), before.get("type")):
         if not spec.get("clusterIP") and before.get("clusterIP"):
             spec["clusterIP"] = before["clusterIP"]
@@ -384,7 +388,7 @@ def _keep(spec: Json, before: Json) -> None:
 
 
 def _drop(service: Json, before: Json) -> None:
-    """Drop what the new type has no use for, where the update did not change it."""
+    """Drop values that the new type does not need, if the update did not change them."""
     spec = service["spec"]
 
     def drop(unneeded: bool, *fields: str) -> None:

@@ -1,4 +1,4 @@
-"""What the signers of a cluster issue: certificates for a CertificateSigningRequest, by the rules of their signer.
+"""The signers of a cluster: certificates for a CertificateSigningRequest, by the rules of its signer.
 
 Rules and texts: kube-controller-manager 1.36 (pkg/controller/certificates), interfaces.md 4.13.
 """
@@ -39,23 +39,23 @@ class SigningError(ValueError):
 
 
 def read_request(text: str) -> x509.CertificateSigningRequest:
-    """Read `spec.request` (PEM in base64). Raises SigningError."""
+    """Return the request in `spec.request` (PEM in base64). Raises SigningError."""
     try:
-        found = x509.load_pem_x509_csr(base64.b64decode(text))
-        valid = found.is_signature_valid
-        _ = found.subject, found.extensions
+        request = x509.load_pem_x509_csr(base64.b64decode(text))
+        valid = request.is_signature_valid
+        _ = request.subject, request.extensions
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SigningError("unable to parse csr: no certificate request in PEM") from error
     if not valid:
         raise SigningError("unable to parse csr: the signature does not match")
-    return found
+    return request
 
 
 def names_of(request: x509.CertificateSigningRequest) -> tuple[str, list[str]]:
     """Return the common name and the organizations of a subject."""
-    common = [str(one.value) for one in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    common = [str(name.value) for name in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     groups = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    return (common or [""])[-1], [str(one.value) for one in groups]
+    return (common or [""])[-1], [str(name.value) for name in groups]
 
 
 def _alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAlternativeName | None:
@@ -66,7 +66,7 @@ def _alternatives(request: x509.CertificateSigningRequest) -> x509.SubjectAltern
 
 
 def _have(request: x509.CertificateSigningRequest, *kinds: type[x509.GeneralName]) -> bool:
-    return any(isinstance(one, kinds) for one in _alternatives(request) or ())
+    return any(isinstance(alternative, kinds) for alternative in _alternatives(request) or ())
 
 
 def _check_client(request: x509.CertificateSigningRequest, usages: list[str]) -> None:
@@ -127,7 +127,7 @@ SIGNERS: Final[Mapping[str, Callable[[x509.CertificateSigningRequest, list[str]]
     KUBELET_CLIENT: _check_kubelet_client,
     KUBELET_SERVING: _check_kubelet_serving,
 }
-"""The signers of the cluster, and what each checks."""
+"""The signers of the cluster, and their checks."""
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,12 @@ class CertificateAuthority:
     def sign(self, spec: Json, now: datetime) -> str:
         """Return the certificate (PEM in base64) for the spec of a request. Raises SigningError.
 
-        It lasts a year, or `expirationSeconds` if that is shorter, and ends with the authority at the latest.
+        It is valid for a year, or `expirationSeconds` if shorter, but not beyond the authority.
         """
         request, usages = read_request(spec["request"]), list(spec.get("usages") or ())
         SIGNERS[spec["signerName"]](request, usages)
-        asked = spec.get("expirationSeconds")
-        lasts = LONGEST if asked is None else max(_SHORTEST, min(LONGEST, timedelta(seconds=asked)))
+        seconds = spec.get("expirationSeconds")
+        duration = LONGEST if seconds is None else max(_SHORTEST, min(LONGEST, timedelta(seconds=seconds)))
         builder = (
             x509.CertificateBuilder()
             .subject_name(request.subject)
@@ -153,12 +153,12 @@ class CertificateAuthority:
             .public_key(request.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _BACKDATED)
-            .not_valid_after(min(now + lasts, self.certificate.not_valid_after_utc))
+            .not_valid_after(min(now + duration, self.certificate.not_valid_after_utc))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([_PURPOSES[one] for one in usages if one in _PURPOSES]), False)
+            .add_extension(x509.ExtendedKeyUsage([_PURPOSES[item] for item in usages if item in _PURPOSES]), False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
-        signature, encipherment = (one in usages for one in (_SIGNATURE, _ENCIPHERMENT))
+        signature, encipherment = (item in usages for item in (_SIGNATURE, _ENCIPHERMENT))
         if signature or encipherment:  # an empty extension is not valid
             usage = x509.KeyUsage(signature, False, encipherment, False, False, False, False, False, False)
             builder = builder.add_extension(usage, critical=True)

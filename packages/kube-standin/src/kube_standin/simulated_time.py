@@ -1,7 +1,7 @@
-"""Let simulated time pass for controllers and kubelets: each timer fires in order, at its own moment.
+"""Advance simulated time for controllers and kubelets: each timer fires in order, at its own time.
 
-After each moment the controllers work until nothing is left to do, so that what happens does not depend on the speed
-of the machine. Work is cut into turns of a few milliseconds: requests are answered meanwhile.
+After each step the controllers run until they have no more work, so that the result does not depend on the speed of the
+machine. Work is split into turns of a few milliseconds, so that requests are answered in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_ROUNDS = 100_000
 
 
 class _Turns:
-    """Gives the event loop to others every few milliseconds."""
+    """Yields the event loop to other tasks every few milliseconds."""
 
     def __init__(self) -> None:
         self._ends = time.monotonic() + _TURN_SECONDS
@@ -31,9 +31,9 @@ class _Turns:
 
 
 async def settle(controllers: ControllerSet) -> None:
-    """Return when controllers and kubelets have nothing to do at the present moment.
+    """Wait until controllers and kubelets have no more work at the current time.
 
-    Raises RuntimeError if they do not come to rest within 100,000 rounds.
+    Raises RuntimeError if they do not settle within 100,000 rounds.
     """
     await _settle(controllers, _Turns())
 
@@ -47,9 +47,9 @@ async def _settle(controllers: ControllerSet, turns: _Turns) -> None:
 
 
 async def advance(controllers: ControllerSet, clock: SimulatedClock, by: timedelta) -> None:
-    """Set the clock forward, and return when everything that is due until then is done.
+    """Set the clock forward, and return when all work due until then is done.
 
-    Raises ValueError for a negative time and one of more than 366 days, RuntimeError as `settle` does.
+    Raises ValueError for a negative time and for more than 366 days, RuntimeError like `settle`.
     """
     if not timedelta(0) <= by <= LONGEST_ADVANCE:
         raise ValueError(f"time can be advanced by 0 to {LONGEST_ADVANCE.days} days at once, not by {by}")

@@ -1,8 +1,7 @@
-"""Snapshots: all objects of a server at one moment, kept in memory or in a file, and put back later.
+"""Snapshots: all objects of a server at one moment, kept in memory or in a file, and restored later.
 
-A snapshot that is put back makes new revisions: objects that differ get new resource versions, uids and all other
-fields are those of the snapshot. What was derived from the objects before (watches, caches, controllers) is the
-caller's to end.
+Restoring a snapshot creates new revisions: objects that differ get new resource versions; uids and all other fields are
+those of the snapshot. The caller ends everything derived from the previous objects (watches, caches, controllers).
 
 The file has a line of JSON for the header and one for each object, and ends with a CRC-32 of all lines. It contains
 Secrets, so only its owner may read it.
@@ -27,11 +26,11 @@ from kube_standin.storage import Store, Stored
 
 FORMAT: Final = 1
 MOST_BYTES: Final = 1024 * 1024 * 1024
-"""The largest file that is read."""
+"""Maximum size of a file."""
 
 
 class StateFileError(ValueError):
-    """A file is no state of a server, or damaged; the text names the file and what is wrong."""
+    """The file is not a state of a server, or damaged; the text names the file and the problem."""
 
 
 class _Header(msgspec.Struct):
@@ -50,7 +49,7 @@ class _ObjectLine(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True)
 class ServerSnapshot:
-    """The objects of a server at a revision, and the moment its clock showed."""
+    """The objects of a server at a revision, and the time of its clock."""
 
     objects: tuple[Stored, ...]
     revision: int
@@ -60,7 +59,7 @@ class ServerSnapshot:
         return f"ServerSnapshot({len(self.objects)} objects, revision {self.revision}, {self.moment.isoformat()})"
 
     def save(self, path: str | Path) -> None:
-        """Write a file that only its owner can read, complete or not at all. Raises OSError."""
+        """Write a file that only its owner can read, completely or not at all. Raises OSError."""
         target = Path(path)
         descriptor, draft = tempfile.mkstemp(prefix=target.name, dir=target.parent)
         try:
@@ -83,7 +82,7 @@ class ServerSnapshot:
 
 
 def read_state(path: str | Path) -> ServerSnapshot:
-    """Read a file that `ServerSnapshot.save` wrote. Raises StateFileError and OSError."""
+    """Return the snapshot in a file from `ServerSnapshot.save`. Raises StateFileError and OSError."""
     with Path(path).open("rb") as file:
         if os.fstat(file.fileno()).st_size > MOST_BYTES:
             raise StateFileError(f"{path}: larger than {MOST_BYTES} bytes")
@@ -104,37 +103,37 @@ def read_state(path: str | Path) -> ServerSnapshot:
     states = []
     for number, line in enumerate(lines[1:], 2):
         try:
-            one = decode(line)
+            entry = decode(line)
         except ValueError as error:
             raise StateFileError(f"{path}: line {number}: {error}") from error
-        states.append(Stored(one.resource, one.namespace, one.name, header.revision, bytes(one.body)))
+        states.append(Stored(entry.resource, entry.namespace, entry.name, header.revision, bytes(entry.body)))
     return ServerSnapshot(tuple(states), header.revision, moment)
 
 
 def state_of_store(store: Store, moment: datetime) -> ServerSnapshot:
-    """Return everything that is stored, staged writes included."""
+    """Return all stored objects, staged writes included."""
     store.flush()
     states = [state for resource in store.resources() for state in store.heads(resource)]
     return ServerSnapshot(tuple(states), store.revision, moment)
 
 
 def restore_objects(store: Store, state: ServerSnapshot) -> None:
-    """Make the stored objects those of a snapshot, in one commit, and forget the history before.
+    """Make the stored objects equal to a snapshot, in one commit, and drop the earlier history.
 
-    Revisions go on after those of the store and of the snapshot. Raises StorageError, and then nothing was changed.
+    Revisions continue after those of the store and of the snapshot. Raises StorageError without changing anything.
     """
     store.flush()
     store.continue_after(state.revision)
-    wanted = {(one.resource, *one.key): one for one in state.objects}
+    wanted = {(stored.resource, *stored.key): stored for stored in state.objects}
     for resource in store.resources():
         for present in list(store.heads(resource)):
             if (resource, *present.key) not in wanted:
                 store.delete(present)
-    for one in state.objects:
-        head = store.head(one.resource, *one.key)
-        body = one.decode()
-        if head is None or (head is not one and _content(head.decode()) != _content(body)):
-            store.put(one.resource, *one.key, body, head)
+    for stored in state.objects:
+        head = store.head(stored.resource, *stored.key)
+        body = stored.decode()
+        if head is None or (head is not stored and _content(head.decode()) != _content(body)):
+            store.put(stored.resource, *stored.key, body, head)
     ticket = store.ticket
     store.flush()
     if ticket.error is not None:

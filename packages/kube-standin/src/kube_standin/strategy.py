@@ -1,8 +1,8 @@
-"""What the server itself decides about an object when it is created or updated, kind by kind.
+"""The server's own decisions about an object on create and update, by kind.
 
-This is the strategy part of kube-apiserver's registries (PrepareForCreate, PrepareForUpdate): which part a
-write may touch, what counts as a new generation. It runs after mutating admission and before validation.
-Objects are in the version of the request; all functions change ``new`` in place.
+This is the strategy part of kube-apiserver's registries (PrepareForCreate, PrepareForUpdate): which part a write may
+change, and which changes count as a new generation. It runs after mutating admission and before validation. Objects are
+in the version of the request; all functions change ``new`` in place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _IDENTITY = ("kind", "apiVersion", "metadata")
 
 
 def before_create(kind: ServedKind, new: Json, stamp: str) -> None:
-    """Set the status and generation a new object starts with; a status that came with it has been dropped."""
+    """Set the initial status and generation of a new object; the status in the request has already been dropped."""
     prepare_create(kind, new, now=stamp)
     date_taints(kind, new, None, stamp)
     metadata = new["metadata"]
@@ -28,7 +28,7 @@ def before_create(kind: ServedKind, new: Json, stamp: str) -> None:
 
 
 def date_taints(kind: ServedKind, new: Json, old: Json | None, stamp: str) -> None:
-    """Set since when a device taint is there, where it is not set; of a rule a new effect begins now (KEP-5055)."""
+    """Set missing start times of device taints; a changed effect of a rule starts now (KEP-5055)."""
     spec = new.get("spec") or {}
     if kind.resource == "devicetaintrules.resource.k8s.io":
         taint, before = spec.get("taint") or {}, ((old or {}).get("spec") or {}).get("taint") or {}
@@ -44,13 +44,13 @@ def date_taints(kind: ServedKind, new: Json, old: Json | None, stamp: str) -> No
 
 
 def drop_foreign_status(kind: ServedKind, new: Json) -> None:
-    """Drop a status that came with a create, for kinds with a status subresource."""
+    """Drop the status of a create request, for kinds with a status subresource."""
     if "status" in kind.subresources and not kind.status_on_create:
         new.pop("status", None)
 
 
 def restrict(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
-    """Keep of ``new`` only what a write through this door may change; the rest is taken from ``old``."""
+    """Restrict ``new`` to the changes allowed through this subresource; the rest is taken from ``old``."""
     if subresource in ("status", "approval"):
         for key in [key for key in new if key not in _IDENTITY and key != "status"]:
             del new[key]
@@ -74,7 +74,7 @@ def restrict(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
 
 
 def _restrict_decision(new: Json, old: Json) -> None:
-    """A decision about a certificate changes conditions alone."""
+    """Restrict a decision about a certificate to its conditions."""
     certificate = (old.get("status") or {}).get("certificate")
     status = {key: value for key, value in (new.get("status") or {}).items() if key != "certificate"}
     new["status"] = {**status, **({"certificate": certificate} if certificate else {})}
@@ -85,21 +85,23 @@ _RESIZED = ("resources", "resizePolicy")
 
 
 def _restrict_pod(new: Json, old: Json, subresource: str) -> None:
-    """A subresource of pods changes its part of the spec alone."""
-    given = new.get("spec") or {}
+    """Restrict a subresource of pods to its part of the spec."""
+    new_spec = new.get("spec") or {}
     spec = {**(old.get("spec") or {})}
     if subresource == "ephemeralcontainers":
-        if given.get("ephemeralContainers"):
-            spec["ephemeralContainers"] = given["ephemeralContainers"]
+        if new_spec.get("ephemeralContainers"):
+            spec["ephemeralContainers"] = new_spec["ephemeralContainers"]
         else:
             spec.pop("ephemeralContainers", None)
     else:
         for part in ("containers", "initContainers"):
-            by_name = {one.get("name"): one for one in given.get(part) or ()}
+            by_name = {container.get("name"): container for container in new_spec.get(part) or ()}
             if part in spec:
-                spec[part] = [_resized(one, by_name.get(one.get("name"), one)) for one in spec[part]]
-        if given.get("resources"):
-            spec["resources"] = given["resources"]
+                spec[part] = [
+                    _resized(container, by_name.get(container.get("name"), container)) for container in spec[part]
+                ]
+        if new_spec.get("resources"):
+            spec["resources"] = new_spec["resources"]
     for key in [key for key in new if key not in _IDENTITY]:
         del new[key]
     new.update({key: value for key, value in old.items() if key not in _IDENTITY}, spec=spec)
@@ -109,12 +111,12 @@ def _restrict_pod(new: Json, old: Json, subresource: str) -> None:
 
 def _resized(old: Json, new: Json) -> Json:
     """Return a container with the resources of another."""
-    kept = {key: value for key, value in old.items() if key not in _RESIZED}
-    return {**kept, **{key: new[key] for key in _RESIZED if key in new}}
+    rest = {key: value for key, value in old.items() if key not in _RESIZED}
+    return {**rest, **{key: new[key] for key in _RESIZED if key in new}}
 
 
 def _restrict_namespace(new: Json, old: Json, subresource: str) -> None:
-    """``spec.finalizers`` change through /finalize, which changes nothing else."""
+    """Restrict ``spec.finalizers`` to /finalize, which changes nothing else."""
     if subresource != "finalize":
         new["spec"] = old.get("spec") or {}
         return
@@ -128,16 +130,16 @@ def _restrict_namespace(new: Json, old: Json, subresource: str) -> None:
 
 
 def _restrict_metadata(kind: ServedKind, new: Json, old: Json) -> None:
-    """Metadata of a write to /status, per ``ServedKind.status_metadata``."""
-    kept: tuple[str, ...]
+    """Restrict the metadata of a write to /status, per ``ServedKind.status_metadata``."""
+    fixed: tuple[str, ...]
     match kind.status_metadata:
         case "reset":
-            kept = ("labels", "annotations", "finalizers", "ownerReferences")
+            fixed = ("labels", "annotations", "finalizers", "ownerReferences")
         case "labels-kept":
-            kept = ("labels",)
+            fixed = ("labels",)
         case _:
-            kept = ("ownerReferences",) if kind.resource == "pods" else ()
-    for key in kept:
+            fixed = ("ownerReferences",) if kind.resource == "pods" else ()
+    for key in fixed:
         if key in old:
             new[key] = old[key]
         else:
@@ -145,7 +147,7 @@ def _restrict_metadata(kind: ServedKind, new: Json, old: Json) -> None:
 
 
 def count_generation(kind: ServedKind, new: Json, old: Json, subresource: str) -> None:
-    """Carry the generation over; a change outside metadata and status makes the next one."""
+    """Keep the generation, and increment it for a change outside metadata and status."""
     before = old["metadata"].get("generation")
     if before is None and not kind.generation:
         new["metadata"].pop("generation", None)

@@ -1,5 +1,4 @@
-"""Admission of what is sent to a subresource and is no object of its resource: a Scale, an Eviction, a Binding,
-the options of a connection."""
+"""Admission of subresource bodies of other kinds: a Scale, an Eviction, a Binding, the options of a connection."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ def admit_body(
     bodies: tuple[Json, Json | None],
     options: WriteOptions,
 ) -> Json:
-    """Return what is sent to a subresource as webhooks leave it; raises StatusError.
+    """Return the body of a subresource request after webhooks; raises StatusError.
 
-    `bodies`: the new one and the one before; they are no objects of ``kind``.
+    `bodies`: the new and the old body; they are not objects of ``kind``.
     """
     if not registry.chain.waits(kind):
         return bodies[0]
     heads = {"kind": subresource.kind, "apiVersion": subresource.api_version}
-    new, old = (None if one is None else {**heads, **one} for one in bodies)
+    new, old = (None if body is None else {**heads, **body} for body in bodies)
     request = AdmissionRequest(
         operation,
         kind,

@@ -1,7 +1,7 @@
 """The key of service account tokens: others check a token with its public part, which the server publishes.
 
-Rules: kube-apiserver's signer (ES256) and its OIDC discovery (interfaces.md 5.15). The key follows from the secret of
-the data directory, so every start has the same one.
+Rules: kube-apiserver's signer (ES256) and its OIDC discovery (interfaces.md 5.15). The key is derived from the secret
+of the data directory, so that every start has the same key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kube_rules.json import Json
 ALGORITHM: Final = "ES256"
 KEYS_PATH: Final = "/openid/v1/jwks"
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Of P-256: private keys are below it."""
+"""The order of P-256: private keys are below it."""
 _PART: Final = 32
 """Bytes of each half of a signature, and of a coordinate."""
 _ECDSA: Final = ec.ECDSA(hashes.SHA256())
@@ -33,7 +33,7 @@ def base64url(data: bytes) -> str:
 
 
 class TokenKey:
-    """An elliptic-curve key that follows from a secret."""
+    """An elliptic-curve key derived from a secret."""
 
     def __init__(self, secret: bytes) -> None:
         derived = HKDF(hashes.SHA256(), 48, None, b"service account tokens").derive(secret)
@@ -41,15 +41,15 @@ class TokenKey:
         self._public = self._private.public_key()
         form = serialization.PublicFormat.SubjectPublicKeyInfo
         self.key_id = base64url(hashlib.sha256(self._public.public_bytes(serialization.Encoding.DER, form)).digest())
-        """Names the key in the head of a token."""
+        """The key ID in the head of a token."""
 
     def sign(self, text: str) -> bytes:
-        """Return the signature of a text as a JWT has it."""
+        """Return the signature of a text in the format of a JWT."""
         halves = decode_dss_signature(self._private.sign(text.encode(), _ECDSA))
         return b"".join(half.to_bytes(_PART) for half in halves)
 
     def signed(self, text: str, signature: bytes) -> bool:
-        """Return whether a signature is one of this key for a text."""
+        """Return whether this key made the signature of a text."""
         if len(signature) != 2 * _PART:
             return False
         halves = (int.from_bytes(signature[:_PART]), int.from_bytes(signature[_PART:]))
@@ -68,7 +68,7 @@ class TokenKey:
 
 
 def provider_metadata(issuer: str, server: str) -> Json:
-    """Return the OIDC discovery document of an issuer; ``server`` is where its keys are, without a path."""
+    """Return the OIDC discovery document of an issuer; ``server`` is the base URL of its keys, without a path."""
     return {
         "issuer": issuer,
         "jwks_uri": f"{server}{KEYS_PATH}",

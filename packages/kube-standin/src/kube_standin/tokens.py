@@ -1,4 +1,4 @@
-"""POST .../serviceaccounts/NAME/token: a signed token for a service account, perhaps bound to a pod, secret or node."""
+"""POST .../serviceaccounts/NAME/token: a signed token for a service account, optionally bound to an object."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _MOST_AUDIENCES = 64
 
 
 def present(store: Store, bound: Bound) -> bool:
-    """Return whether the very object a token is bound to is there. A terminating account is not; a pod is until it is
-    gone.
+    """Return whether the object that a token is bound to exists.
+
+    A terminating account does not count; a pod counts until it is removed.
     """
     state = store.get(bound.resource, bound.namespace, bound.name)
     if state is None:
@@ -40,7 +41,7 @@ def present(store: Store, bound: Bound) -> bool:
 def issue_now(
     registry: ObjectRegistry, tokens: Tokens, kind: ServedKind, namespace: str, name: str, request: Json
 ) -> Json:
-    """Answer a TokenRequest; raises 404 for an unknown account, 422 for a lifetime out of bounds."""
+    """Return the response to a TokenRequest; raises 404 for an unknown account, 422 for a lifetime out of bounds."""
     state = registry.head(kind, namespace, name)
     if state is None:
         raise errors.not_found(kind.plural, kind.group, name)
@@ -74,7 +75,7 @@ _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 def _bound(registry: ObjectRegistry, account: Bound, reference: Json) -> Bound:
-    """Return the object a token is to be bound to; raises 400, 404 or 409."""
+    """Return the object that a token is to be bound to; raises 400, 404 or 409."""
     version, kind, name = reference.get("apiVersion", ""), reference.get("kind", ""), reference.get("name", "")
     group, _, _ = version.rpartition("/")
     resource = _BINDABLE.get(kind) if not group else None
@@ -100,6 +101,6 @@ def _bound(registry: ObjectRegistry, account: Bound, reference: Json) -> Bound:
     node = (obj.get("spec") or {}).get("nodeName") if resource == "pods" else None
     if not node:
         return Bound(resource, namespace, name, uid)
-    found = registry.store.head("nodes", "", node)
-    node_uid = "" if found is None else found.decode()["metadata"]["uid"]
+    node_state = registry.store.head("nodes", "", node)
+    node_uid = "" if node_state is None else node_state.decode()["metadata"]["uid"]
     return Bound(resource, namespace, name, uid, node=(node, node_uid))

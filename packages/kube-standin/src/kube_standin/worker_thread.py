@@ -1,16 +1,15 @@
-"""Work of a write that takes long, done in a thread beside the event loop.
+"""Long steps of a write, run in a thread outside the event loop.
 
 A write is decided in one turn of the loop, so no other client is served meanwhile: for an object of some megabytes a
-second or more. Most of that is pure: applying a patch, finding out what owns what, validating. A write that may be
-large therefore hands these steps to an `OffLoopSteps`. The first time one is reached the write is broken off
-(`NotYetDoneError`) before it has changed anything; the step is done in a thread; the write begins again, and where it
-comes to the step with the same input it finds the result. If what it depends on has changed meanwhile, it is done
-again.
+second or more. Most of that is pure: applying a patch, computing ownership, validating. A write that may be large
+therefore passes these steps to an `OffLoopSteps`. On first reaching a step, the write is interrupted
+(`NotYetDoneError`) before it has changed anything, and the step runs in a thread. Then the write restarts, and reuses
+the result if it reaches the step with the same input. If the input has changed meanwhile, the step runs again.
 
-A step that waits for an answer from elsewhere (`awaited`, such as a webhook) is done likewise, but on the loop. What a
-write makes up for itself, a uid or the time, it makes once (`once`), so that it comes to the same step again.
+A step that waits for an external response (`awaited`, such as a webhook) works the same way, but on the loop. Values
+that a write generates, a uid or the time, are generated once (`once`), so that it reaches the same step again.
 
-Invariants: a step depends on nothing but what it is given, and a write changes nothing before its last step.
+Invariants: a step depends only on its input, and a write changes nothing before its last step.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ import msgspec
 
 ResultT = TypeVar("ResultT")
 _TURNS = 24
-"""How often the input of a step that was done may change before a write is given up."""
+"""Maximum number of changes of a completed step's input before a write is given up."""
 _thread = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
 _encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
 
 
 class NotYetDoneError(Exception):
-    """The write goes on once `work` has been awaited. ``changed``: the step was done before, for another input."""
+    """The write continues once `work` has been awaited. ``changed``: the step has already run for another input."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], *, changed: bool = True) -> None:
         super().__init__("a step is to be done off the event loop")
@@ -44,13 +43,13 @@ class NotYetDoneError(Exception):
 
 
 class TooManyTurnsError(Exception):
-    """What the write depends on changed again and again while its steps were done."""
+    """The input of the write kept changing while its steps ran."""
 
 
 class OffLoopSteps:
-    """Results of the steps of one write. ``always``: all steps go off the loop, not only those that turn out long.
+    """Results of the steps of one write. ``always``: all steps run off the loop, not only long ones.
 
-    ``aside`` gives the context of a wait for calls: others go on meanwhile (`body_slots.LargeTurn`).
+    ``aside`` returns the context of a wait for calls, in which other writes continue (`body_slots.LargeTurn`).
     """
 
     def __init__(
@@ -62,17 +61,17 @@ class OffLoopSteps:
         self._made: dict[str, Any] = {}
 
     def value(self, step: str, given: Any, work: Callable[[], Any]) -> Any:
-        """Return the JSON value that `work` makes of `given`, which is all it depends on; fresh at each call."""
+        """Return the JSON value that `work` computes from `given`, its only input; a new copy at each call."""
         if not self.always:
             return work()
         return msgspec.json.decode(self._done(step, given, lambda: msgspec.json.encode(work())))
 
     def findings(self, step: str, given: Any, work: Callable[[], ResultT]) -> ResultT:
-        """Return the same, off the loop in any case, for a result that is not changed."""
+        """Return the same for a result that is not changed, always off the loop."""
         return cast("ResultT", self._done(step, given, work))
 
     def once(self, name: str, make: Callable[[], ResultT]) -> ResultT:
-        """Return the value that this write made under a name, in whichever of its tries that was."""
+        """Return the value that this write generated under a name, in any of its tries."""
         if self is INLINE:
             return make()
         if name not in self._made:
@@ -80,10 +79,9 @@ class OffLoopSteps:
         return cast("ResultT", self._made[name])
 
     def awaited(self, calls: Sequence[AwaitedCall]) -> list[Any]:
-        """Return the results of calls, which are made at the same time; a result that is an exception is returned.
+        """Return the results of concurrent calls; a result that is an exception is returned.
 
-        Raises NotYetDoneError for calls that have not been made, for this input, and ValueError for a write that
-        cannot wait.
+        Raises NotYetDoneError for calls that have not run for this input, and ValueError for a write that cannot wait.
         """
         if self is INLINE:
             raise ValueError("a write that is done at once cannot wait for calls")
@@ -94,8 +92,8 @@ class OffLoopSteps:
         return [self._results[call.step][1] for call in calls]
 
     def _answered(self, call: AwaitedCall) -> Any:
-        found = self._results.get(call.step)
-        return found if found is not None and found[0] == call.given else None
+        result = self._results.get(call.step)
+        return result if result is not None and result[0] == call.given else None
 
     async def _make(self, calls: Sequence[AwaitedCall]) -> None:
         async with self._aside():
@@ -108,21 +106,21 @@ class OffLoopSteps:
     def _done(self, step: str, given: Any, work: Callable[[], Any]) -> Any:
         try:
             key = msgspec.json.encode(given)
-        except (OverflowError, ValueError):  # a number that JSON can hold and the encoder cannot
+        except (OverflowError, ValueError):  # a number that JSON can express but the encoder cannot
             key = repr(given).encode("utf-8", "replace")
-        found = self._results.get(step)
-        if found is not None and found[0] == key:
-            return found[1]
+        result = self._results.get(step)
+        if result is not None and result[0] == key:
+            return result[1]
 
         def keep() -> None:
             self._results[step] = key, work()
 
-        raise NotYetDoneError(partial(off_loop, keep), changed=found is not None)
+        raise NotYetDoneError(partial(off_loop, keep), changed=result is not None)
 
 
 @dataclass(frozen=True)
 class AwaitedCall:
-    """A call that a write waits for: under which name its result is kept, what it depends on, and how it is made."""
+    """A call that a write waits for: the name of its result, its input, and the call itself."""
 
     step: str
     given: bytes
@@ -130,11 +128,11 @@ class AwaitedCall:
 
 
 TURN_SECONDS = 0.005
-"""How long work that goes on may hold the event loop before others are served."""
+"""Maximum time that continuing work holds the event loop before other tasks run."""
 
 
 class Turn:
-    """A turn of the event loop that a long piece of work takes: `over` lets others have theirs when it is."""
+    """A turn of the event loop in a long task: `over` yields to other tasks when the turn is over."""
 
     def __init__(self) -> None:
         self._ends = time.monotonic() + TURN_SECONDS
@@ -145,38 +143,38 @@ class Turn:
         return time.monotonic() > self._ends
 
     async def over(self) -> None:
-        """Begin the next turn if this one has lasted long enough."""
+        """Start the next turn if this one has lasted long enough."""
         if self.is_over:
             await asyncio.sleep(0)
             self._ends = time.monotonic() + TURN_SECONDS
 
 
 INLINE = OffLoopSteps(always=False)
-"""For writes that delay no other client: every step is done where it stands."""
+"""For writes that delay no other client: every step runs at once."""
 
 
-async def off_loop(work: Callable[..., ResultT], *given: Any) -> ResultT:
-    """Do something that takes long in the one thread for it."""
-    return await asyncio.get_running_loop().run_in_executor(_thread, work, *given)
+async def off_loop(work: Callable[..., ResultT], *arguments: Any) -> ResultT:
+    """Run a long function in the worker thread."""
+    return await asyncio.get_running_loop().run_in_executor(_thread, work, *arguments)
 
 
 async def encoded(slices: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the slices of an answer, each made in a thread for answers alone: no write waits for one that is read."""
+    """Yield the slices of a response, each encoded in a separate thread: no write waits for a response."""
     loop = asyncio.get_running_loop()
-    while (made := await loop.run_in_executor(_encoder, next, slices, None)) is not None:
-        yield made
+    while (piece := await loop.run_in_executor(_encoder, next, slices, None)) is not None:
+        yield piece
 
 
 _repeating: ContextVar[bool] = ContextVar("repeating", default=False)
 
 
 def can_wait() -> bool:
-    """Return whether what runs now is a write that begins again where it raises NotYetDoneError."""
+    """Return whether the current write restarts after NotYetDoneError."""
     return _repeating.get()
 
 
 async def repeated(write: Callable[[], ResultT]) -> ResultT:
-    """Do a write as often as it takes until all of its steps are done. Raises TooManyTurnsError."""
+    """Run a write until all of its steps are done. Raises TooManyTurnsError."""
     changes = 0
     while changes < _TURNS:
         token = _repeating.set(True)

@@ -1,4 +1,4 @@
-"""Options and outcome of a write: the values that go into the verbs and come out of them."""
+"""Options and outcome of a write: the inputs and results of the verbs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PatchType = Literal["json", "merge", "strategic", "apply"]
 
 
 def no_further_right() -> None:
-    """Allow a PUT or an apply to create: the default for writes that are no requests."""
+    """Allow a PUT or an apply to create: the default for writes without a request."""
 
 
 @dataclass
 class WriteOptions:
-    """How a write is to be done; ``warnings`` collects those for the client.
+    """Options of a write; ``warnings`` collects those for the client.
 
-    ``manager`` owns the fields written. ``validation`` is what unknown and duplicate fields lead to.
+    ``manager`` owns the fields written. ``validation`` is the reaction to unknown and duplicate fields.
     """
 
     user: User = SYSTEM
@@ -34,36 +34,36 @@ class WriteOptions:
     force: bool = False
     warnings: list[str] = field(default_factory=list)
     repeated: RepeatedFields = field(default_factory=RepeatedFields)
-    """What the body of a patch gives twice, unless that is ignored."""
+    """Repeated fields of a patch, unless they are ignored."""
     off_loop_steps: OffLoopSteps = INLINE
-    """Where steps that take long are done."""
+    """Where long steps run."""
     uid: str = ""
     created: str = ""
-    """The identity of a new object, where it is given because the object is taken over; else generated."""
+    """The identity of a new object, if it is taken over from another cluster; otherwise generated."""
     sent: Json = field(default_factory=dict)
-    """The options that the client gave, as admission shows them to webhooks."""
+    """The client's options, as admission shows them to webhooks."""
     may_create: Callable[[], None] = no_further_right
-    """Called before a write creates an object; raises 403 where a PUT or an apply has not the right to create."""
+    """Called before a write creates an object; raises 403 if a PUT or an apply has no right to create."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The object a write led to, in the version of the request; ``created``: 201 and not 200.
+    """The resulting object of a write, in the version of the request; ``created``: 201 instead of 200.
 
-    ``deleted``: the write removed the last finalizer (or was a DELETE) and the object is gone.
+    ``deleted``: the write removed the last finalizer (or was a DELETE) and the object is deleted.
     """
 
     object: Json
     created: bool = False
     deleted: bool = False
     state: Stored | None = None
-    """What was stored, if something was: its bytes are the answer."""
+    """The stored state, if any: its bytes are the response."""
     ticket: Ticket = DURABLE
-    """What to wait for before the response is sent: the write, or those it was read from."""
+    """The ticket to wait for before the response is sent: of the write, or of the writes that it read."""
 
 
 def internal_options(options: WriteOptions, manager: str) -> WriteOptions:
-    """Return ``options`` for a write the server does on behalf of a request (binding, quota use, budgets)."""
+    """Return ``options`` for a write of the server on behalf of a request (binding, quota use, budgets)."""
     return replace(
         options,
         manager=manager,

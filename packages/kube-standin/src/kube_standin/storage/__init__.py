@@ -1,7 +1,6 @@
-"""Where objects live: an in-memory index with a bounded history of changes, made durable by SQLite.
+"""The storage of objects: an in-memory index with a bounded history of changes, made durable by SQLite.
 
-``Store`` is the door: get, list (also as of an older revision), staged writes with group commit,
-subscriptions.
+``Store`` is the entry point: get, list (also as of an older revision), staged writes with group commit, subscriptions.
 """
 
 from kube_standin.storage.hub import Subscription, WatchEvent

@@ -1,7 +1,7 @@
-"""Clear a data directory: its state, or everything a server has put there.
+"""Clear a data directory: its state, or all files of a server.
 
-Only files that a server makes are removed, by name, and only while no server runs on them; whatever else is in the
-directory stays, and so does the directory then.
+Only files that a server creates are removed, by name, and only while no server runs on them; other files in the
+directory are kept, and then the directory as well.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ _REST = ("kubeconfig", "scheduler.kubeconfig", "tokens.json", "pki")
 
 
 def clear(directory: Path, *, everything: bool) -> bool:
-    """Remove the state, or (`everything`) also keys, certificates and kubeconfigs; whether there was any.
+    """Remove the state, or (`everything`) also keys, certificates and kubeconfigs; return whether there was any.
 
-    Damaged files that were put aside count as state. Raises StorageError if a server is running there, and OSError
-    where something cannot be removed.
+    Damaged files that were set aside count as state. Raises StorageError if a server is running there, and OSError if a
+    file cannot be removed.
     """
     if not (directory / "state.db").exists() and not (directory / "state.db-lock").exists():
         return False
@@ -34,6 +34,6 @@ def clear(directory: Path, *, everything: bool) -> bool:
         if everything:
             (directory / "state.db-lock").unlink()
     if everything:
-        with contextlib.suppress(OSError):  # something of the user's is in it
+        with contextlib.suppress(OSError):  # it contains files of the user
             directory.rmdir()
     return True

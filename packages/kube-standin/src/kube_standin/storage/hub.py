@@ -1,9 +1,9 @@
-"""Handing changes to watchers: one bounded buffer per watcher, so that a slow one never holds up others.
+"""Delivery of changes to watchers: one bounded buffer per watcher, so that a slow one never blocks others.
 
-Invariants: a subscription yields every change of its selection exactly once and in revision order, or it ends
-with ``overflowed`` set, after which its watcher must list again (410). What it has not yielded yet is part of the
-store's history, so that watchers keep nothing in memory that the store has forgotten; the past that a watcher asks for
-is looked at only as it takes it (interfaces.md 5.7).
+Invariants: a subscription yields every change of its selection exactly once and in revision order, or it ends with
+``overflowed`` set, after which its watcher must list again (410). Changes that it has not yielded yet are part of the
+store's history, so that watchers hold no memory that the store has released; past changes that a watcher requests are
+evaluated only as it takes them (interfaces.md 5.7).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Matcher = Callable[[Stored], bool]
 
 
 _PAST_AT_ONCE = 500
-"""Changes of the past that are held against a selection in one turn."""
+"""Number of past changes that are matched in one turn."""
 
 
 class WatchEvent(NamedTuple):
-    """What a watcher is sent: the type as seen through its selection and the state it shows."""
+    """An event for a watcher: the type as seen through its selection, and the state."""
 
     type: ChangeType
     state: Stored
 
 
 class Subscription:
-    """A watcher's view of one resource: only its namespace (None for all) and only what ``match`` selects.
+    """A watcher's view of one resource: only its namespace (None for all) and only objects that ``match`` selects.
 
     ``limit_events`` and ``limit_bytes`` bound the buffer.
     """
@@ -53,11 +53,11 @@ class Subscription:
         self.resource = resource
         self.namespace = namespace
         self.revision = revision
-        """Changes up to this revision are accounted for in what was offered so far."""
+        """The revision up to which offered changes are complete."""
         self.overflowed = False
         self.closed = False
         self.on_overflow: Callable[[], None] | None = None
-        """Called once when the buffer overflows, also while no reader waits."""
+        """Called once when the buffer overflows, even if no reader waits."""
         self._match = match
         self._past: deque[StoredChange] = deque()
         self._events: deque[WatchEvent] = deque()
@@ -67,7 +67,7 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
 
     def seen(self, change: StoredChange) -> WatchEvent | None:
-        """Return ``change`` as seen through the selection, or None if it does not show."""
+        """Return ``change`` as seen through the selection, or None if it is not visible."""
         state = change.state
         if self.namespace is not None and state.namespace != self.namespace:
             return None
@@ -82,12 +82,12 @@ class Subscription:
         return WatchEvent("DELETED", change.left_behind()) if before else None
 
     def begin_with(self, past: deque[StoredChange], revision: int) -> None:
-        """Yield the changes of ``past`` first, up to ``revision``; they are not looked at before they are taken."""
+        """Yield the changes of ``past`` first, up to ``revision``; they are matched only when they are taken."""
         self._past = past
         self.revision = max(self.revision, revision)
 
     def offer(self, changes: Iterable[StoredChange]) -> None:
-        """Take in committed changes newer than this subscription has seen; too many end it."""
+        """Add committed changes newer than this subscription; too many of them end it."""
         if self.closed or self.overflowed:
             return
         for change in changes:
@@ -106,13 +106,13 @@ class Subscription:
             self.wake()
 
     def forgotten(self, revision: int) -> None:
-        """End the subscription if it has not yielded a change up to ``revision``, which the history has no more."""
+        """End the subscription if it has not yielded a change up to ``revision``, which the history no longer has."""
         oldest = self._past[0].revision if self._past else self._events[0].state.revision if self._events else None
         if oldest is not None and oldest <= revision and not self.closed:
             self._overflow()
 
     def expire(self) -> None:
-        """End the subscription as one that fell behind: its watcher must list again."""
+        """End the subscription as too slow: its watcher must list again."""
         if not self.closed and not self.overflowed:
             self._overflow()
 
@@ -126,40 +126,39 @@ class Subscription:
         self.wake()
 
     def wake(self) -> None:
-        """Let :meth:`wait` return."""
+        """Make :meth:`wait` return."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def take(self, most_bytes: int | None = None) -> list[WatchEvent]:
-        """Return and forget what is buffered: all of it, or some with so many bytes of bodies (and one more).
+        """Return and remove buffered events: all of them, or some with this many bytes of bodies (and one more).
 
-        The result may be empty where there is still something to take: of the past ``_PAST_AT_ONCE`` changes are
-        looked at.
+        The result may be empty although events remain: only ``_PAST_AT_ONCE`` past changes are matched.
         """
-        taken: list[WatchEvent] = []
+        events: list[WatchEvent] = []
         size = looked_at = 0
         while self._past and (most_bytes is None or (size < most_bytes and looked_at < _PAST_AT_ONCE)):
             looked_at += 1
             event = self.seen(self._past.popleft())
             if event is not None:
-                taken.append(event)
+                events.append(event)
                 size += len(event.state.raw)
         if self._past:
-            return taken
+            return events
         while self._events and (most_bytes is None or size < most_bytes):
             event = self._events.popleft()
-            taken.append(event)
+            events.append(event)
             size += len(event.state.raw)
             self._size -= len(event.state.raw)
-        return taken
+        return events
 
     @property
     def pending(self) -> bool:
-        """Return whether there is something to take."""
+        """Return whether there are events to take."""
         return bool(self._past) or bool(self._events)
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until there is something to take (or it ended); False if ``timeout`` seconds went by first."""
+        """Wait until there are events to take (or the end); False if ``timeout`` seconds pass first."""
         if self.pending or self.overflowed or self.closed:
             return True
         loop = asyncio.get_running_loop()

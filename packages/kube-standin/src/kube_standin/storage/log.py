@@ -1,13 +1,13 @@
 """The durable log of changes: one SQLite file in WAL mode, one row per change, nothing else.
 
-The latest row of a key is the object's present state, so writing is one INSERT, and start-up is one scan in
-revision order. Compaction deletes rows that a later row supersedes. Every row carries a CRC-32 of its body, and the
-mark beside the file (``mark``) the sum of all rows.
+The latest row of a key is the object's current state, so writing is one INSERT, and start-up is one scan in revision
+order. Compaction deletes rows that a later row supersedes. Every row has a CRC-32 of its body, and the mark next to the
+file (``mark``) the sum of all rows.
 
-Invariants: what ``append`` returned for survives the death of the process (kill -9), and a start that does not find
-all of it reports that: by then the transaction is in the WAL file, and after it the mark was written. Against loss of
-power ``synchronous=FULL`` is needed (parameter ``power_safe``); without it such a loss is noticed. A file that is
-damaged, foreign or of a newer format is refused before anything is written to it.
+Invariants: rows that ``append`` has returned for survive the death of the process (kill -9), and a start that does not
+find all of them reports that: by then the transaction is in the WAL file, and after it the mark was written. Against
+loss of power ``synchronous=FULL`` is needed (parameter ``power_safe``); without it such a loss is detected. A file that
+is damaged, foreign or of a newer format is refused before anything is written to it.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = ["FORMAT", "CommitLog", "LogRow", "SqliteLog", "StorageError", "open_l
 log = logging.getLogger("reprieve.apiserver")
 
 CHECKPOINT_BYTES = 2 * 1024 * 1024
-"""How much is appended before the WAL is copied back into the main file."""
+"""Number of appended bytes before the WAL is copied back into the main file."""
 
 WAL_BYTES = 8 * 1024 * 1024
-"""How large the WAL may grow before it is started afresh."""
+"""Maximum size of the WAL before it is restarted."""
 
 _PAGE = 4096
 _COMMIT_BYTES = 3 * _PAGE
-"""About what a commit adds to the WAL besides the bodies: the pages it touches are written whole."""
+"""Approximate bytes that a commit adds to the WAL besides the bodies, because whole pages are written."""
 
 
 class CommitLog:
-    """What the store needs of a log, and the log of ``:memory:``: it keeps nothing, so a process holds each object
+    """The interface of logs, and the log of ``:memory:``, which keeps nothing, so that a process holds each object
     once.
     """
 
@@ -60,14 +60,14 @@ class CommitLog:
     """Changes up to this revision may be missing from :meth:`rows`."""
 
     def rows(self) -> Iterator[LogRow]:
-        """Yield what is kept, in revision order."""
+        """Yield the stored rows, in revision order."""
         return iter(())
 
     def append(self, rows: Sequence[LogRow]) -> None:
-        """Make ``rows`` durable together; raises StorageError if that failed and nothing was written."""
+        """Make ``rows`` durable together; raises StorageError if that fails and nothing is written."""
 
     def compact(self, revision: int, superseded: Iterable[LogRow]) -> None:
-        """Forget the given rows and remember that history starts after ``revision``."""
+        """Delete the given rows and record that history starts after ``revision``."""
 
     def checkpoint_due(self) -> bool:
         """Return whether enough was appended to copy the WAL back."""
@@ -81,10 +81,9 @@ class CommitLog:
 
 
 def open_log(path: str | Path, *, power_safe: bool = False, accept_loss: bool = False) -> CommitLog:
-    """Open the log at ``path``; ``:memory:`` keeps none. Raises StorageError and leaves a refused file
-    alone.
+    """Open the log at ``path``; ``:memory:`` keeps none. Raises StorageError without changing a refused file.
 
-    With ``accept_loss`` a damaged log is replaced by what can be read of it (``recovery.salvage``).
+    With ``accept_loss`` a damaged log is replaced by its readable part (``recovery.salvage``).
     """
     if str(path) == ":memory:":
         return CommitLog()
@@ -106,7 +105,7 @@ def _take_lock(path: Path) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep every server off a data file. Raises StorageError if one runs on it."""
+    """Lock a data file against servers. Raises StorageError if one runs on it."""
     lock = _take_lock(path)
     try:
         yield
@@ -115,7 +114,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 class SqliteLog(CommitLog):
-    """The log in a file; see the module for its promises. A second process on the same file is refused."""
+    """The log in a file; see the module for its guarantees. A second process on the same file is refused."""
 
     def __init__(self, path: Path, *, power_safe: bool = False, accept_loss: bool = False) -> None:
         self.path = path
@@ -128,12 +127,12 @@ class SqliteLog(CommitLog):
             lock = _take_lock(path)
             opened.callback(os.close, lock)
             try:
-                found = self._sound(accept_loss)
+                examined = self._sound(accept_loss)
                 self._mark = Mark(mark_path(path))
                 opened.callback(self._mark.close)
                 self._connection = sqlite3.connect(**connect_arguments(path))
                 opened.callback(self._connection.close)
-                self._begin(found, power_safe)
+                self._begin(examined, power_safe)
                 self._copier = sqlite3.connect(**connect_arguments(path))
             except sqlite3.Error as error:
                 raise StorageError(f"{path}: cannot be opened ({error})") from error
@@ -141,7 +140,7 @@ class SqliteLog(CommitLog):
             self._opened = opened.pop_all()
 
     def _sound(self, accept_loss: bool) -> Examined:
-        """Return what the file holds, made new if there is none; refuse or salvage one that is not whole."""
+        """Return the content of the file, created if missing; refuse or salvage a damaged file."""
         path = self.path
         marked = Mark.read(mark_path(path))
         try:
@@ -160,7 +159,7 @@ class SqliteLog(CommitLog):
         return self._first()
 
     def _first(self) -> Examined:
-        """Make an empty data file; it gets its name only when complete, so a death half-way leaves none."""
+        """Create an empty data file; it is renamed when complete, so that a crash leaves no partial file."""
         draft = self.path.with_name(self.path.name + ".new")
         database = secrets.token_bytes(16)
         create(draft, database)
@@ -169,17 +168,17 @@ class SqliteLog(CommitLog):
         draft.rename(self.path)
         return Examined(database, Contents(), Contents(), 0)
 
-    def _begin(self, found: Examined, power_safe: bool) -> None:
-        """Set the connection up and bring the mark in line with what was found."""
+    def _begin(self, examined: Examined, power_safe: bool) -> None:
+        """Set up the connection and update the mark to the content of the file."""
         run = self._connection.execute
         run("PRAGMA journal_mode=WAL")
         run(f"PRAGMA synchronous={'FULL' if power_safe else 'NORMAL'}")
         run("PRAGMA wal_autocheckpoint=0")
-        self._contents, self._top = found.contents, found.top
-        self.compacted = found.contents.compacted
-        database = found.database
+        self._contents, self._top = examined.contents, examined.top
+        self.compacted = examined.contents.compacted
+        database = examined.database
         self._database = database if database is not None else secrets.token_bytes(16)
-        self._mark.write(self._database, found.top, self._contents)
+        self._mark.write(self._database, examined.top, self._contents)
         if database is None:  # a file of format 1; in format 2 it is compared with its mark
             run("BEGIN IMMEDIATE")
             run("INSERT OR REPLACE INTO meta VALUES ('database', ?)", (self._database.hex(),))
@@ -187,7 +186,7 @@ class SqliteLog(CommitLog):
             run("COMMIT")
 
     def rows(self) -> Iterator[LogRow]:
-        """Yield every kept change in revision order."""
+        """Yield every stored change in revision order."""
         cursor = self._connection.execute(
             "SELECT revision, resource, namespace, name, deleted, body FROM changes ORDER BY revision"
         )
@@ -195,7 +194,7 @@ class SqliteLog(CommitLog):
             yield LogRow(revision, resource, namespace, name, bool(deleted), body)
 
     def append(self, rows: Sequence[LogRow]) -> None:
-        """Write ``rows`` in one transaction, then the mark; on failure nothing of them is kept."""
+        """Write ``rows`` in one transaction, then the mark; on failure none of them is stored."""
         summed = [(row, zlib.crc32(row.body)) for row in rows]
         self._commit("written", lambda: insert(self._connection, summed))
         self._note(rows[-1].revision, self._contents.plus(digest_of(row, crc) for row, crc in summed))
@@ -203,16 +202,16 @@ class SqliteLog(CommitLog):
 
     def compact(self, revision: int, superseded: Iterable[LogRow]) -> None:
         """Delete superseded rows and move the start of history, in one transaction."""
-        gone = list(superseded)
+        removed = list(superseded)
         before = self._contents
-        after = before.minus(revision, (digest_of(row, zlib.crc32(row.body)) for row in gone))
+        after = before.minus(revision, (digest_of(row, zlib.crc32(row.body)) for row in removed))
         top = self._top
 
         def delete() -> None:
             run = self._connection
-            done = run.executemany("DELETE FROM changes WHERE revision = ?", [(row.revision,) for row in gone])
-            if done.rowcount != len(gone):
-                raise sqlite3.DatabaseError(f"{len(gone)} rows should go, {done.rowcount} are there")
+            done = run.executemany("DELETE FROM changes WHERE revision = ?", [(row.revision,) for row in removed])
+            if done.rowcount != len(removed):
+                raise sqlite3.DatabaseError(f"{len(removed)} rows should go, {done.rowcount} are there")
             run.execute("UPDATE meta SET value = ? WHERE key = 'compacted'", (str(revision),))
 
         self._note(top, before, after)
@@ -226,7 +225,7 @@ class SqliteLog(CommitLog):
         self.compacted = revision
 
     def _commit(self, done: str, work: Callable[[], None]) -> None:
-        """Do ``work`` in a transaction; raises StorageError, and then nothing was changed."""
+        """Run ``work`` in a transaction; raises StorageError, and then nothing was changed."""
         if self._failed is not None:
             raise self._failed
         run = self._connection.execute
@@ -240,7 +239,7 @@ class SqliteLog(CommitLog):
             raise StorageError(f"{self.path}: cannot be {done} ({error})") from error
 
     def _note(self, revision: int, contents: Contents, after: Contents | None = None) -> None:
-        """Write the mark. If that fails, the file is ahead of it and nothing more is written: a start puts it right."""
+        """Write the mark. If that fails, the file is ahead of it and nothing more is written; a restart repairs it."""
         try:
             self._mark.write(self._database, revision, contents, after)
             if self._power_safe:
@@ -255,22 +254,22 @@ class SqliteLog(CommitLog):
         return self._appended > CHECKPOINT_BYTES
 
     def checkpoint(self) -> None:
-        """Copy the WAL back without hindering the writer; a busy WAL is copied next time."""
+        """Copy the WAL back without blocking the writer; a busy WAL is copied next time."""
         if self._closed or not self._appended:
             return
         self._appended = 0
         try:
             _, frames, _ = self._copier.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if frames * _PAGE > WAL_BYTES:
-                # A writer that never pauses never lets the passive form start the WAL afresh. Almost all is
-                # copied by now, so this holds up the writer for little more than one fsync.
+                # With a writer that never pauses, the passive form never restarts the WAL. Almost everything is copied
+                # by now, so this blocks the writer for little more than one fsync.
                 self._copier.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            self._mark.sync()  # after the log, which is on disk by now up to where it was copied
+            self._mark.sync()  # after the log, which is now on disk up to the copied part
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"{self.path}: cannot be checkpointed ({error})") from error
 
     def close(self) -> None:
-        """Fold the WAL into the file and release the lock."""
+        """Merge the WAL into the file and release the lock."""
         if self._closed:
             return
         self._closed = True

@@ -1,14 +1,14 @@
-"""The high-water mark: a small file beside the log that knows what the log must hold, ``state.db-mark``.
+"""The high-water mark: a small file next to the log that records what the log must contain, ``state.db-mark``.
 
-SQLite drops what follows a damaged frame of its write-ahead log silently, as if it had never been written. So after
-every commit and before any client is notified of it, the mark is given the last revision and the number and the digest
-of all rows; at the next start the rows up to that revision must add up to it. Rows beyond it were committed by a
-process that died before it could acknowledge them: no client was notified of them, and they stay.
+SQLite silently drops everything after a damaged frame of its write-ahead log. Therefore, after every commit and before
+any client is notified of it, the mark gets the last revision and the number and the digest of all rows; at the next
+start the rows up to that revision must match it. Rows beyond it were committed by a process that died before it could
+acknowledge them: no client was notified of them, and they are kept.
 
-The file has two slots that are written in turn, each with a checksum, so a slot that was torn leaves the one before
-it. A compaction deletes rows: before it commits, the mark is given both sums, and either is right until it is given
-that the compaction is done. Killing the process at any moment therefore leaves files that agree. Writing a slot costs
-one system call and no fsync; it is synchronised with the log (``SqliteLog``).
+The file has two slots that are written in turn, each with a checksum, so that a torn slot leaves the previous one. A
+compaction deletes rows: before it commits, the mark gets both sums, and either is valid until the mark records that the
+compaction is done. Killing the process at any moment therefore leaves consistent files. Writing a slot costs one system
+call and no fsync; it is synchronized with the log (``SqliteLog``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAGIC = b"RPRVMARK"
 _SLOT = struct.Struct("<8s16sQQ QQQ QQQ")
 _CHECKSUM = struct.Struct("<I")
 _OFFSETS = (0, 4096)
-"""Where the slots are: on pages of their own, so that no write of one can tear the other."""
+"""Offsets of the slots: on separate pages, so that a write of one cannot tear the other."""
 
 _SIZE = 8192
 _MOD = 2**64
@@ -33,7 +33,7 @@ _MOD = 2**64
 
 @dataclass(frozen=True)
 class LogRow:
-    """One change as it is kept: the body is JSON bytes; ``deleted`` marks the end of the object."""
+    """One stored change: the body is JSON bytes; ``deleted`` marks the end of the object."""
 
     revision: int
     resource: str
@@ -44,34 +44,34 @@ class LogRow:
 
 
 def digest_of(row: LogRow, body_crc: int) -> int:
-    """Return 64 bits over everything in a row (``body_crc`` is the CRC-32 of its body)."""
+    """Return a 64-bit digest of a row (``body_crc`` is the CRC-32 of its body)."""
     head = f"{row.revision}\0{row.resource}\0{row.namespace}\0{row.name}\0{int(row.deleted)}"
     return zlib.crc32(head.encode(), body_crc) << 32 | body_crc
 
 
 class Contents(NamedTuple):
-    """What a log holds: where its history starts, how many rows, and the sum of their digests (modulo 2**64)."""
+    """The content of a log: the start of its history, number of rows, and sum of their digests (modulo 2**64)."""
 
     compacted: int = 0
     rows: int = 0
     digest: int = 0
 
     def plus(self, digests: Iterable[int]) -> Contents:
-        """With rows of these digests added."""
-        found = list(digests)
-        return Contents(self.compacted, self.rows + len(found), (self.digest + sum(found)) % _MOD)
+        """Return the contents with rows of these digests added."""
+        added = list(digests)
+        return Contents(self.compacted, self.rows + len(added), (self.digest + sum(added)) % _MOD)
 
     def minus(self, compacted: int, digests: Iterable[int]) -> Contents:
-        """With rows of these digests taken away by a compaction up to ``compacted``."""
-        found = list(digests)
-        return Contents(compacted, self.rows - len(found), (self.digest - sum(found)) % _MOD)
+        """Return the contents without rows of these digests, after a compaction up to ``compacted``."""
+        removed = list(digests)
+        return Contents(compacted, self.rows - len(removed), (self.digest - sum(removed)) % _MOD)
 
 
 @dataclass(frozen=True)
 class Marked:
-    """One slot: the log ``database`` acknowledged everything up to ``revision`` and holds ``contents``.
+    """One slot: the log ``database`` has acknowledged everything up to ``revision`` and contains ``contents``.
 
-    ``after`` is what it holds if a compaction under way was committed; the same as ``contents`` if there is none.
+    ``after`` is its content if a running compaction was committed; otherwise it equals ``contents``.
     """
 
     database: bytes
@@ -82,7 +82,7 @@ class Marked:
 
 
 class Mark:
-    """The file of the mark, kept open; ``latest`` is its newest good slot (None: there is none)."""
+    """The file of the mark, kept open; ``latest`` is its newest valid slot, or None."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -93,14 +93,14 @@ class Mark:
 
     @staticmethod
     def read(path: Path) -> Marked | None:
-        """Return the newest good slot of a file, None if there is none; changes nothing."""
+        """Return the newest valid slot of a file, None if there is none; changes nothing."""
         try:
             return _newest(path.read_bytes()[:_SIZE])
         except FileNotFoundError:
             return None
 
     def write(self, database: bytes, revision: int, contents: Contents, after: Contents | None = None) -> None:
-        """Fill the older slot; raises OSError."""
+        """Write the older slot; raises OSError."""
         sequence = self.latest.sequence + 1 if self.latest is not None else 1
         slot = Marked(database, sequence, revision, contents, after if after is not None else contents)
         packed = _SLOT.pack(_MAGIC, database, sequence, revision, *contents, *slot.after)
@@ -108,7 +108,7 @@ class Mark:
         self.latest = slot
 
     def sync(self) -> None:
-        """Have what was written survive a loss of power; raises OSError."""
+        """Make written slots survive a loss of power; raises OSError."""
         os.fdatasync(self._file)
 
     def close(self) -> None:

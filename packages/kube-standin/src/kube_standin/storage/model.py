@@ -1,10 +1,9 @@
-"""What the store keeps: one encoded state of an object, and one change from a state to the next.
+"""The data of the store: one encoded state of an object, and one change from a state to the next.
 
-Terms: *resource* is a storage key such as ``pods`` or ``scheduling.k8s.io/podgroups``; *revision* is the
-store-wide counter, the ``metadata.resourceVersion`` of the object it wrote. Bodies are kept as JSON bytes
-without ``kind`` and ``apiVersion`` (a list has neither in its items, a single answer gets them put in
-front), so that one encoding serves every reader. Invariant: a ``Stored`` never changes; a write makes a new
-one.
+Terms: *resource* is a storage key such as ``pods`` or ``scheduling.k8s.io/podgroups``; *revision* is the store-wide
+counter, the ``metadata.resourceVersion`` of the object it wrote. Bodies are stored as JSON bytes without ``kind`` and
+``apiVersion`` (items of a list have neither, a single object gets them prepended), so that one encoding serves every
+reader. Invariant: a ``Stored`` never changes; a write creates a new one.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ _decode_labels = msgspec.json.Decoder(_LabelledOnly).decode
 
 
 def field_value(body: Json, path: tuple[str, ...]) -> str:
-    """Return what a field selector compares: the text at ``path``; absent is ``""``, booleans are words."""
+    """Return the value for a field selector: the text at ``path``; a missing value is ``""``, booleans are words."""
     if path == ("source", "component"):
-        # An Event of the newer form has no source; what reported it is selected instead (registry/core/event).
+        # An Event of the newer form has no source; its reporting controller is selected instead (registry/core/event).
         return (body.get("source") or {}).get("component") or body.get("reportingComponent") or ""
     value: Any = body
     for step in path:
@@ -72,18 +71,18 @@ class Stored:
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
+        """Return (namespace, name)."""
         return (self.namespace, self.name)
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Return the object's labels (not to be changed)."""
+        """Return the object's labels; do not change them."""
         if self._labels is None:
             self._labels = _decode_labels(self.raw).metadata.labels or _NO_LABELS
         return self._labels
 
     def field(self, path: str) -> str:
-        """Return the text a field selector on dotted ``path`` compares; remembered per path."""
+        """Return the text for a field selector on dotted ``path``; cached per path."""
         if path == "metadata.name":
             return self.name
         if path == "metadata.namespace":
@@ -96,22 +95,21 @@ class Stored:
         return value
 
     def remember(self, body: Json, paths: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
-        """Take labels and selectable fields from the decoded ``body`` while it is at hand."""
+        """Cache labels and selectable fields from the decoded ``body`` while it is available."""
         self._labels = body["metadata"].get("labels") or _NO_LABELS
         if paths:
             self._fields = {path: field_value(body, steps) for path, steps in paths}
 
     def decode(self) -> Json:
-        """Return a fresh dict of the object (without kind and apiVersion) that the caller may change."""
+        """Return a new dict of the object (without kind and apiVersion) that the caller may change."""
         body: Json = _decode(self.raw)
         return body
 
 
 class StoredChange:
-    """A committed write: the state it made and the state before.
+    """A committed write: the new state and the state before.
 
-    For DELETED, ``state`` is the last state with the revision of the deletion. ``previous`` is None for
-    ADDED.
+    For DELETED, ``state`` is the last state with the revision of the deletion. ``previous`` is None for ADDED.
     """
 
     __slots__ = ("_gone", "previous", "state", "type")
@@ -124,11 +122,11 @@ class StoredChange:
 
     @property
     def revision(self) -> int:
-        """Return the revision this change made."""
+        """Return the revision of this change."""
         return self.state.revision
 
     def left_behind(self) -> Stored:
-        """Return the state before, wearing the new revision.
+        """Return the state before, with the new revision.
 
         A watch with a selector sends this as DELETED when the object leaves the selection.
         """

@@ -1,8 +1,8 @@
-"""Before a log is written to: is it ours, is it whole, and what can be saved of one that is not.
+"""Checks of a log before writing: whether it is ours and complete, and the recovery of a damaged one.
 
 ``examine`` reads a data file once, read-only, and refuses one that is foreign, of a newer format, damaged, or that
-holds less than its mark has as acknowledged. ``salvage`` is for a user that accepts the loss: what can still be read
-goes into a new file, and the damaged ones are kept beside it.
+contains less than its mark has acknowledged. ``salvage`` is for users that accept the loss: the readable part goes into
+a new file, and the damaged files are kept next to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPLICATION_ID = 0x52505256
 """SQLite application_id of our files: the letters RPRV."""
 
 FORMAT = 2
-"""user_version of the format this program writes; it reads format 1 (without a mark) as well."""
+"""user_version of the format that this program writes; it also reads format 1 (without a mark)."""
 
 _SCHEMA = """
 CREATE TABLE changes (
@@ -43,18 +43,18 @@ _LEFT = f"it was left as it is; {_GO_ON}"
 
 
 class StorageError(Exception):
-    """The data file cannot be used or written; the text names the file and why."""
+    """The data file cannot be used or written; the text names the file and the reason."""
 
 
 class DamagedError(StorageError):
-    """The data file is not whole; what is left of it can be salvaged."""
+    """The data file is incomplete; its readable part can be salvaged."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What a data file holds. ``marked`` are the contents up to the revision of the mark.
+    """The content of a data file. ``marked`` are the contents up to the revision of the mark.
 
-    ``database`` is the identity of the file (None before format 2), ``top`` the last revision it knows of.
+    ``database`` is the identity of the file (None before format 2), ``top`` its last known revision.
     """
 
     database: bytes | None
@@ -64,7 +64,7 @@ class Examined:
 
 
 def mark_path(path: Path) -> Path:
-    """Return where the mark of a data file is."""
+    """Return the path of the mark of a data file."""
     return path.with_name(path.name + "-mark")
 
 
@@ -73,10 +73,10 @@ def _wal(path: Path) -> Path:
 
 
 def connect_arguments(path: Path, *, reading: bool = False) -> dict[str, Any]:
-    """Return what ``sqlite3.connect`` is called with for a data file; ``reading`` leaves no trace beside it."""
+    """Return the arguments of ``sqlite3.connect`` for a data file; ``reading`` leaves no files next to it."""
     mode = "rw"
     if reading:
-        # Without a write-ahead log there is nothing to read beside the file, and none is to be made.
+        # Without a write-ahead log there is nothing else to read, and none may be created.
         mode = "ro" if _wal(path).exists() else "ro&immutable=1"
     return {
         "database": f"file:{quote(str(path.absolute()))}?mode={mode}",
@@ -90,7 +90,7 @@ def connect_arguments(path: Path, *, reading: bool = False) -> dict[str, Any]:
 def create(
     path: Path, database: bytes, compacted: int = 0, fill: Callable[[sqlite3.Connection], None] | None = None
 ) -> None:
-    """Make a data file at ``path``, all of it on disk when this returns; ``fill`` may put rows in."""
+    """Create a data file at ``path``, completely on disk on return; ``fill`` may insert rows."""
     for stale in (path, path.with_name(path.name + "-journal")):
         stale.unlink(missing_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -120,7 +120,7 @@ def insert(connection: sqlite3.Connection, rows: list[tuple[LogRow, int]]) -> No
 
 
 def _verify_header(path: Path) -> int:
-    """Refuse what is no file of ours by reading its first 100 bytes only; returns the format it has."""
+    """Refuse a foreign file by reading only its first 100 bytes; return its format."""
     with path.open("rb") as file:
         header = file.read(100)
     if not header.startswith(b"SQLite format 3\x00") or len(header) < 100:
@@ -135,7 +135,7 @@ def _verify_header(path: Path) -> int:
 
 
 def examine(path: Path, marked: Marked | None) -> Examined:
-    """Read everything once, read-only, and hold it against the mark; raises StorageError or DamagedError."""
+    """Read everything once, read-only, and compare it with the mark; raises StorageError or DamagedError."""
     try:
         version = _verify_header(path)
     except StorageError as error:
@@ -145,12 +145,12 @@ def examine(path: Path, marked: Marked | None) -> Examined:
     until = marked.revision if marked is not None and version > 1 else 0
     try:
         with contextlib.closing(sqlite3.connect(**connect_arguments(path, reading=True))) as connection:
-            found = _read_all(path, connection, until, version)
+            examined = _read_all(path, connection, until, version)
     except sqlite3.Error as error:
         raise _damaged(path, str(error)) from error
     if version > 1:
-        _hold_against(path, found, marked)
-    return found
+        _hold_against(path, examined, marked)
+    return examined
 
 
 def _read_all(path: Path, connection: sqlite3.Connection, until: int, version: int) -> Examined:
@@ -174,7 +174,7 @@ def _read_all(path: Path, connection: sqlite3.Connection, until: int, version: i
 
 
 def _number(path: Path, meta: dict[str, str]) -> int:
-    """Return where the history starts."""
+    """Return the start of the history."""
     value = meta.get("compacted")
     if value is None or not (value.isascii() and value.isdigit() and len(value) < 19):
         raise _damaged(path, f"compacted in its table meta is {'missing' if value is None else repr(value)}")
@@ -183,33 +183,33 @@ def _number(path: Path, meta: dict[str, str]) -> int:
 
 def _identity(path: Path, meta: dict[str, str]) -> bytes:
     try:
-        found = bytes.fromhex(meta.get("database", ""))
+        identity = bytes.fromhex(meta.get("database", ""))
     except ValueError:
-        found = b""
-    if len(found) != 16:
+        identity = b""
+    if len(identity) != 16:
         raise _damaged(path, "its identity in its table meta is missing or broken")
-    return found
+    return identity
 
 
-def _hold_against(path: Path, found: Examined, marked: Marked | None) -> None:
+def _hold_against(path: Path, data: Examined, marked: Marked | None) -> None:
     if marked is None:
         raise DamagedError(
             f"{mark_path(path)}: missing or damaged, so it is unknown whether {path.name} holds everything that was "
             f"acknowledged; it was left as it is; --accept-loss goes on with what is there"
         )
-    if found.database != marked.database:
+    if data.database != marked.database:
         raise _damaged(path, f"{mark_path(path).name} and {path.name} or {path.name}-wal are of different servers")
-    if found.marked in (marked.contents, marked.after):
+    if data.marked in (marked.contents, marked.after):
         return
     wal = _wal(path)
     if wal.exists() and wal.stat().st_size:
-        what = f"{wal.name} or {path.name} was damaged, cut short or replaced"
+        cause = f"{wal.name} or {path.name} was damaged, cut short or replaced"
     else:
-        what = f"{wal.name} is missing or empty, or an older {path.name} was put in place"
+        cause = f"{wal.name} is missing or empty, or an older {path.name} was put in place"
     raise DamagedError(
         f"{path}: not everything that was acknowledged is there (up to revision {marked.revision} it must hold "
-        f"{marked.contents.rows} changes, and {found.marked.rows} of such can be read up to revision {found.top}): "
-        f"{what}; {_LEFT}"
+        f"{marked.contents.rows} changes, and {data.marked.rows} of such can be read up to revision {data.top}): "
+        f"{cause}; {_LEFT}"
     )
 
 
@@ -222,7 +222,7 @@ def _damaged(path: Path, why: str) -> DamagedError:
 
 
 def _readable(path: Path) -> Iterator[tuple[LogRow, int]]:
-    """Yield the rows that can be read: from the front to the first damage, then from the back."""
+    """Yield the readable rows: from the front to the first damage, then from the back."""
     seen: set[int] = set()
     for order in ("ASC", "DESC"):
         try:
@@ -239,10 +239,10 @@ def _readable(path: Path) -> Iterator[tuple[LogRow, int]]:
 
 
 def salvage(path: Path, marked: Marked | None, database: bytes) -> str:
-    """Put what can be read of a damaged log into a new file and the old ones aside; returns what was done.
+    """Copy the readable part of a damaged log into a new file and set the old files aside; return a report.
 
-    Only the newest state of each object is kept. Revisions go on after everything that was acknowledged, and the
-    history starts there, so a client that saw what is lost now has to list again.
+    Only the newest state of each object is kept. Revisions continue after everything that was acknowledged, and the
+    history starts there, so a client that saw lost changes must list again.
     """
     newest: dict[tuple[str, str, str], tuple[LogRow, int]] = {}
     top = marked.revision if marked is not None else 0
@@ -252,29 +252,29 @@ def salvage(path: Path, marked: Marked | None, database: bytes) -> str:
             key = (row.resource, row.namespace, row.name)
             if key not in newest or newest[key][0].revision < row.revision:
                 newest[key] = (row, crc)
-    kept = sorted((pair for pair in newest.values() if not pair[0].deleted), key=lambda pair: pair[0].revision)
+    newest_rows = sorted((pair for pair in newest.values() if not pair[0].deleted), key=lambda pair: pair[0].revision)
     draft = path.with_name(path.name + ".new")
-    create(draft, database, top, lambda connection: insert(connection, kept))
+    create(draft, database, top, lambda connection: insert(connection, newest_rows))
     aside = _put_aside(path)
     os.replace(draft, path)
-    contents = Contents(top).plus(digest_of(row, crc) for row, crc in kept)
+    contents = Contents(top).plus(digest_of(row, crc) for row, crc in newest_rows)
     mark = Mark(mark_path(path))
     try:
         mark.write(database, top, contents)
         mark.sync()
     finally:
         mark.close()
-    return f"{path}: loss accepted, {len(kept)} objects are left; what was there is kept as {', '.join(aside)}"
+    return f"{path}: loss accepted, {len(newest_rows)} objects are left; what was there is kept as {', '.join(aside)}"
 
 
 def _put_aside(path: Path) -> list[str]:
-    """Keep the damaged files under names of their own; the write-ahead log is gone from its place afterwards."""
-    files = [one for suffix in ("", "-wal", "-mark") if (one := path.with_name(path.name + suffix)).exists()]
+    """Keep the damaged files under new names; the write-ahead log is moved away."""
+    files = [file for suffix in ("", "-wal", "-mark") if (file := path.with_name(path.name + suffix)).exists()]
     number = 1
-    while any(one.with_name(f"{one.name}.damaged-{number}").exists() for one in files):
+    while any(file.with_name(f"{file.name}.damaged-{number}").exists() for file in files):
         number += 1
-    for one in files:
-        os.link(one, one.with_name(f"{one.name}.damaged-{number}"))
+    for file in files:
+        os.link(file, file.with_name(f"{file.name}.damaged-{number}"))
     for suffix in ("-wal", "-shm", "-mark"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-    return [f"{one.name}.damaged-{number}" for one in files]
+    return [f"{file.name}.damaged-{number}" for file in files]
