@@ -19,10 +19,10 @@ from kube_standin.registry import WriteOptions
 from kube_standin.server.app import AppOptions
 from kube_standin.server.negotiation import PLAIN
 from kube_standin.server.query import watch_options
-from kube_standin.server.watch_streams import INITIAL_EVENTS_END, WatchStream, WatchTimes
+from kube_standin.server.watch_streams import INITIAL_EVENTS_END, WatchPace, WatchStream, WatchTimes
 from kube_standin.storage import Store
 from kube_standin.storage.store import StoreLimits
-from tests.server.inprocess import Plane, running
+from tests.server.inprocess import Plane, Watch, running
 from tests.server.live import config_map, pod
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -126,7 +126,9 @@ def streamed(plane: Plane, writes: Callable[[], Coroutine[Any, Any, None]]) -> l
     async def run() -> list[Json]:
         kind = plane.registry.kind("v1", "ConfigMap")
         options = watch_options({**dict(parse_qsl(f"{INITIAL}&{MARKS}")), "timeoutSeconds": "5"})
-        stream = WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
+        stream = WatchStream(
+            plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes(), WatchPace(0.01)
+        )
         sent: list[bytes] = []
         writing: list[asyncio.Task[None]] = []
 
@@ -423,6 +425,30 @@ def test_events_that_come_together_go_out_together(plane: Plane) -> None:
     assert len(pieces) < 40
 
 
+def test_a_busy_watch_shows_a_change_before_a_quiet_one_shows_a_later_one(plane: Plane) -> None:
+    """Or a client acts on the status of a set before it has seen the pod that the status counts."""
+    secrets = "/api/v1/namespaces/default/secrets"
+    seen: list[str] = []
+
+    async def see(watch: Watch, name: str) -> None:
+        await watch.event()
+        seen.append(name)
+
+    async def run() -> None:
+        since = "watch=1&resourceVersion=1&timeoutSeconds=5"
+        async with plane.watching(f"GET {MAPS}?{since}") as busy, plane.watching(f"GET {secrets}?{since}") as quiet:
+            await asyncio.gather(busy.start(), quiet.start())
+            for number in range(20):
+                await plane.asked(f"POST {MAPS}", config_map(f"m{number}"))
+                await busy.event()
+            await plane.asked(f"POST {MAPS}", config_map("first"))
+            await plane.asked(f"POST {secrets}", {"metadata": {"name": "second"}})
+            await asyncio.gather(see(busy, "first"), see(quiet, "second"))
+
+    plane.run(run())
+    assert seen == ["first", "second"]
+
+
 def test_a_few_events_do_not_wait_for_others(plane: Plane) -> None:
     """Controllers act on what they have seen: after a pause every event goes out at once, then some wait."""
 
@@ -567,7 +593,9 @@ def test_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
     async def run() -> tuple[int, int]:
         kind = plane.registry.kind("v1", "ConfigMap")
         options = watch_options({"resourceVersion": "1", "timeoutSeconds": "5"})
-        stream = WatchStream(plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes())
+        stream = WatchStream(
+            plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes(), WatchPace(0.01)
+        )
         sent: list[int] = []
 
         async def send(message: Any) -> None:

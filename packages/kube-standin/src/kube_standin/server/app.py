@@ -40,7 +40,7 @@ from kube_standin.server.resources import LARGE, PlainNotFound, ResourceCall, Re
 from kube_standin.server.responses import Renderer, Reply, Send, error_reply, send_reply
 from kube_standin.server.slices import encode, json_line
 from kube_standin.server.target import Target, read_target
-from kube_standin.server.watch_streams import WatchStream, WatchTimes
+from kube_standin.server.watch_streams import WatchPace, WatchStream, WatchTimes
 from kube_standin.storage import StorageError
 from kube_standin.token_keys import KEYS_PATH, provider_metadata
 
@@ -146,6 +146,7 @@ class App:
         self.authorizer = authorizer
         self.tokens = tokens
         self.options = options or AppOptions()
+        self._pace = WatchPace(self.options.times.gather)
         self.renderer = Renderer(registry)
         self.resources = Resources(
             registry,
@@ -284,6 +285,7 @@ class App:
                 form,
                 query,
                 self.options.times,
+                self._pace,
                 sent=partial(self.metrics.watch_events, kind),
                 future_wait=self.options.future_wait,
             )

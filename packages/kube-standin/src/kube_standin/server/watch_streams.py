@@ -56,6 +56,40 @@ class WatchTimes:
     """The average time between pieces; each piece has the events since the last one."""
 
 
+class WatchPace:
+    """When watches send: in turns that all of them share, on average ``gather`` seconds apart.
+
+    A client that watches several resources acts on what all of them have shown. So a busy watch, which has to wait,
+    must not show a change later than a quiet one shows what a controller made of it.
+    """
+
+    def __init__(self, gather: float) -> None:
+        self._gather = gather
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._credit = self._counted = 0.0
+        self._turn: asyncio.Event | None = None
+
+    async def turn(self) -> None:
+        """Wait for the next turn."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._turn = loop, None
+            self._credit, self._counted = self._gather * _BURST, loop.time()
+        if self._turn is None:
+            now = loop.time()
+            self._credit = min(self._credit + now - self._counted, self._gather * _BURST)
+            self._counted = now
+            self._turn = asyncio.Event()
+            loop.call_later(max(self._gather - self._credit, 0), self._begin, self._turn)
+            self._credit -= self._gather
+        await self._turn.wait()
+
+    def _begin(self, turn: asyncio.Event) -> None:
+        turn.set()
+        if turn is self._turn:
+            self._turn = None
+
+
 class WatchStream:
     """One watch request; ``sent`` is called with the numbers of events sent."""
 
@@ -69,6 +103,7 @@ class WatchStream:
         answer: AnswerForm,
         query: Mapping[str, str],
         times: WatchTimes,
+        pace: WatchPace,
         *,
         sent: Callable[[int], None] = lambda _: None,
         future_wait: float = 3.0,
@@ -80,6 +115,7 @@ class WatchStream:
         self._answer = answer
         self._query = query
         self._times = times
+        self._pace = pace
         self._sent = sent
         self._future_wait = future_wait
         selection = select(kind, options.labels, options.fields)
@@ -188,7 +224,6 @@ class WatchStream:
                 await self._first(self._before)
             await send({"type": "http.response.body", "body": b"", "more_body": True})
         next_bookmark = loop.time() + times.bookmark
-        credit, counted = times.gather * _BURST, loop.time()
         while not subscription.closed:
             now = loop.time()
             if now >= ends:
@@ -199,13 +234,8 @@ class WatchStream:
                     why = f"too old resource version: {subscription.revision} ({self._registry.store.revision})"
                     await self._send_error(send, why)
                     return
-                # Sending costs as much as many changes: at high rates, changes share pieces. Each piece waits for one
-                # turn of the loop, which collects the current commits of other writers.
-                now = loop.time()
-                credit = min(credit + now - counted, times.gather * _BURST)
-                counted = now
-                await asyncio.sleep(max(times.gather - credit, 0))
-                credit -= times.gather
+                # Sending costs as much as many changes: at high rates, changes share pieces.
+                await self._pace.turn()
                 await self._send_pending(send, subscription)
             elif options.bookmarks and loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + times.bookmark
