@@ -18,11 +18,11 @@ def victims_counted(run: Replay) -> tuple[set[str], dict[str, int]]:
     named: dict[str, int] = {}
     count = run.preempted
 
-    def noted(made: Preempted) -> None:
-        for verdict in made.preemption.victims:
+    def noted(event: Preempted) -> None:
+        for verdict in event.preemption.victims:
             for victim in verdict.unit.pods:
                 named[victim.uid] = named.get(victim.uid, 0) + 1
-        count(made)
+        count(event)
 
     run.preempted = noted  # type: ignore[method-assign]
     run.run()

@@ -1,11 +1,11 @@
-"""What happened to each job, and to the GPUs, in whole numbers (replay.md 3.3, 3.4, 4.3).
+"""The accounts of each job and of the GPUs, in whole numbers (replay.md 3.3, 3.4, 4.3).
 
-Times are milliseconds since the replay began, GPUs thousandths; GPU-time is their product, and adds up exactly:
+Times are milliseconds since the start of the replay, GPUs are thousandths. GPU-time is their product, and exact:
 allocated = useful + lost + restart.
 
-A job's *clock* runs while enough of its workers do.  It first pays the restart cost, then counts work; at a checkpoint,
-by the clock since the run began, what has been counted is saved.  `pending` is the GPU-time of work that is not saved
-yet: it becomes useful, or lost.
+A job's clock runs while it has its minimum of workers. It first pays the restart cost, then counts work. At a
+checkpoint, by the clock since the start of the run, the counted work is saved. `pending` is the GPU-time of unsaved
+work, which becomes useful or lost.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ WAITING, RUNNING, DONE = range(3)
 
 
 class ReplayAccount:
-    """One job: what it has, and what it came to."""
+    """The state and the results of one job."""
 
     __slots__ = (
         "allocated",
@@ -56,31 +56,31 @@ class ReplayAccount:
         self.job = job
         self.state = WAITING
         self.pods: dict[str, tuple[PodRecord, int]] = {}
-        """By UID: the pods that exist, each with the number of the worker it is."""
+        """By UID of the existing pods, with the number of the worker."""
         self.counted: set[str] = set()
-        """UIDs of those on nodes and not terminating."""
+        """UIDs of the pods that are on nodes and not terminating."""
         self.group = ""
-        """`namespace/name` of its PodGroup now."""
+        """`namespace/name` of its current pod group."""
         self.beside = 0
-        """How many jobs before it in the list have the same submit."""
+        """Number of earlier jobs in the list with the same submission time."""
         self.round = 0
-        """How often it has been queued again as a whole."""
+        """Number of times that it was queued as a whole."""
         self.serial = 0
-        """Pods made so far."""
+        """Number of pods created."""
         self.token = 0
-        """Grows when the clock starts or stops: an end that was foreseen before is void."""
+        """Increases when the clock starts or stops, which cancels a scheduled end."""
         self.at = 0
-        """Up to when GPU-time is accounted for."""
+        """GPU-time is accounted for until then."""
         self.holding = 0
-        """Pods that occupy a node."""
+        """Number of pods on nodes."""
         self.working = 0
-        """Those of them that count: the size of `counted`."""
+        """Number of those that are not terminating: the size of `counted`."""
         self.done = 0
-        """Milliseconds of work counted and not lost."""
+        """Milliseconds of work that is not lost."""
         self.saved = 0
-        """Those of them before the last checkpoint."""
+        """Milliseconds of work before the last checkpoint."""
         self.since = 0
-        """Milliseconds since then, or since the start of the run: it saves by the clock (replay.md 3.6)."""
+        """Milliseconds since the last checkpoint, or the start of the run: it saves by the clock (replay.md 3.6)."""
         self.restart_left = 0
         self.satisfied = 0
         """Milliseconds in which it had its minimum."""
@@ -88,13 +88,13 @@ class ReplayAccount:
         self.runs = 0
         self.evicted_runs = 0
         self.lost_runs = 0
-        """Runs that a failed node ended."""
+        """Runs that ended by a node failure."""
         self.evictions = 0
         self.first_start: int | None = None
         self.end: int | None = None
 
     def accrue(self, now: int, checkpoint: int | None) -> int:
-        """Account for the time since the last call; returns the GPU-time that was lost in it."""
+        """Account for the time since the last call, and return the GPU-time lost in it."""
         span = now - self.at
         self.at = now
         if span <= 0 or not self.holding:
@@ -130,20 +130,20 @@ class ReplayAccount:
             self.pending += rate * span
 
     def throw_away(self) -> int:
-        """The work since the last checkpoint is lost; returns its GPU-time."""
+        """Account for the loss of the work since the last checkpoint, and return its GPU-time."""
         thrown, self.pending = self.pending, 0
         self.lost += thrown
         self.done, self.since = self.saved, 0
         return thrown
 
     def keep(self) -> None:
-        """The work is done, or accounted for in the middle: what is pending was of use."""
+        """Count pending work as useful: the work is done, or the replay ends."""
         self.useful += self.pending
         self.pending = 0
         self.saved, self.since = self.done, 0
 
     def forget(self) -> None:
-        """It has ended: what only matters while it is there is no more."""
+        """Free the state of an ended job."""
         self.pods = _NO_PODS
         self.counted = _NO_UIDS
         self.group = ""
@@ -154,9 +154,9 @@ _NO_UIDS: set[str] = set()
 
 
 class Series:
-    """Means over equal times of amounts that change in steps, in bounded memory (replay.md 4.9).
+    """Means over equal intervals of amounts that change in steps, in bounded memory (replay.md 4.9).
 
-    `width` milliseconds a point; when `MOST` points do not suffice two become one.
+    A point covers `width` milliseconds; above `MOST` points, each pair is merged.
     """
 
     MOST = 1024
@@ -169,7 +169,7 @@ class Series:
         self.at = 0
 
     def advance(self, now: int, amounts: tuple[int, ...]) -> None:
-        """The amounts that held from the last call until now."""
+        """Add the amounts that applied since the last call."""
         while self.at < now:
             point = self.at // self.width
             if point >= self.MOST:
@@ -183,7 +183,7 @@ class Series:
             self.at = end
 
     def add(self, name: str, amount: int) -> None:
-        """Something that happens now, by itself: it counts for the point that now is in."""
+        """Add an amount to the current point."""
         while self.at // self.width >= self.MOST:
             self._halve()
         point = self.at // self.width
@@ -201,26 +201,26 @@ class Series:
 
 
 class Timeline:
-    """Where and when pods ran, and their preemptors, for figures. Parallel lists, an entry for each stay on a node."""
+    """When and where pods ran, with their preemptors, for figures. Parallel lists with an entry per stay on a node."""
 
     def __init__(self) -> None:
         self.job: list[int] = []
         """-1: a pod of the cluster file."""
         self.others: dict[int, str] = {}
-        """The names of those, by stay."""
+        """Names of pods of the cluster file, by stay."""
         self.worker: list[int] = []
         self.node: list[str] = []
         self.begin: list[int] = []
         self.end: list[int] = []
-        """-1 while it is there."""
+        """-1 until the pod has left."""
         self.how: list[str] = []
-        """`done`, `preempted`, `lost` (with its node, or that of another of its gang), `unfinished`."""
+        """`done`, `preempted`, `lost` (by a failure of its node or of a node of its gang), `unfinished`."""
         self.preemptions: list[tuple[int, int, tuple[int, ...]]] = []
-        """(when, the preemptor's job, -1 for a pod of the cluster file; stays of the victims)."""
+        """(time, job of the preemptor or -1 for a pod of the cluster file, stays of the victims)."""
         self._open: dict[str, int] = {}
 
     def placed(self, uid: str, job: int, worker: int, node: str, now: int, name: str = "") -> None:
-        """A pod came to a node; one of the cluster file with its name."""
+        """Begin the stay of a pod; `name`: of a pod of the cluster file."""
         self._open[uid] = len(self.job)
         if job < 0:
             self.others[len(self.job)] = name
@@ -232,30 +232,30 @@ class Timeline:
         self.how.append("done")
 
     def preempted(self, now: int, preemptor: int, uids: list[str]) -> None:
-        """Pods are evicted for a preemptor."""
+        """Record the eviction of pods for a preemptor."""
         stays = tuple(self._open[uid] for uid in uids if uid in self._open)
         for stay in stays:
             self.how[stay] = "preempted"
         self.preemptions.append((now, preemptor, stays))
 
     def name(self, stay: int, jobs: Sequence[str]) -> str:
-        """Return the name of its job, or of the pod of the cluster file; `jobs` are the names of jobs."""
+        """Return the name of the job, or of the pod of the cluster file; `jobs`: names of the jobs."""
         return jobs[self.job[stay]] if self.job[stay] >= 0 else self.others[stay]
 
     def lost(self, uid: str) -> None:
-        """A pod goes because a node failed; of one that was preempted before, that is what is kept."""
+        """Record the loss of a pod by a node failure, unless it was preempted before."""
         stay = self._open.get(uid)
         if stay is not None and self.how[stay] == "done":
             self.how[stay] = "lost"
 
     def gone(self, uid: str, now: int) -> None:
-        """A pod left its node."""
+        """End the stay of a pod."""
         stay = self._open.pop(uid, None)
         if stay is not None:
             self.end[stay] = now
 
     def close(self, now: int) -> None:
-        """The run is accounted for: what is there is unfinished."""
+        """End the remaining stays as unfinished."""
         for stay in self._open.values():
             self.end[stay] = now
             if self.how[stay] == "done":

@@ -1,4 +1,4 @@
-"""Nodes for a job list that comes without a cluster (replay.md 2.9)."""
+"""Nodes for a job list without a cluster (replay.md 2.9)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,15 @@ Document = dict[str, Any]
 
 
 def fitting_nodes(jobs: Sequence[ReplayJob]) -> list[Document]:
-    """Node manifests for the jobs; for each first choice of a GPU model nodes of their own."""
+    """Return node manifests for the jobs; each GPU model that is a first choice has its own nodes."""
     by_model: defaultdict[tuple[str, bool], list[ReplayJob]] = defaultdict(list)
     for job in jobs:
         by_model[(job.shape.models[0] if job.shape.models else ""), job.shape.gpu > 0].append(job)
     shared = any(job.shape.gpu % 1000 for job in jobs)
     keys = sorted({job.shape.topology_key for job in jobs} - {""})
     nodes: list[Document] = []
-    for (model, _), those in sorted(by_model.items()):
-        nodes += _alike(those, model, len(nodes), shared, keys)
+    for (model, _), jobs_of_model in sorted(by_model.items()):
+        nodes += _alike(jobs_of_model, model, len(nodes), shared, keys)
     return nodes
 
 
@@ -39,10 +39,10 @@ def _alike(jobs: Sequence[ReplayJob], model: str, first: int, shared: bool, keys
     count = whole
     if span > 0:
         if gpus:
-            requested, there = sum((job.work or span) * job.shape.gpus for job in jobs), gpus * 1000
+            requested, available = sum((job.work or span) * job.shape.gpus for job in jobs), gpus * 1000
         else:
-            requested, there = sum((job.work or span) * job.shape.workers * job.shape.cpu for job in jobs), cpu
-        count = max(whole, -(-requested // int(span * there * USE)))
+            requested, available = sum((job.work or span) * job.shape.workers * job.shape.cpu for job in jobs), cpu
+        count = max(whole, -(-requested // int(span * available * USE)))
     largest = max((_nodes_for(s, gpus, cpu, memory) for s in shapes if s.topology_key), default=1)
     rack = max(8, largest)
     amounts: dict[str, str] = {"cpu": f"{cpu}m" if cpu % 1000 else str(cpu // 1000), "memory": str(memory)}
@@ -62,9 +62,9 @@ def _alike(jobs: Sequence[ReplayJob], model: str, first: int, shared: bool, keys
 
 def _nodes_for(shape: Shape, gpus: int, cpu: int, memory: int) -> int:
     room = [PODS]
-    for there, requested in ((gpus * 1000, shape.gpu), (cpu, shape.cpu), (memory, shape.memory)):
+    for available, requested in ((gpus * 1000, shape.gpu), (cpu, shape.cpu), (memory, shape.memory)):
         if requested:
-            room.append(max(1, there // requested))
+            room.append(max(1, available // requested))
     return -(-shape.workers // min(room))
 
 

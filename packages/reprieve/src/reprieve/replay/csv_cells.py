@@ -1,4 +1,4 @@
-"""Cells of CSV that no spreadsheet takes for a formula (interfaces.md 1.13; OWASP, "CSV Injection")."""
+"""CSV cells that no spreadsheet takes for a formula (interfaces.md 1.13; OWASP, "CSV Injection")."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def guarded(text: str) -> str:
-    """Return the text with a `'` before it if a spreadsheet would take it for a formula; numbers are as they were."""
+    """Return the text, after a `'` if a spreadsheet would take it for a formula; numbers are unchanged."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def unguarded(text: str) -> str:
-    """Return the text that `guarded` was given."""
+    """Return the original text of `guarded`."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text

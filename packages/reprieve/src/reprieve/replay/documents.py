@@ -15,7 +15,7 @@ from reprieve.replay.statistics import JobRow
 
 
 def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> str:
-    """Return one document; the same for the same run, byte for byte."""
+    """Return one document; equal runs give equal bytes."""
     document = {
         "apiVersion": DOCUMENT_VERSION,
         "kind": "Replay",
@@ -26,7 +26,7 @@ def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> st
 
 
 def sweep_json(runs: Sequence[tuple[str, str, int | None]], outcomes: Sequence[PolicyOutcome]) -> str:
-    """Return one document of several traces or seeds; a run is (trace, policy, seed)."""
+    """Return one document for several traces or seeds; a run is (trace, policy, seed)."""
     document = {
         "apiVersion": "reprieve.dev/v1alpha1",
         "kind": "ReplaySweep",

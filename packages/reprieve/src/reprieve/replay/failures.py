@@ -25,7 +25,7 @@ class Failures:
     listed: Mapping[str, Sequence[Outage]] = field(default_factory=dict)
 
     def of(self, node: str, seed: int) -> Iterator[Outage]:
-        """Yield the outages of a node, without end where they are drawn; times since the replay began."""
+        """Yield the outages of a node, endless if random; times since the start of the replay."""
         yield from self.listed.get(node, ())
         if self.mean_between <= 0:
             return

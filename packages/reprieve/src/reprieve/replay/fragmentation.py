@@ -33,7 +33,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Shares of the free GPUs that cannot be used; None: no worker waited, or nothing was free."""
+    """Shares of the free GPUs that cannot be used; None: no worker was pending, or nothing was free."""
 
     at: int
     by_waiting: float | None
@@ -61,13 +61,13 @@ class Fragmentation:
         self.samples: list[Sample] = []
         self._every = max(60_000, (jobs[-1].submit if jobs else 0) // MOST)
         self.next = 0
-        """Before that there is no need for another sample."""
+        """The time of the next sample."""
         self._last = 0
         self._sums = [[0.0, 0], [0.0, 0]]
         """Of waiting and of workload: share × milliseconds, and the milliseconds."""
 
     def sample(self, now: int, waiting: Iterable[tuple[Shape, int]]) -> None:
-        """Return the fragmentation until now; `waiting`: how many workers of each shape are pending."""
+        """Record the fragmentation until now; `waiting`: number of pending workers of each shape."""
         mix = _by_kind(((shape, n) for shape, n in waiting if shape.gpu and n), self._terms)[:MOST_KINDS]
         sample = Sample(now, *self._shares((mix, self._workload)))
         for sums, share in zip(self._sums, (sample.by_waiting, sample.by_workload), strict=True):
@@ -83,22 +83,20 @@ class Fragmentation:
 
     @property
     def by_waiting(self) -> float | None:
-        """Return the mean over the times at which workers waited for GPUs while some were free; None: there were
-        none.
-        """
+        """Return the mean over the times with free GPUs and workers that waited for GPUs; None: there were none."""
         return self._mean(0)
 
     @property
     def by_workload(self) -> float | None:
-        """Return the mean over the times at which GPUs were free; None: there were none."""
+        """Return the mean over the times with free GPUs; None: there were none."""
         return self._mean(1)
 
-    def _mean(self, which: int) -> float | None:
-        total, span = self._sums[which]
+    def _mean(self, position: int) -> float | None:
+        total, span = self._sums[position]
         return total / span if span else None
 
     def _shares(self, mixes: Sequence[Mix]) -> list[float | None]:
-        """Of each mix; None where it is empty, or nothing is free."""
+        """Return the share of each mix; None if it is empty or no GPU is free."""
         nodes = self._cluster.nodes
         n = len(nodes)
         column = self._cluster.resources.column(self._terms.gpu)
@@ -132,8 +130,8 @@ class Fragmentation:
         column, numbers = self._cluster.nodes.label_column(self._terms.model_label)
         return np.isin(column[:n], [numbers[model] for model in models if model in numbers])
 
-    def _tolerated(self, given: Sequence[Tolerated], n: int) -> Mask:
-        nodes, tolerations = self._cluster.nodes, tolerations_from(given)
+    def _tolerated(self, listed: Sequence[Tolerated], n: int) -> Mask:
+        nodes, tolerations = self._cluster.nodes, tolerations_from(listed)
         open_to = np.array([not untolerated(tolerations, taints) for taints in nodes.taint_sets], dtype=np.bool_)
         return open_to[nodes.taint_set[:n]]
 
@@ -146,7 +144,7 @@ class _WholeGpus:
         self.total: Ints = whole * GPU
 
     def unusable(self, gpu: int, fits: Mask) -> int:
-        """Thousandths that a task of so many cannot use; `fits`: where the rest of it has room."""
+        """Return the thousandths that a task with that many cannot use; `fits`: nodes that fit its other requests."""
         takes = fits & (self._whole * GPU >= gpu) if gpu else np.zeros_like(fits)
         return int(self.total[~takes].sum())
 
@@ -160,19 +158,19 @@ class _SharedGpus:
         self._known: dict[int, tuple[Ints, Ints]] = {}
 
     def unusable(self, gpu: int, fits: Mask) -> int:
-        """Thousandths that a task of so many cannot use; `fits`: where the rest of it has room."""
+        """Return the thousandths that a task with that many cannot use; `fits`: nodes that fit its other requests."""
         if not gpu:
             return int(self.total.sum())
-        each = min(gpu, GPU)
-        if each not in self._known:
-            enough = self._free >= each
-            self._known[each] = (enough.sum(axis=1), np.where(enough, 0, self._free).sum(axis=1))
-        count, small = self._known[each]
+        share = min(gpu, GPU)
+        if share not in self._known:
+            enough = self._free >= share
+            self._known[share] = (enough.sum(axis=1), np.where(enough, 0, self._free).sum(axis=1))
+        count, small = self._known[share]
         return int(np.where(fits & (count >= -(-gpu // GPU)), small, self.total).sum())
 
 
 def popular(jobs: Iterable[ReplayJob], terms: Terms) -> Mix:
-    """Return the most frequent kinds of workers, until they make up POPULAR of all, at most MOST_KINDS."""
+    """Return the most frequent kinds of workers, up to POPULAR of all workers, at most MOST_KINDS."""
     by_shape: Counter[int] = Counter()
     shapes: dict[int, Shape] = {}
     for job in jobs:  # jobs of one shape share it: comparing shapes by what they are takes far longer
@@ -190,7 +188,7 @@ def popular(jobs: Iterable[ReplayJob], terms: Terms) -> Mix:
 
 
 def _by_kind(workers: Iterable[tuple[Shape, int]], terms: Terms) -> Mix:
-    """Return the most frequent first."""
+    """Return the number of workers of each kind, the most frequent first."""
     counter: Counter[_Kind] = Counter()
     for shape, count in workers:
         counter[shape.gpu, shape.cpu, shape.memory, shape.models, terms.tolerations_of(shape)] += count

@@ -17,21 +17,21 @@ from reprieve.cluster.state import ClusterState
 
 Ints = npt.NDArray[np.int64]
 GPU = 1000
-"""Thousandths of a whole one."""
+"""Thousandths of a whole GPU."""
 MOST_GPUS = 64
 """The most GPUs of a node that are counted one by one."""
 
 
 @runtime_checkable
 class TracksFreeGpus(Protocol):
-    """A plugin that keeps the room of every GPU by itself; reports of a replay go by it."""
+    """A plugin that tracks the free amount of every GPU; reports of a replay use it."""
 
     def free_per_gpu(self, cluster: ClusterState) -> Ints:
-        """Free thousandths, int64[rows of the cluster, GPUs of a node], 0 where there is no GPU."""
+        """Return free thousandths, int64[rows of the cluster, GPUs of a node], 0 for missing GPUs."""
 
 
 class FreeGpus:
-    """Free thousandths of every GPU. `gpus`: by name of the node, how many GPUs it has."""
+    """Free thousandths of every GPU. `gpus`: number of GPUs by node name."""
 
     def __init__(self, gpus: Mapping[str, int]) -> None:
         self._row = {name: row for row, name in enumerate(gpus)}
@@ -44,33 +44,33 @@ class FreeGpus:
         """By UID: the node's row, and (GPU, thousandths) of what the pod has."""
 
     def take(self, uid: str, node: str, milli: int) -> None:
-        """A pod that asks for so many thousandths came to a node."""
+        """Assign GPUs to a pod on a node that requests so many thousandths."""
         row = self._row.get(node)
         if row is None or milli <= 0 or uid in self._taken:
             return
         free = self._free[row]
         whole, part = divmod(milli, GPU)
-        taken: list[tuple[int, int]] = []
+        parts_taken: list[tuple[int, int]] = []
         first_free = np.flatnonzero(free == GPU)[:whole].tolist()
-        _give(free, ((gpu, GPU) for gpu in first_free), taken)
+        _give(free, ((gpu, GPU) for gpu in first_free), parts_taken)
         left = (whole - len(first_free)) * GPU
         if part:
             fitting = np.flatnonzero(free >= part)
             if len(fitting):
-                _give(free, ((int(fitting[np.argmin(free[fitting])]), part),), taken)
+                _give(free, ((int(fitting[np.argmin(free[fitting])]), part),), parts_taken)
             else:
                 left += part
         if left:
             for gpu in np.argsort(-free, kind="stable").tolist():
                 amount = min(left, int(free[gpu]))
-                _give(free, ((gpu, amount),), taken)
+                _give(free, ((gpu, amount),), parts_taken)
                 left -= amount
-        self._taken[uid] = (row, taken)
+        self._taken[uid] = (row, parts_taken)
 
     def give_back(self, uid: str) -> None:
-        """The pod left its node."""
-        row, taken = self._taken.pop(uid, (-1, []))
-        for gpu, amount in taken:
+        """Release the GPUs of a pod."""
+        row, parts = self._taken.pop(uid, (-1, []))
+        for gpu, amount in parts:
             self._free[row, gpu] += amount
 
     def free_per_gpu(self, cluster: ClusterState) -> Ints:
@@ -80,8 +80,8 @@ class FreeGpus:
         return result
 
 
-def _give(free: Ints, parts: Iterable[tuple[int, int]], taken: list[tuple[int, int]]) -> None:
+def _give(free: Ints, parts: Iterable[tuple[int, int]], parts_taken: list[tuple[int, int]]) -> None:
     for gpu, amount in parts:
         if amount:
             free[gpu] -= amount
-            taken.append((gpu, amount))
+            parts_taken.append((gpu, amount))

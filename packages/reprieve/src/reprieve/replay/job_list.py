@@ -44,7 +44,7 @@ Tolerated = tuple[str, str, str, str]
 
 
 class JobListError(ValueError):
-    """A file that cannot be used; `str()` is one line that names file, line and column."""
+    """An invalid file; `str()` is one line with file, line and column."""
 
     def __init__(self, file: str, line: int, column: str, problem: str) -> None:
         where = f"{file}, line {line}" if line else file
@@ -53,7 +53,7 @@ class JobListError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is the same for many jobs. `cpu` in milli-cores, `memory` in bytes, `gpu` in milli-GPUs, of each worker."""
+    """Properties that many jobs share. `cpu` in milli-cores, `memory` in bytes, `gpu` in milli-GPUs, per worker."""
 
     workers: int = 1
     min_workers: int = 1
@@ -110,7 +110,7 @@ class ReplayJob:
 
 @dataclass(frozen=True, slots=True)
 class JobList:
-    """Jobs in order of submit. `dated`: submits are milliseconds since 1970."""
+    """Jobs in order of submission. `dated`: times are milliseconds since 1970."""
 
     jobs: Sequence[ReplayJob] = field(repr=False)
     dated: bool = False
@@ -121,7 +121,7 @@ class JobList:
 
     @property
     def begin(self) -> int:
-        """Return when the first job was submitted, in milliseconds; 0 of an empty list."""
+        """Return the time of the first submission in milliseconds; 0 for an empty list."""
         return self.jobs[0].submit if self.jobs else 0
 
 
@@ -146,7 +146,7 @@ def _thousandths(text: str, want: str) -> int:
 
 
 def seconds(text: str) -> int:
-    """Milliseconds of a number of seconds."""
+    """Return the milliseconds of a number of seconds."""
     result = _thousandths(text, "seconds")
     if result > LONGEST * 1000:
         raise ValueError("expected at most ten years")
@@ -197,11 +197,11 @@ def _bytes(text: str) -> int:
     return result
 
 
-def _one_of(**known: bool) -> Callable[[str], bool]:
+def _one_of(**choices: bool) -> Callable[[str], bool]:
     def read(text: str) -> bool:
-        if text not in known:
-            raise ValueError(f"expected {' or '.join(known)}")
-        return known[text]
+        if text not in choices:
+            raise ValueError(f"expected {' or '.join(choices)}")
+        return choices[text]
 
     return read
 
@@ -239,10 +239,10 @@ def tolerations(text: str) -> tuple[Tolerated, ...]:
     for part in filter(None, (part.strip() for part in text.split(";"))):
         name, colon, effect = part.partition(":")
         key, equals, content = name.partition("=")
-        known = effect in EFFECTS if colon else True
-        if key == "*" and not equals and known:
+        valid = effect in EFFECTS if colon else True
+        if key == "*" and not equals and valid:
             result["", "Exists", "", effect] = None
-        elif known and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(content):
+        elif valid and _LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(content):
             result[key, "Equal" if equals else "Exists", content, effect] = None
         else:
             raise ValueError(
@@ -284,13 +284,13 @@ _TIMES: Final = ("duration", "time_limit")
 
 
 class SubmitTimes:
-    """Reads times of submit; `dated`, or the first one, sets the form of all."""
+    """Reads submission times; `dated`, or else the first time, sets the form of all."""
 
     def __init__(self, dated: bool | None = None) -> None:
         self.dated = dated
 
     def __call__(self, text: str) -> int:
-        """Milliseconds. Raises ValueError."""
+        """Return milliseconds. Raises ValueError."""
         dated = not text[:1].isdigit() or "T" in text or ":" in text
         if self.dated is None:
             self.dated = dated
@@ -311,7 +311,7 @@ class JobShapes:
         self._known: dict[Shape, Shape] = {}
 
     def of(self, **content: Any) -> Shape:
-        """Return the shape of these fields. Raises a ValueError with a `column` where they make no sense together."""
+        """Return the shape with these fields. Raises a ValueError with a `column` if they contradict each other."""
         workers = content.get("workers", 1)
         least = content.setdefault("min_workers", workers)
         if least > workers:
@@ -332,7 +332,7 @@ class _ColumnError(ValueError):
 
 
 def read_jobs(path: Path, *, skip_bad: bool = False, max_jobs: int = MAX_JOBS) -> JobList:
-    """Return the jobs of a file. Raises JobListError, or OSError where it cannot be read."""
+    """Return the jobs of a file. Raises JobListError, or OSError if it cannot be read."""
     file = str(path)
     rows = _parquet_rows(path) if path.suffix == ".parquet" else csv_rows(path)
     submits, shapes = SubmitTimes(), JobShapes()
@@ -389,13 +389,13 @@ def _job(
         if column in _NEEDED or column in _TIMES:
             content[attribute] = _read(read, column, text)
         else:
-            known = memo[at]
-            found = known.get(text)
-            if found is None:
-                if len(known) > 10_000:
-                    known.clear()
-                found = known[text] = _read(read, column, text)
-            content[attribute] = found
+            memory = memo[at]
+            value = memory.get(text)
+            if value is None:
+                if len(memory) > 10_000:
+                    memory.clear()
+                value = memory[text] = _read(read, column, text)
+            content[attribute] = value
     name, submit, work = content.pop("name"), content.pop("submit"), content.pop("work", None)
     limit = content.pop("limit", None)
     return ReplayJob(name, submit, work, shapes.of(**content), limit)
@@ -412,8 +412,8 @@ def _check_header(file: str, header: Sequence[str]) -> None:
     for name in header:
         if name not in COLUMNS:
             near = difflib.get_close_matches(name, COLUMNS, 1)
-            known = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(COLUMNS)}"
-            raise JobListError(file, 1, "", f"unknown column {shown(name)}; {known}")
+            hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(COLUMNS)}"
+            raise JobListError(file, 1, "", f"unknown column {shown(name)}; {hint}")
         if header.count(name) > 1:
             raise JobListError(file, 1, name, "is there twice")
     for name in _NEEDED:
@@ -463,7 +463,7 @@ def _split(file: str, stream: BinaryIO, delimiter: str, max_bytes: int | None) -
 
 
 def _lines(file: str, stream: BinaryIO, max_bytes: int | None) -> Iterator[str]:
-    """Lines of UTF-8 text, each bounded, all together bounded."""
+    """Yield lines of UTF-8 text, with limits for each and for all."""
     total = 0
     limit = MAX_BYTES if max_bytes is None else max_bytes
     for number in itertools.count(1):
@@ -518,7 +518,7 @@ def _text(content: object) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a piece of input as a message quotes it."""
+    """Return a piece of input, quoted for a message."""
     return f'"{text[:77]}..."' if len(text) > 80 else f'"{text}"'
 
 
@@ -537,8 +537,8 @@ def _quantity(amount: int) -> str:
     return str(amount)
 
 
-def _toleration(given: Tolerated) -> str:
-    key, operator, content, effect = given
+def _toleration(toleration: Tolerated) -> str:
+    key, operator, content, effect = toleration
     return f"{key or '*'}{f'={content}' if operator == 'Equal' else ''}{f':{effect}' if effect else ''}"
 
 
@@ -547,7 +547,7 @@ def _duration_of(job: ReplayJob) -> str:
 
 
 def written(job: ReplayJob, *, dated: bool) -> dict[str, str]:
-    """Return the row of a job; a value that an empty field stands for is left out."""
+    """Return the row of a job, without fields that an empty cell stands for."""
     shape = job.shape
     when = job.submit
     submit = datetime.fromtimestamp(when / 1000, UTC).isoformat().replace("+00:00", "Z") if dated else _decimals(when)
@@ -590,7 +590,7 @@ def check_row(job: ReplayJob, checked: set[Shape]) -> None:
 
 
 def write_jobs(jobs: Iterable[ReplayJob], out: io.TextIOBase, *, dated: bool) -> None:
-    """The jobs as CSV; columns that no job uses are left out, of those that are not needed."""
+    """Write the jobs as CSV, without the optional columns that no job uses."""
     rows = [{name: guarded(text) for name, text in written(job, dated=dated).items()} for job in jobs]
     used = [name for name in COLUMNS if name in (*_NEEDED, "duration", "workers") or any(row[name] for row in rows)]
     writer = csv.DictWriter(out, used, extrasaction="ignore", lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Jobs as objects of the API: a PodGroup and its pods, or a pod by itself (replay.md 3.2)."""
+"""Jobs as API objects: a pod group and its pods, or a single pod (replay.md 3.2)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reprieve.replay.job_list import ReplayJob, Shape, Tolerated
 
 GPU: Final = "nvidia.com/gpu"
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
-"""Thousandths of a GPU, where jobs share one."""
+"""Thousandths of a GPU, for shared GPUs."""
 GPU_MODEL: Final = "gpu-model"
 """Label of nodes."""
 _THOUSANDTHS: Final = "/gpu-milli"
@@ -22,21 +22,21 @@ _MODEL_LABELS: Final = ("gpu-model", "nvidia.com/gpu.product")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How this cluster calls things, and what holds for all jobs. Times in milliseconds."""
+    """The names of resources and labels in this cluster, and settings of all jobs. Times in milliseconds."""
 
     gpu: str = GPU
-    """The resource by which GPUs are requested."""
+    """The resource that pods with GPUs request."""
     per_gpu: int = 1
-    """How much of it a GPU is."""
+    """The amount of it that is one GPU."""
     model_label: str = _MODEL_LABELS[0]
     checkpoint: int | None = None
-    """Of jobs that set none themselves."""
+    """Of jobs that set none."""
     restart: int = 0
     tolerations: tuple[Tolerated, ...] = ()
-    """Of jobs that list none themselves."""
+    """Of jobs that list none."""
 
     def checkpoint_of(self, shape: Shape) -> int | None:
-        """Milliseconds of work between checkpoints; None: never."""
+        """Return the milliseconds of work between checkpoints; None: no checkpoints."""
         return self.checkpoint if shape.checkpoint is None else shape.checkpoint
 
     def tolerations_of(self, shape: Shape) -> tuple[Tolerated, ...]:
@@ -51,7 +51,7 @@ def terms_for(
     restart: int = 0,
     tolerations: tuple[Tolerated, ...] = (),
 ) -> Terms:
-    """Return how the nodes call GPUs and their models."""
+    """Return the terms that the nodes use for GPUs and their models."""
     resources: set[str] = set()
     labels: set[str] = set()
     for node in nodes:
@@ -64,11 +64,11 @@ def terms_for(
     return Terms(GPU, 1, label, checkpoint, restart, tolerations)
 
 
-def tolerations_from(given: Iterable[Tolerated]) -> tuple[objects.Toleration, ...]:
-    """Tolerations as a pod has them."""
+def tolerations_from(tolerations: Iterable[Tolerated]) -> tuple[objects.Toleration, ...]:
+    """Return the tolerations of a pod."""
     return tuple(
         objects.Toleration(key=key, operator=operator, value=value, effect=effect)
-        for key, operator, value, effect in given
+        for key, operator, value, effect in tolerations
     )
 
 
@@ -77,30 +77,30 @@ def _owner(job: ReplayJob) -> OwnerReference:
 
 
 class Makers:
-    """Makes the objects; what jobs of one shape have in common is made once."""
+    """Creates the objects; parts that jobs of one shape share are created once."""
 
     def __init__(self, terms: Terms, classes: Mapping[str, int], *, owned: bool = False) -> None:
         self.terms = terms
         self.owned = owned
-        """Pods state their job as their controller, as their groups do."""
+        """Pods and groups have their job as controller."""
         self._classes = classes
         # By identity: a shape is looked up with every pod, and to compare its fields takes longer than all the rest.
         self._specs: dict[int, objects.PodSpec] = {}
         self._group_specs: dict[int, objects.PodGroupSpec] = {}
         self._annotations: dict[int, dict[str, str]] = {}
         self._shapes: list[Shape] = []
-        """Those that identities are kept of: none may go, and leave its identity to another."""
+        """The shapes of all stored identities: a deleted shape would leave its identity to another."""
 
     def priority(self, shape: Shape) -> int:
-        """Its own, else that of its class, else 0."""
+        """Return its own priority, else that of its class, else 0."""
         return shape.priority if shape.priority is not None else self._classes.get(shape.priority_class, 0)
 
     def pod(
         self, job: ReplayJob, uid: str, name: str, group: str, runtime: int | None = None, *, worker: int = 0
     ) -> objects.Pod:
-        """Return a worker; `group` is the name of the PodGroup, empty for a pod by itself, `worker` its index.
+        """Return a worker. `group`: the name of its pod group, "" for a single pod; `worker`: its index.
 
-        `runtime`: milliseconds that the scheduler expects it to run; None: it states nothing.
+        `runtime`: milliseconds that the scheduler expects it to run; None: no annotation.
         """
         shape = job.shape
         spec = self._specs.get(id(shape))
@@ -132,7 +132,7 @@ class Makers:
         return objects.Pod(metadata=meta, spec=spec)
 
     def group(self, job: ReplayJob, name: str) -> objects.PodGroup:
-        """Return the PodGroup: a gang of `min_workers`."""
+        """Return the pod group: a gang of `min_workers`."""
         shape = job.shape
         spec = self._group_specs.get(id(shape))
         if spec is None:
@@ -151,12 +151,12 @@ class Makers:
                 priority_class_name=shape.priority_class,
             )
             self._shapes.append(shape)
-        asked = {PREFERRED_TOPOLOGY: shape.preferred_topology, SLICE: shape.slice}
+        annotations = {PREFERRED_TOPOLOGY: shape.preferred_topology, SLICE: shape.slice}
         meta = ObjectMeta(
             name=name,
             namespace=shape.tenant,
             uid=f"{shape.tenant}/{name}",
-            annotations={key: text for key, text in asked.items() if text},
+            annotations={key: text for key, text in annotations.items() if text},
             owner_references=(_owner(job),),
         )
         return objects.PodGroup(metadata=meta, spec=spec)

@@ -1,4 +1,4 @@
-"""The rows of the table of a replay: what is measured, how it is written, which value is the best (replay.md 4.8)."""
+"""The rows of the table of a replay: each with its text form and its best value (replay.md 4.8)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ BEST = "*"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A row. `best`: which of several values is; None: none is better than another."""
+    """A row. `best`: chooses the best of several values; None: no value is better than another."""
 
     label: str
     value: Callable[[PolicyReport], float | None]
@@ -126,8 +126,8 @@ def compared(values: Sequence[float | None], measure: Measure) -> list[str]:
     """Return the cells of a row: the best marked where they differ, with what is different from the first in
     percent.
     """
-    known = [value for value in values if value is not None]
-    best = measure.best(known) if measure.best is not None and len(set(known)) > 1 else None
+    present = [value for value in values if value is not None]
+    best = measure.best(present) if measure.best is not None and len(set(present)) > 1 else None
     cells = []
     for at, value in enumerate(values):
         if value is None:

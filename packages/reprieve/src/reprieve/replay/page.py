@@ -1,7 +1,6 @@
-"""A replay as a view of the page: what its document has beside the reports (page.md 9).
+"""The view of a replay on the page: the part of its document besides the reports (page.md 9).
 
-Everything that is compared has one axis: the curves of all policies, and the same nodes and the same time for the
-strips of all of them.
+All policies are compared on one axis: their curves have the same times, and their strips the same nodes and times.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from reprieve.replay.statistics import JobGroup, PolicyReport
 
 MOST_NODES: Final = 24
 MOST_STAYS: Final = 3_000
-"""Of one policy that are drawn."""
+"""The maximum per policy."""
 MOST_POINTS: Final = 400
 MOST_ROWS: Final = 40
 _LEAST_WINDOW: Final = 4
@@ -30,9 +29,9 @@ _LEAST_WINDOW: Final = 4
 
 
 class CurvesOfPolicy(Document, frozen=True, kw_only=True):
-    """Series over time, a value for each `width` seconds; pairs of (seconds, share), None where nothing was free.
+    """Series over time, one value for each `width` seconds.
 
-    `waits`: (hours, share of the jobs that had started after so long).
+    `fragmentation`: (seconds, share), None if nothing was free. `waits`: (hours, share of jobs started by then).
     """
 
     width: float
@@ -45,10 +44,10 @@ class CurvesOfPolicy(Document, frozen=True, kw_only=True):
 
 
 class StripsOfPolicy(Document, frozen=True, kw_only=True):
-    """Stays of pods on the nodes and in the time that are shown, as columns. Times in seconds.
+    """Stays of pods on the shown nodes in the shown time, as columns. Times in seconds.
 
-    `nodes`: places in the nodes of the replay; `first`, `count`: the lanes of its node that a stay takes, as many as it
-    has GPUs; `preemptions`: (time, the stay of the preemptor or -1, stays of the victims).
+    `nodes`: indexes of the nodes; `first`, `count`: the lanes of the node that a stay uses, one per GPU; `preemptions`:
+    (time, the stay of the preemptor or -1, stays of the victims).
     """
 
     names: tuple[str, ...]
@@ -66,7 +65,7 @@ class StripsOfPolicy(Document, frozen=True, kw_only=True):
 
 
 class ReplayPolicy(Document, frozen=True, kw_only=True):
-    """One policy."""
+    """The curves and strips of one policy."""
 
     name: str
     interrupted: bool
@@ -75,9 +74,9 @@ class ReplayPolicy(Document, frozen=True, kw_only=True):
 
 
 class ReplayTable(Document, frozen=True, kw_only=True):
-    """A table with a row for each label and a column for each policy; `rows_total`: how many rows there are.
+    """A table with a row for each label and a column for each policy; `rows_total`: number of rows before the limit.
 
-    A cell is (text, difference from the first policy, is it the best).
+    A cell is (text, difference from the first policy, whether it is the best).
     """
 
     title: str
@@ -87,7 +86,7 @@ class ReplayTable(Document, frozen=True, kw_only=True):
 
 
 class ReplayView(Document, frozen=True, kw_only=True):
-    """What the view shows. `nodes`: those of the strips, of `nodes_total`; `window`: their time in seconds."""
+    """The view. `nodes`: those of the strips, of `nodes_total`; `window`: their time in seconds."""
 
     jobs: int
     cluster_nodes: int
@@ -100,7 +99,7 @@ class ReplayView(Document, frozen=True, kw_only=True):
 
 
 def as_page(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> str:
-    """Return the page as one file; the same for the same run, byte for byte."""
+    """Return the page as one file; equal runs give equal bytes."""
     return as_file(page_of(outcomes, setting))
 
 
@@ -133,28 +132,28 @@ def page_of(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> Pa
 
 
 def conclusion(reports: Sequence[PolicyReport]) -> str:
-    """Return which policy lets jobs wait least, and what that costs."""
+    """Return a sentence on the policy with the shortest waits, and its costs."""
     cut = [report.name for report in reports if report.interrupted]
     note = f" Interrupted: {', '.join(cut)}." if cut else ""
-    known = sorted(
+    differences = sorted(
         (
             (report.total.waiting.mean, place)
             for place, report in enumerate(reports)
             if report.total.waiting.mean is not None
         )
     )
-    if not known:
+    if not differences:
         return f"No job started.{note}"
-    wait, place = known[0]
+    wait, place = differences[0]
     best = reports[place]
     if len(reports) == 1:
         return (
             f"Jobs wait {time_text(wait)} on average; {count_text(best.evictions.units)} workloads are evicted, and "
             f"{_hours(best)} GPU-hours are lost.{note}"
         )
-    if len(known) == 1:
+    if len(differences) == 1:
         return f"Only with {best.name} do jobs start: they wait {time_text(wait)} on average.{note}"
-    second_wait, second_place = known[1]
+    second_wait, second_place = differences[1]
     second = reports[second_place]
     if second_wait == wait:
         return f"{best.name} and {second.name} let jobs wait equally long: {time_text(wait)} on average.{note}"
@@ -200,9 +199,9 @@ def _groups(reports: Sequence[PolicyReport]) -> list[ReplayTable]:
             continue
         rows = []
         for name in names[:MOST_ROWS]:
-            found = [next((group for group in pick(report) if group.name == name), None) for report in reports]
-            jobs = next((group.jobs for group in found if group is not None), 0)
-            cells = ((f"{jobs:,}", "", False), *((_waiting(group), "", False) for group in found))
+            groups = [next((group for group in pick(report) if group.name == name), None) for report in reports]
+            jobs = next((group.jobs for group in groups if group is not None), 0)
+            cells = ((f"{jobs:,}", "", False), *((_waiting(group), "", False) for group in groups))
             rows.append((name or "none", cells))
         heads = ("jobs", *(report.name for report in reports))
         result.append(ReplayTable(title=title, heads=heads, rows=tuple(rows), rows_total=len(names)))
@@ -244,7 +243,7 @@ def _rounded(amounts: Iterable[float]) -> tuple[float, ...]:
 
 
 class _Frame:
-    """The nodes and the time that are shown, the same for all policies: those with most preemptions."""
+    """The shown nodes and time, the same for all policies: those with the most preemptions."""
 
     def __init__(self, timelines: Sequence[Timeline]) -> None:
         hit = Counter(line.node[stay] for line in timelines for _, _, victims in line.preemptions for stay in victims)
@@ -273,7 +272,7 @@ class _Frame:
         ]
 
     def strips(self, outcome: PolicyOutcome) -> StripsOfPolicy | None:
-        """Return what is shown of a policy; None where no pod came to a node, or nothing was recorded."""
+        """Return the strips of a policy; None if no pod was placed or no timeline was recorded."""
         line = outcome.timeline
         if line is None or not line.node:
             return None
@@ -282,12 +281,12 @@ class _Frame:
         gpus = [max(1, round(row.gpus / row.workers)) for row in outcome.rows]
         sizes = {stay: gpus[line.job[stay]] if line.job[stay] >= 0 else 1 for stay in stays}
         lanes = [1] * len(self.nodes)
-        taken: dict[int, list[int]] = {}
+        rows_of_spans: dict[int, list[int]] = {}
         for name, at in place.items():
             spans = ((line.begin[stay], line.end[stay], stay, sizes[stay]) for stay in stays if line.node[stay] == name)
-            found = slots(spans)
-            taken |= found
-            lanes[at] = max((max(numbers) + 1 for numbers in found.values()), default=1)
+            slots_found = slots(spans)
+            rows_of_spans |= slots_found
+            lanes[at] = max((max(numbers) + 1 for numbers in slots_found.values()), default=1)
         jobs = [row.job for row in outcome.rows]
         number = {stay: at for at, stay in enumerate(stays)}
         return StripsOfPolicy(
@@ -296,8 +295,8 @@ class _Frame:
             begins=tuple(line.begin[stay] / 1000 for stay in stays),
             ends=tuple(line.end[stay] / 1000 for stay in stays),
             hows=tuple(line.how[stay] for stay in stays),
-            first=tuple(min(taken[stay]) for stay in stays),
-            count=tuple(len(taken[stay]) for stay in stays),
+            first=tuple(min(rows_of_spans[stay]) for stay in stays),
+            count=tuple(len(rows_of_spans[stay]) for stay in stays),
             lanes=tuple(lanes),
             stays_total=len(line.node),
             preemptions=tuple(self._preemptions(line, stays, number)),
@@ -307,7 +306,7 @@ class _Frame:
     def _preemptions(
         self, line: Timeline, stays: Sequence[int], number: Mapping[int, int]
     ) -> Iterable[tuple[float, int, tuple[int, ...]]]:
-        """Yield those of which a victim is shown."""
+        """Yield the preemptions with a shown victim."""
         runs: dict[int, list[int]] = {}
         for stay in stays:
             runs.setdefault(line.job[stay], []).append(stay)
@@ -319,18 +318,18 @@ class _Frame:
 
 
 def slots(spans: Iterable[tuple[int, int, int, int]]) -> dict[int, list[int]]:
-    """(begin, end, what, how many) -> so many slots of each, the lowest free ones; none is taken twice at a time."""
+    """Return the slots of each item, given (begin, end, item, count): the lowest that are free all that time."""
     busy: list[tuple[int, int, list[int]]] = []
     free: list[int] = []
     result: dict[int, list[int]] = {}
     used = 0
-    for begin, end, what, count in sorted(spans):
+    for begin, end, item, count in sorted(spans):
         while busy and busy[0][0] <= begin:
             for slot in heapq.heappop(busy)[2]:
                 heapq.heappush(free, slot)
-        taken = [heapq.heappop(free) for _ in range(min(count, len(free)))]
-        taken += range(used, used + count - len(taken))
-        used = max(used, *(slot + 1 for slot in taken))
-        result[what] = taken
-        heapq.heappush(busy, (max(end, begin), what, taken))
+        free_slots = [heapq.heappop(free) for _ in range(min(count, len(free)))]
+        free_slots += range(used, used + count - len(free_slots))
+        used = max(used, *(slot + 1 for slot in free_slots))
+        result[item] = free_slots
+        heapq.heappush(busy, (max(end, begin), item, free_slots))
     return result

@@ -19,7 +19,7 @@ _DECISION = 1000
 
 
 def as_trace(outcomes: Sequence[PolicyOutcome]) -> str:
-    """Return the document, with all policies beside each other."""
+    """Return the document, with all policies next to each other."""
     events: list[Event] = []
     first = 1
     for outcome in outcomes:
@@ -32,25 +32,25 @@ def as_trace(outcomes: Sequence[PolicyOutcome]) -> str:
 
 
 def lanes(spans: Iterable[tuple[int, int, int]]) -> dict[int, int]:
-    """(begin, end, what) -> lane of each, so that none of a lane overlap; as few as there can be."""
+    """Return the lane of each item, given (begin, end, item): without overlaps, and as few as possible."""
     busy: list[tuple[int, int]] = []
     free: list[int] = []
     result: dict[int, int] = {}
     used = 0
-    for begin, end, what in sorted(spans):
+    for begin, end, item in sorted(spans):
         while busy and busy[0][0] <= begin:
             heapq.heappush(free, heapq.heappop(busy)[1])
         if free:
             lane = heapq.heappop(free)
         else:
             lane, used = used, used + 1
-        result[what] = lane
+        result[item] = lane
         heapq.heappush(busy, (max(end, begin), lane))
     return result
 
 
 def _policy(events: list[Event], prefix: str, timeline: Timeline, names: Sequence[str], first: int) -> int:
-    """The events of one policy; returns the number of the next process."""
+    """Add the events of one policy, and return the number of the next process."""
     decisions = first
     events.append(_name("process_name", decisions, 0, f"{prefix}preemptions"))
     stays: dict[str, list[int]] = {}
@@ -59,17 +59,17 @@ def _policy(events: list[Event], prefix: str, timeline: Timeline, names: Sequenc
     place: dict[int, tuple[int, int]] = {}
     for number, node in enumerate(sorted(stays), first + 1):
         events.append(_name("process_name", number, 0, f"{prefix}{node}"))
-        found = lanes((timeline.begin[stay], timeline.end[stay], stay) for stay in stays[node])
-        events += [_name("thread_name", number, lane, f"slot {lane + 1}") for lane in sorted(set(found.values()))]
+        lane_of = lanes((timeline.begin[stay], timeline.end[stay], stay) for stay in stays[node])
+        events += [_name("thread_name", number, lane, f"slot {lane + 1}") for lane in sorted(set(lane_of.values()))]
         for stay in stays[node]:
-            place[stay] = (number, found[stay])
+            place[stay] = (number, lane_of[stay])
             events.append(
                 {
                     "ph": "X",
                     "name": timeline.name(stay, names),
                     "cat": timeline.how[stay],
                     "pid": number,
-                    "tid": found[stay],
+                    "tid": lane_of[stay],
                     "ts": timeline.begin[stay] * 1000,
                     "dur": (timeline.end[stay] - timeline.begin[stay]) * 1000,
                     "args": {"worker": timeline.worker[stay], "outcome": timeline.how[stay]},

@@ -1,4 +1,4 @@
-"""One policy over chosen jobs, from reading to report; to be run here or in a process of its own."""
+"""The run of one policy over chosen jobs, from input to report, in this process or in its own."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from reprieve.replay.world import Policy, Replay, WorldSettings
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one policy came to."""
+    """The results of one policy."""
 
     report: PolicyReport
     rows: list[JobRow]
@@ -21,14 +21,14 @@ class PolicyOutcome:
 
 
 class Stop:
-    """Asks a replay to stop, before it begins or while it runs."""
+    """Stops a replay, before it begins or while it runs."""
 
     def __init__(self) -> None:
         self.wanted = False
         self._replay: Replay | None = None
 
     def watch(self, replay: Replay) -> None:
-        """This is what is to be stopped."""
+        """Set the replay to stop."""
         self._replay = replay
 
     def now(self) -> None:
@@ -50,7 +50,7 @@ def simulate(
     stop: Stop | None = None,
     progress: Callable[[int, int], None] = lambda done, now: None,
 ) -> PolicyOutcome:
-    """Run it. `progress` is called with how many jobs have ended, and the time in milliseconds. Raises ReplayError."""
+    """Run a replay. `progress` gets the number of ended jobs and the time in milliseconds. Raises ReplayError."""
     replay = Replay(chosen.jobs, cluster, policy, settings, start=start, quotas=quotas)
     replay.on_end = lambda: progress(len(replay.accounts) - replay.unfinished, replay.now)
     stop = stop or Stop()

@@ -19,7 +19,7 @@ class _NamespaceUse:
 
 
 class JobQuotaError(ValueError):
-    """A quota that cannot be read."""
+    """An invalid quota."""
 
 
 class JobQuotas:
@@ -74,14 +74,14 @@ class JobQuotas:
         return False
 
     def refusal(self, job: ReplayJob) -> str:
-        """Return why a job never comes in, whatever else runs; empty if it may."""
+        """Return why a job exceeds its quota even alone, "" if it does not."""
         space = self._spaces.get(job.shape.tenant)
         exceeded = _exceeded(space, job) if space is not None else {}
         limits = ", ".join(f"{name}={_written(name, limit)}" for name, limit in exceeded.items())
         return f"it exceeds a ResourceQuota of namespace {job.shape.tenant} by itself: {limits}" if limits else ""
 
     def ended(self, job: ReplayJob, index: int) -> Sequence[int]:
-        """A job has ended: the places in the list of those that may come in now."""
+        """Release the use of an ended job, and return the indexes of the jobs that are admitted now."""
         space = self._spaces.get(job.shape.tenant)
         if space is None:
             return ()
@@ -96,18 +96,18 @@ class JobQuotas:
 
 def _requests(job: ReplayJob) -> dict[str, int]:
     shape = job.shape
-    each = {"cpu": shape.cpu, "memory": shape.memory, "gpu": shape.gpu, "pods": 1}
-    return {name: amount * shape.workers for name, amount in each.items()}
+    request = {"cpu": shape.cpu, "memory": shape.memory, "gpu": shape.gpu, "pods": 1}
+    return {name: amount * shape.workers for name, amount in request.items()}
 
 
 def _exceeded(space: _NamespaceUse, job: ReplayJob) -> dict[str, int]:
-    """Return the limits that the job alone is above."""
+    """Return the limits that the job exceeds alone."""
     requested = _requests(job)
     return {name: limit for name, limit in sorted(space.hard.items()) if requested[name] > limit}
 
 
 def _written(name: str, limit: int) -> str:
-    """Return a limit as a quota has it."""
+    """Return a limit in the form of a quota."""
     if name == "memory":
         return format_quantity(limit * NANO, BINARY_SI)
     return str(limit) if name == "pods" else format_quantity(limit * NANO // 1000)

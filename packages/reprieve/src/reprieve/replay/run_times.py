@@ -1,4 +1,4 @@
-"""What the scheduler knows of the run times of jobs: nothing, their limits, or the truth (replay.md 8)."""
+"""The scheduler's knowledge of run times: none, the limits of jobs, or the true times (replay.md 8)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _WANTED: Final = "expected unknown, limit, exact or factor:F with F from 0.001 t
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """See the module docstring."""
+    """The knowledge of run times; see the module docstring."""
 
     source: str = UNKNOWN
     factor: float = 1.0
@@ -22,7 +22,7 @@ class RunTimes:
         return f"{FACTOR}:{self.factor:g}" if self.source == FACTOR else self.source
 
     def of(self, job: ReplayJob, left: int | None) -> int | None:
-        """Milliseconds that the scheduler expects a run to last in which `left` are to be done; None: it cannot say."""
+        """Return the milliseconds that the scheduler expects for a run with `left` of work; None: unknown."""
         if self.source == LIMIT:
             return job.limit
         if self.source == UNKNOWN or left is None:

@@ -1,4 +1,4 @@
-"""What a replay reports: sums and distributions of the accounts of jobs (replay.md 4)."""
+"""The report of a replay: sums and distributions of the accounts of jobs (replay.md 4)."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ _SHORTEST = 10_000
 
 
 class Distribution(msgspec.Struct, frozen=True, rename="camel"):
-    """Of `count` numbers; percentiles by nearest rank. All None where there are none."""
+    """Of `count` numbers; percentiles by nearest rank. All None without numbers."""
 
     count: int
     mean: float | None = None
@@ -30,7 +30,7 @@ class Distribution(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """Some of the jobs, or all. Times in seconds."""
+    """A group of jobs, or all. Times in seconds."""
 
     name: str
     jobs: int
@@ -49,7 +49,7 @@ class JobGroup(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GpuTime(msgspec.Struct, frozen=True, rename="camel"):
-    """The same in whole thousandths of a GPU times milliseconds: allocated = useful + lost + restart."""
+    """GPU-times in whole thousandths of a GPU times milliseconds: allocated = useful + lost + restart."""
 
     allocated: int
     useful: int
@@ -59,7 +59,7 @@ class GpuTime(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Evictions(msgspec.Struct, frozen=True, rename="camel"):
-    """What preemption did."""
+    """Evictions by preemption."""
 
     units: int
     pods: int
@@ -93,7 +93,7 @@ class Curves(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
-    """One policy. Times in seconds since the replay began."""
+    """The report of one policy. Times in seconds since the start of the replay."""
 
     name: str
     total: JobGroup
@@ -126,7 +126,7 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JobRow(msgspec.Struct, frozen=True, array_like=True):
-    """What happened to one job, in seconds and GPU-hours; None: it did not come to that."""
+    """The results of one job, in seconds and GPU-hours; None: did not happen."""
 
     job: str
     tenant: str
@@ -149,7 +149,7 @@ class JobRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 def size_of(account: ReplayAccount) -> str:
-    """The class of GPUs a job asks for in all; less than one counts as 1, `none` for none."""
+    """Return the class of the total GPUs of a job; a fraction counts as 1, `none` is none."""
     gpus = account.job.shape.gpus / 1000
     if gpus <= 0:
         return "none"
@@ -158,7 +158,7 @@ def size_of(account: ReplayAccount) -> str:
 
 
 def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyReport:
-    """Sum up a run that was closed (`Replay.close`)."""
+    """Return the report of a closed run (`Replay.close`)."""
     now = replay.series.at
     arrived = _arrived(replay)
     priority = replay.makers.priority
@@ -213,14 +213,14 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
 
 
 def _satisfied(arrived: Sequence[ReplayAccount], now: int) -> float | None:
-    """Return for how much of their lives gangs that have started had their minimum (repair.md 3.5)."""
+    """Return the share of time that started gangs had their minimum (repair.md 3.5)."""
     gangs = [account for account in arrived if account.first_start is not None and account.job.shape.workers > 1]
     lives = sum((now if gang.end is None else gang.end) - (gang.first_start or 0) for gang in gangs)
     return _share(sum(gang.satisfied for gang in gangs), lives) if gangs else None
 
 
 def rows(replay: Replay) -> list[JobRow]:
-    """Return a row per job that came, in order of submit."""
+    """Return a row per arrived job, in order of submission."""
     now = replay.series.at
     result = []
     for account in _arrived(replay):
@@ -252,12 +252,12 @@ def rows(replay: Replay) -> list[JobRow]:
 
 
 def _arrived(replay: Replay) -> list[ReplayAccount]:
-    """Return the jobs that came while it was simulated."""
+    """Return the jobs that arrived in the simulated time."""
     return [account for account in replay.accounts if account.job.submit <= replay.series.at]
 
 
 def distribution(numbers: Iterable[float], digits: int = 3) -> Distribution:
-    """Mean, percentiles by nearest rank, and the largest."""
+    """Return mean, percentiles by nearest rank, and maximum."""
     values = sorted(numbers)
     if not values:
         return Distribution(0)

@@ -1,4 +1,4 @@
-"""Why jobs of a replay never started: the reasons of their last attempts, by how many jobs they hold back (4.10)."""
+"""The reasons why jobs of a replay never started: those of their last attempts, by number of jobs (4.10)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _BESIDE: Final = (". no new claims to deallocate", ", preemption: ", " preemptio
 
 
 class NeverStarted(msgspec.Struct, frozen=True, rename="camel"):
-    """One reason: how many jobs it holds back, the first of them, and the reason."""
+    """A reason, with the number of its jobs and the first of them."""
 
     jobs: int
     first: str
@@ -38,13 +38,13 @@ def never_started(replay: Replay, accounts: Iterable[ReplayAccount]) -> tuple[Ne
             reason = _reason(replay, account)
             jobs[reason] += 1
             first.setdefault(reason, account.job.name)
-    found = sorted(jobs.items(), key=lambda item: (-item[1], item[0]))[:MOST_REASONS]
-    return tuple(NeverStarted(number, first[reason], reason) for reason, number in found)
+    most_frequent = sorted(jobs.items(), key=lambda item: (-item[1], item[0]))[:MOST_REASONS]
+    return tuple(NeverStarted(number, first[reason], reason) for reason, number in most_frequent)
 
 
 def _reason(replay: Replay, account: ReplayAccount) -> str:
-    message, held = replay.last_attempt(account)
-    if held:
+    message, gates = replay.last_attempt(account)
+    if gates:
         return f"a ResourceQuota of namespace {account.job.shape.tenant} holds it back"
     if not message:
         return "not tried before the replay ended"
@@ -59,10 +59,10 @@ def _reason(replay: Replay, account: ReplayAccount) -> str:
 
 
 def _not_tolerated(replay: Replay, account: ReplayAccount) -> list[str]:
-    """Return the taints of nodes that keep the job away, as `KEY=VALUE:EFFECT`."""
+    """Return the taints of nodes that the job does not tolerate, as `KEY=VALUE:EFFECT`."""
     nodes = replay.engine.cluster.nodes
     tolerations = tolerations_from(replay.terms.tolerations_of(account.job.shape))
     sets = {int(number) for number in nodes.taint_set[: len(nodes)][nodes.alive[: len(nodes)]]}
     taints = {taint for number in sets for taint in nodes.taint_sets[number] if taint[2] in REJECTING}
-    kept = sorted(taint for taint in taints if untolerated(tolerations, (taint,)))
-    return [f"{key}{f'={value}' if value else ''}:{effect}" for key, value, effect in kept]
+    untolerated_taints = sorted(taint for taint in taints if untolerated(tolerations, (taint,)))
+    return [f"{key}{f'={value}' if value else ''}:{effect}" for key, value, effect in untolerated_taints]

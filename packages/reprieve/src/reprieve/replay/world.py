@@ -1,11 +1,11 @@
-"""Jobs arrive, run, are preempted and end, in a `VirtualCluster` (replay.md 3).
+"""The world of a replay: jobs arrive, run, are preempted and end in a `VirtualCluster` (replay.md 3).
 
-The virtual cluster decides and lets victims go; this is what is around it: controllers that make the pods of a job and
-make them again, work that takes its time, and nodes that fail.  It observes what happens to pods (`Watcher`) and does
-the rest by asking for things to happen (`VirtualCluster.at`).
+The virtual cluster decides and evicts. This module adds controllers that create the pods of a job and replace them, the
+progress of work, and node failures. It is notified of pod events (`Watcher`) and schedules its own
+(`VirtualCluster.at`).
 
-Invariants: between events every account is a true picture of the cluster; a job has at most one end foreseen; what has
-gone is forgotten.
+Invariants: between events every account agrees with the cluster; at most one end of a job is scheduled; deleted objects
+are forgotten.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,33 +39,33 @@ NEVER = float("inf")
 _TICK = 1e-6
 """Seconds between the creations of jobs with the same submit: the queue takes them in the order of the list."""
 _MOST_TICKS = 900
-"""All within the millisecond."""
+"""Keeps all creations within the millisecond."""
 SERIES = ("allocated", "capacity", "waiting", "lost")
 
 
 class ReplayError(ValueError):
-    """Jobs and cluster that do not go together; `str()` is one line."""
+    """Jobs that do not fit the cluster; `str()` is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """How the world is. Times in milliseconds."""
+    """Settings of the world around the scheduler. Times in milliseconds."""
 
     checkpoint: int | None = None
     restart: int = 0
     failures: Failures = field(default_factory=Failures)
     seed: int | None = None
     timeline: bool = False
-    """Keep where and when pods ran."""
+    """Record where and when pods ran."""
     tolerations: tuple[Tolerated, ...] = ()
-    """Of jobs that list none."""
+    """The tolerations of jobs that list none."""
     run_times: RunTimes = field(default_factory=RunTimes)
-    """What the scheduler knows of how long jobs run."""
+    """The scheduler's knowledge of run times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What decides. Without profiles the default one."""
+    """The scheduler to replay. Without profiles: the default profile."""
 
     profiles: tuple[Profile, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
@@ -75,7 +75,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Counts:
-    """What happened, counted."""
+    """Counters of evictions."""
 
     units: int = 0
     pods: int = 0
@@ -83,7 +83,7 @@ class Counts:
     """Gangs that fell below their minimum by an eviction."""
     budget_violations: int = 0
     moves: int = 0
-    """Units that were moved for another job; they are not evicted units."""
+    """Units that were moved for another job; not counted in `units`."""
     foreign_pods: int = 0
     """Evicted pods of the cluster file."""
 
@@ -106,9 +106,10 @@ def _accounts(jobs: Sequence[ReplayJob]) -> list[ReplayAccount]:
 
 
 class Replay:
-    """One run; see the module docstring. `jobs` in order of submit, times since the replay's beginning.
+    """A replay of one policy; see the module docstring.
 
-    Raises ReplayError for jobs that the cluster cannot make sense of.
+    `jobs`: in order of submission, times since the start of the replay. Raises ReplayError if they do not
+    fit the cluster.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Replay:
         self._world.keep = lambda _: None
         self.accounts = _accounts(jobs)
         self._of: dict[str, ReplayAccount] = {}
-        """By UID of the pods there are, but for those of the cluster file."""
+        """By UID of the existing pods of jobs."""
         self._by_group: dict[str, ReplayAccount] = {}
         self._next = 0
         self._quotas = quotas or JobQuotas()
@@ -154,9 +155,9 @@ class Replay:
         self._leaving = 0
         """Pods of jobs that are terminating."""
         self._foreign_leaving: set[str] = set()
-        """UIDs of evicted pods of the cluster file that have not left."""
+        """UIDs of terminating pods of the cluster file."""
         self._back: set[str] = set()
-        """Names of nodes that are down and come back."""
+        """Names of failed nodes that will be repaired."""
         self.holding = 0
         """GPUs that jobs hold."""
         numbers: dict[Shape, int] = {}
@@ -169,15 +170,15 @@ class Replay:
         self.reserved_idle_time = 0
         """GPU-time that was idle because it was reserved."""
         self.capacity_time = 0
-        """GPU-time that there was."""
+        """GPU-time of the existing nodes."""
         self.series = Series(SERIES)
         self.timeline = Timeline() if self.settings.timeline else None
         self._note_running()
         self.on_end: Callable[[], None] = lambda: None
-        """Called whenever a job has ended, to show progress."""
+        """Called after each end of a job, to show progress."""
         self._gpus_of_node = {name: self._gpus(item) for name, item in self._node_objects.items()}
         self._free_gpus: FreeGpus | None = None
-        """Where GPUs are shared and no plugin keeps their room."""
+        """Free amounts of each GPU, if GPUs are shared and no plugin tracks them."""
         self.fragmentation = Fragmentation(self.engine.cluster, self.terms, jobs, self._free_per_gpu(policy))
         self.capacity = sum(self._gpus_of_node.values())
         for name in sorted(self._node_objects):
@@ -185,7 +186,7 @@ class Replay:
         self._await_arrival()
 
     def _note_running(self) -> None:
-        """Note the pods of the cluster file on the timeline."""
+        """Record the pods of the cluster file on the timeline."""
         for pod in self.engine.cluster.pods.values() if self.timeline is not None else ():
             if self.timeline is not None and pod.row >= 0:
                 self.timeline.placed(pod.uid, -1, 0, self.engine.cluster.nodes.names[pod.row], 0, pod.key)
@@ -198,18 +199,18 @@ class Replay:
         return round((self._world.now - self._start) * 1000)
 
     def run(self, until: int | None = None) -> None:
-        """Run to the end, or until a time in milliseconds; what happens at that time belongs to what follows."""
+        """Run to the end, or until a time in milliseconds, exclusive."""
         deadline = NEVER if until is None else self._seconds(until) - _TICK / 2
         self._world.stopped = False
         self._world.advance(self._goes_on, deadline)
 
     def stop(self) -> None:
-        """Stop after the decision that is being made; `run` goes on from there."""
+        """Stop after the current decision; `run` continues."""
         self._world.stopped = True
 
     @property
     def stopped(self) -> bool:
-        """Return whether it was stopped from outside."""
+        """Return whether `stop` was called."""
         return self._world.stopped
 
     def _goes_on(self) -> bool:
@@ -221,7 +222,7 @@ class Replay:
         return bool(self._back) or self.engine.next_wakeup(flush=False) is not None
 
     def close(self, now: int) -> None:
-        """The run is accounted for: accounts are brought up to that time, and unsaved work counts as useful."""
+        """Finish the accounts at that time; unsaved work counts as useful."""
         self._account(now)
         for account in self.accounts:
             if account.state != DONE:
@@ -275,7 +276,7 @@ class Replay:
         self._await_arrival()
 
     def _submit(self, account: ReplayAccount) -> None:
-        """Make the job's group, if it is one, and all its pods."""
+        """Create the pod group of a job with several workers, and all its pods."""
         job = account.job
         account.round += 1
         suffix = "" if account.round == 1 else f"~{account.round}"
@@ -306,7 +307,7 @@ class Replay:
         return self._seconds(account.job.submit) + account.beside * _TICK
 
     def last_attempt(self, account: ReplayAccount) -> tuple[str, bool]:
-        """Return why a job that waits has not started, as the last attempt says; and whether a quota holds it back."""
+        """Return why a pending job has not started, by its last attempt, and whether it waits for a quota."""
         if not account.round:
             return (refused := self._quotas.refusal(account.job)), not refused
         rejected = (self._world.rejections.get(uid) for uid in account.pods)
@@ -320,7 +321,7 @@ class Replay:
     # -- notifications of the virtual cluster (Watcher) ----------------------------------------------------------------
 
     def placed(self, pod: PodRecord) -> None:
-        """A worker is on its node: the job may have enough of them now."""
+        """Account for a worker on its node; the job starts when it has its minimum."""
         if self._free_gpus is not None:
             self._take_gpus(self._free_gpus, pod)
         account = self._of.get(pod.uid)
@@ -339,9 +340,9 @@ class Replay:
         if account.state == WAITING and len(account.counted) >= account.job.shape.min_workers:
             self._start_clock(account, now)
 
-    def preempted(self, made: Preempted) -> None:
-        """Victims are terminating: their jobs lose what is not saved, and queue again."""
-        preemption, now = made.preemption, self.now
+    def preempted(self, event: Preempted) -> None:
+        """Account for terminating victims: their jobs lose unsaved work, and queue again."""
+        preemption, now = event.preemption, self.now
         staying = {pod.uid: self._stays(pod.uid) for verdict in preemption.victims for pod in verdict.unit.pods}
         evicted = [verdict for verdict in preemption.victims if any(staying[pod.uid] for pod in verdict.unit.pods)]
         if preemption.moves:
@@ -351,18 +352,16 @@ class Replay:
             self.counts.pods += sum(staying.values())
         self.counts.budget_violations += sum(verdict.violates_pdb for verdict in evicted)
         if self.timeline is not None:
-            self.timeline.preempted(now, self._preemptor(made), list(staying))
+            self.timeline.preempted(now, self._preemptor(event), list(staying))
         self._taken((uid for uid, stays in staying.items() if stays), now, by_eviction=True)
 
     def _stays(self, uid: str) -> bool:
-        """Return whether a victim was not leaving before: what two preemptors wait for is evicted once (replay.md
-        4.3).
-        """
+        """Return whether a victim was not terminating before: two preemptors evict it once (replay.md 4.3)."""
         account = self._of.get(uid)
         return uid in account.counted if account is not None else uid not in self._foreign_leaving
 
-    def _preemptor(self, made: Preempted) -> int:
-        preemption = made.preemption
+    def _preemptor(self, event: Preempted) -> int:
+        preemption = event.preemption
         if preemption.group is not None:
             account = self._by_group.get(preemption.group.key)
         else:
@@ -370,11 +369,11 @@ class Replay:
         return -1 if account is None else account.index
 
     def evicted(self, eviction: DirectEviction) -> None:
-        """A degraded gang, or backfilled work that runs for too long, is evicted: its job queues again."""
+        """Account for the eviction of a degraded gang or of overdue backfilled work; its job queues again."""
         self._taken((pod.uid for pod in eviction.pods if self._stays(pod.uid)), self.now, by_eviction=True)
 
     def gone(self, pod: PodRecord) -> None:
-        """A pod has left; those of the job's own end were accounted for before."""
+        """Account for a deleted pod; the end of a job accounted for its pods already."""
         now = self.now
         if self._free_gpus is not None:
             self._free_gpus.give_back(pod.uid)
@@ -417,7 +416,7 @@ class Replay:
             self._at(end, lambda: self._end(account, token))
 
     def _stop_clock(self, account: ReplayAccount) -> None:
-        """Fewer than the minimum are left: what is not saved is lost."""
+        """The job has fewer than its minimum: unsaved work is lost."""
         account.state = WAITING
         account.token += 1
         self.running -= 1
@@ -439,8 +438,8 @@ class Replay:
         if account.group:
             self._drop_group(account)
         account.forget()
-        for other in self._quotas.ended(account.job, account.index):
-            self._submit(self.accounts[other])
+        for index in self._quotas.ended(account.job, account.index):
+            self._submit(self.accounts[index])
         self.on_end()
 
     def _drop_group(self, account: ReplayAccount) -> None:
@@ -450,7 +449,7 @@ class Replay:
         account.group = ""
 
     def _taken(self, uids: Iterable[str], now: int, *, by_eviction: bool) -> None:
-        """Pods are evicted, or went with their node: their jobs stop or not, and make pods again."""
+        """Account for pods that were evicted or lost with their node; their jobs may stop, and create pods again."""
         by_job: dict[int, list[str]] = {}
         for uid in uids:
             account = self._of.get(uid)
@@ -459,14 +458,14 @@ class Replay:
             elif by_eviction:
                 self._foreign_leaving.add(uid)
                 self.counts.foreign_pods += 1
-        for index, taken in sorted(by_job.items()):
-            self._lose_workers(self.accounts[index], taken, now, by_eviction=by_eviction)
+        for index, pod_names in sorted(by_job.items()):
+            self._lose_workers(self.accounts[index], pod_names, now, by_eviction=by_eviction)
 
-    def _lose_workers(self, account: ReplayAccount, taken: Sequence[str], now: int, *, by_eviction: bool) -> None:
+    def _lose_workers(self, account: ReplayAccount, pod_names: Sequence[str], now: int, *, by_eviction: bool) -> None:
         self._bring_up(account, now)
         shape = account.job.shape
-        workers = [account.pods[uid][1] for uid in taken]
-        for uid in taken:
+        workers = [account.pods[uid][1] for uid in pod_names]
+        for uid in pod_names:
             self._leaves(account, uid)
         if by_eviction:
             account.evictions += 1
@@ -501,7 +500,7 @@ class Replay:
     # -- room of each GPU --------------------------------------------------------------------------------------------
 
     def _free_per_gpu(self, policy: Policy) -> Callable[[ClusterState], Ints] | None:
-        """Return how the room of each GPU is found; None where GPUs are not shared."""
+        """Return a function for the free amount of each GPU; None if GPUs are not shared."""
         if self.terms.per_gpu != GPU:
             return None
         for profile in policy.profiles:
@@ -557,32 +556,32 @@ class Replay:
 
 
 def _checked_room(plugin: TracksFreeGpus) -> Callable[[ClusterState], Ints]:
-    """Return the room that a plugin reports for each GPU, checked: the plugin is not ours."""
+    """Return the plugin's function for the free amount of each GPU, with checks of its result."""
 
     def free_per_gpu(cluster: ClusterState) -> Ints:
         name = type(plugin).__name__
         try:
-            found = np.asarray(plugin.free_per_gpu(cluster))
+            free = np.asarray(plugin.free_per_gpu(cluster))
         except Exception as error:
             raise ReplayError(f"plugin {name}, free_per_gpu: {type(error).__name__}: {error}") from error
-        if found.ndim != 2 or len(found) < len(cluster.nodes) or found.dtype.kind not in "iu":
+        if free.ndim != 2 or len(free) < len(cluster.nodes) or free.dtype.kind not in "iu":
             raise ReplayError(
                 f"plugin {name}, free_per_gpu: expected int64[{len(cluster.nodes)}, GPUs of a node], "
-                f"found {found.dtype}{list(found.shape)}"
+                f"found {free.dtype}{list(free.shape)}"
             )
-        return np.maximum(found.astype(np.int64), 0)
+        return np.maximum(free.astype(np.int64), 0)
 
     return free_per_gpu
 
 
 def check(jobs: Iterable[ReplayJob], classes: Mapping[str, int], per_gpu: int) -> None:
-    """Whether the cluster can make sense of the jobs. Raises ReplayError."""
-    seen = set()
+    """Check that the jobs fit the cluster. Raises ReplayError."""
+    names = set()
     for job in jobs:
         shape = job.shape
-        if shape in seen:
+        if shape in names:
             continue
-        seen.add(shape)
+        names.add(shape)
         if shape.gpu % 1000 and per_gpu == 1:
             raise ReplayError(
                 f'job "{job.name}" asks for a part of a GPU, and no node has GPUs in thousandths '

@@ -73,7 +73,7 @@ def text(content: str) -> str:
 
 
 def whole(content: str) -> int:
-    """Return a whole number from 0, also written as `8.0`."""
+    """Return an integer from 0, which may be written as `8.0`."""
     number = content[:-2] if content.endswith(".0") else content
     if not (number.isascii() and number.isdigit() and len(number) <= 15):
         raise ValueError("expected a whole number")
@@ -105,20 +105,20 @@ def optional_time(content: str) -> int | None:
 def when(content: str) -> int:
     """Milliseconds since 1970 of `2017-10-09 07:01:55` or RFC 3339; without a zone it is taken as UTC."""
     try:
-        found = datetime.fromisoformat(content)
+        moment = datetime.fromisoformat(content)
     except ValueError:
         raise ValueError("expected a time such as 2017-10-09 07:01:55") from None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    milliseconds = round(found.timestamp() * 1000)
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    milliseconds = round(moment.timestamp() * 1000)
     if milliseconds < 0:
         raise ValueError("expected a time since 1970")
     return milliseconds
 
 
 def tenant(content: str) -> str:
-    """Return a namespace that reads like this: lower case, anything else as `-`."""
-    found = re.sub(r"[^a-z0-9]+", "-", content.lower()).strip("-")[:63].strip("-")
-    return found or "default"
+    """Return a valid namespace for the text: lower case, with `-` for other characters."""
+    name = re.sub(r"[^a-z0-9]+", "-", content.lower()).strip("-")[:63].strip("-")
+    return name or "default"
 
 
 def model(content: str) -> str:
@@ -134,8 +134,8 @@ def workers_for(gpus: int, least: int = 1) -> tuple[int, int]:
     if gpus == 0:
         return max(least, 1), 0
     most = min(GPUS_A_WORKER, gpus // max(least, 1))
-    each = next((each for each in range(most, 1, -1) if gpus % each == 0), 1)
-    return gpus // each, each
+    count = next((count for count in range(most, 1, -1) if gpus % count == 0), 1)
+    return gpus // count, count
 
 
 def share(total: float, workers: int) -> int:
@@ -145,9 +145,9 @@ def share(total: float, workers: int) -> int:
 
 def started(begin: int | None, end: int | None, recorded: int | None) -> int | str:
     """Milliseconds of work: what the trace gives, else from start to end; or why there is none."""
-    found = recorded if recorded is not None else end - begin if begin is not None and end is not None else None
-    if found is None:
+    duration = recorded if recorded is not None else end - begin if begin is not None and end is not None else None
+    if duration is None:
         return "never ran"
-    if found < 0:
+    if duration < 0:
         raise ValueError("ends before it starts")
-    return found if found > 0 else "ran no time at all"
+    return duration if duration > 0 else "ran no time at all"

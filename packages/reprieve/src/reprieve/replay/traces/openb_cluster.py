@@ -142,7 +142,7 @@ def read_nodes(path: Path, *, max_bytes: int = MAX_BYTES) -> list[Machine]:
 
 
 def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
-    """Return the tasks in order of arrival. Raises JobListError, or OSError where the file cannot be read."""
+    """Return the tasks in order of arrival. Raises JobListError, or OSError if the file cannot be read."""
     tasks = [
         TraceTask(name, cpu, memory, count * milli, models, qos, created, created if started is None else started)
         for row in _rows(path, TASK_COLUMNS, max_bytes)

@@ -1,4 +1,4 @@
-"""Classes for jobs of a trace that has none: `gpus>=8:high,else:low` (replay.md 2.8)."""
+"""Priority classes for jobs of a trace without them: `gpus>=8:high,else:low` (replay.md 2.8)."""
 
 import math
 import operator
@@ -76,9 +76,9 @@ def _condition(text: str, part: str) -> Callable[[ReplayJob], bool]:
     if text == "else":
         return lambda job: True
     match = _CONDITION.fullmatch(text)
-    known = (*_NUMBERS, *_TEXTS)
-    if match is None or match[1] not in known:
-        raise ValueError(f'"{part}": expected else, or one of {", ".join(known)} compared by {", ".join(_COMPARED)}')
+    fields = (*_NUMBERS, *_TEXTS)
+    if match is None or match[1] not in fields:
+        raise ValueError(f'"{part}": expected else, or one of {", ".join(fields)} compared by {", ".join(_COMPARED)}')
     name, sign, content = match.groups()
     if name in _TEXTS:
         if sign != "=":

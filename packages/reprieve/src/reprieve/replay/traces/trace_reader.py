@@ -1,4 +1,4 @@
-"""A trace into jobs: the loop around an importer."""
+"""Import of a trace: reads rows with an importer, and creates jobs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,16 +89,16 @@ def _job(
     return job
 
 
-def check_new(known: dict[str, int], name: str, file: str, line: int, column: str = "") -> None:
-    """Keep the line of a name. Raises JobListError if another line has it."""
-    if known.setdefault(name, line) != line:
-        raise JobListError(file, line, column, f"{shown(name)} is on line {known[name]} already")
+def check_new(lines: dict[str, int], name: str, file: str, line: int, column: str = "") -> None:
+    """Record the line of a name. Raises JobListError if another line has it."""
+    if lines.setdefault(name, line) != line:
+        raise JobListError(file, line, column, f"{shown(name)} is on line {lines[name]} already")
 
 
 def _shared(jobs: list[ReplayJob]) -> list[ReplayJob]:
-    known: dict[Shape, Shape] = {}
+    shapes: dict[Shape, Shape] = {}
     for job in jobs:
-        job.shape = known.setdefault(job.shape, job.shape)
+        job.shape = shapes.setdefault(job.shape, job.shape)
     return jobs
 
 

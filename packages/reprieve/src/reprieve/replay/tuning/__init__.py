@@ -1,5 +1,5 @@
-"""Tuning: which configuration meets two objectives best on the jobs of a trace, measured on weeks that it has not seen.
+"""Tuning: find the configuration that is best in two objectives on the jobs of a trace, measured on held-out weeks.
 
-`blocks` splits the trace, `objectives` measures a block, `search_space` says what is varied and makes a configuration
-of it, `study` proposes by Optuna, `intervals` says how sure the figures are, and `report` is the document.
+`blocks` splits the trace, `objectives` measures a block, `search_space` applies parameters to a configuration,
+`study` proposes values with Optuna, `intervals` computes confidence intervals, and `report` is the document.
 """

@@ -1,4 +1,4 @@
-"""Weeks of a trace, or days of a short one: the first are to learn from, the last are held out (tune.md 3)."""
+"""Blocks of a trace, by weeks or by days: the first are for training, the last are held out (tune.md 3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_BLOCKS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class TraceBlock:
-    """Jobs that come within one span of time. `begin`: milliseconds since the first job of the trace."""
+    """Jobs that arrive within one interval. `begin`: milliseconds since the first job of the trace."""
 
     begin: int
     chosen: ChosenJobs
@@ -50,8 +50,8 @@ def split(chosen: ChosenJobs, *, width: int | None, held_out: float) -> SplitTra
             f"all jobs come within one block of {_span(width)}: tuning learns from some blocks and is judged on "
             "others; give it a longer trace or a shorter --block"
         )
-    kept = min(len(blocks) - 1, max(1, round(held_out * len(blocks))))
-    return SplitTrace(width, blocks[:-kept], blocks[-kept:])
+    count = min(len(blocks) - 1, max(1, round(held_out * len(blocks))))
+    return SplitTrace(width, blocks[:-count], blocks[-count:])
 
 
 def _block(begin: int, jobs: Sequence[ReplayJob]) -> TraceBlock:

@@ -1,4 +1,4 @@
-"""How sure a value is: the bootstrap over blocks, seeded (tune.md 4)."""
+"""Confidence intervals: the bootstrap over blocks, seeded (tune.md 4)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ _SHARE: Final = (2.5, 97.5)
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A value over blocks with the 95 % interval of drawing the blocks again, with replacement."""
+    """A value over blocks, with the 95 % interval of the bootstrap."""
 
     value: float
     low: float
@@ -26,7 +26,7 @@ def interval(measured: Sequence[Measured], seed: int) -> Interval:
 
 
 def difference(measured: Sequence[Measured], base: Sequence[Measured], seed: int) -> Interval:
-    """Return how much more that is than the base on the same blocks, which are drawn together."""
+    """Return the difference from the base on the same blocks; both are resampled together."""
     drawn = _resampled(measured, seed) - _resampled(base, seed)
     return Interval(round(value_of(measured) - value_of(base), 6), *_bounds(drawn))
 

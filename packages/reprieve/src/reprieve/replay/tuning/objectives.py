@@ -1,4 +1,4 @@
-"""What a configuration is judged by: sums over blocks of a trace, divided by sums (tune.md 2)."""
+"""Objectives, by which configurations are compared: a sum over blocks of a trace divided by another (tune.md 2)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.statistics import JobRow
 
 Measured = tuple[float, float]
-"""(amount, by what it is divided) of a block."""
+"""(amount, divisor) of a block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Less is better. The value over blocks is the sum of the amounts divided by the sum of the divisors."""
+    """A lower value is better. The value over blocks is the sum of the amounts divided by the sum of the divisors."""
 
     name: str
     meaning: str
@@ -23,7 +23,7 @@ class Objective:
     """`h`: GPU-hours of a block; `s`: seconds of a job; empty: a number of a block."""
     measure: Callable[[PolicyOutcome], Measured]
     gangs: bool | None = None
-    """Only jobs with several workers count, or only others."""
+    """True: only jobs with several workers count; False: only others."""
 
     def counts(self, shape: Shape) -> bool:
         """Return whether jobs of the shape count."""
@@ -36,8 +36,8 @@ def _waited(rows: Sequence[JobRow], *, gangs: bool | None = None) -> Measured:
 
 
 def _slowdown(outcome: PolicyOutcome) -> Measured:
-    known = [row.slowdown for row in outcome.rows if row.slowdown is not None]
-    return round(sum(known), 4), float(len(known))
+    slowdowns = [row.slowdown for row in outcome.rows if row.slowdown is not None]
+    return round(sum(slowdowns), 4), float(len(slowdowns))
 
 
 OBJECTIVES: Final[Sequence[Objective]] = (
@@ -86,6 +86,6 @@ def read_objectives(text: str) -> tuple[Objective, Objective]:
 
 
 def value_of(measured: Sequence[Measured]) -> float:
-    """Return the value over blocks; 0 where nothing was counted."""
+    """Return the value over blocks; 0 if nothing was counted."""
     divisor = sum(part for _, part in measured)
     return round(sum(amount for amount, _ in measured) / divisor, 6) if divisor else 0.0

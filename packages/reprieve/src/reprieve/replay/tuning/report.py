@@ -1,4 +1,4 @@
-"""What tuning comes to: the front, today's configuration and kube-scheduler's, on weeks not seen (tune.md 4, 7)."""
+"""The result of tuning: the front, today's configuration and kube-scheduler's, on held-out blocks (tune.md 4, 7)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Pair = tuple[Measured, Measured]
 
 
 class TunedConfiguration(msgspec.Struct, frozen=True, rename="camel"):
-    """A configuration and its values, in the order of the objectives; all intervals are of the held-out blocks."""
+    """A configuration and its values, in the order of the objectives; intervals are over the held-out blocks."""
 
     name: str
     """`today`, `kube-scheduler`, or the number of the trial."""
@@ -28,7 +28,7 @@ class TunedConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     against_today: tuple[Interval, ...]
     """Differences from today's configuration; below zero is better."""
     values: dict[str, str | int | float] = {}
-    """What was searched."""
+    """The searched parameters."""
 
 
 class TuningReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -39,18 +39,18 @@ class TuningReport(msgspec.Struct, frozen=True, rename="camel"):
     chosen: str
     """The name of a configuration."""
     configuration: dict[str, Any]
-    """The KubeSchedulerConfiguration that was chosen."""
+    """The chosen KubeSchedulerConfiguration."""
     api_version: str = "reprieve.dev/v1alpha1"
     kind: str = "Tuning"
 
     def named(self, name: str) -> TunedConfiguration:
-        """Return the configuration of that name."""
+        """Return the configuration with that name."""
         return next(item for item in self.configurations if item.name == name)
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredConfiguration:
-    """A configuration with what was measured on each block."""
+    """A configuration with its measurements on each block."""
 
     name: str
     training: Sequence[Pair]
@@ -60,22 +60,23 @@ class MeasuredConfiguration:
 
 def tuned(item: MeasuredConfiguration, today: MeasuredConfiguration, seed: int) -> TunedConfiguration:
     """Return values and intervals of a configuration."""
-    both = range(2)
+    places = range(2)
     return TunedConfiguration(
         item.name,
-        tuple(value_of([pair[at] for pair in item.training]) for at in both),
-        tuple(interval([pair[at] for pair in item.held_out], seed) for at in both),
+        tuple(value_of([pair[at] for pair in item.training]) for at in places),
+        tuple(interval([pair[at] for pair in item.held_out], seed) for at in places),
         tuple(
-            difference([pair[at] for pair in item.held_out], [pair[at] for pair in today.held_out], seed) for at in both
+            difference([pair[at] for pair in item.held_out], [pair[at] for pair in today.held_out], seed)
+            for at in places
         ),
         dict(item.values),
     )
 
 
 def choice(front: Mapping[str, Sequence[float]], today: Sequence[float]) -> str | None:
-    """Return which of the front to take, by training values alone; None if each is worse than today in an objective.
+    """Return the best of the front by training values; None if each is worse than today in an objective.
 
-    It has the least sum of both values, each as a share of today's.
+    The best has the lowest sum of both values, each divided by today's.
     """
     fitting = {
         name: values
@@ -90,32 +91,33 @@ def _shares(values: Sequence[float], today: Sequence[float]) -> float:
 
 
 def amount_text(objective: Objective, amount: float, *, signed: bool = False) -> str:
-    """Return `12.3 h`, `4.5 min`; with its sign where asked for."""
+    """Return `12.3 h` or `4.5 min`; with its sign if `signed`."""
     size = abs(amount)
     text = time_text(size) if objective.unit == "s" else f"{size:,.1f} h" if objective.unit == "h" else f"{size:,.2f}"
     return ("-" if amount < 0 else "+" if signed and amount > 0 else "") + text
 
 
-def interval_text(objective: Objective, found: Interval, *, signed: bool = False) -> str:
+def interval_text(objective: Objective, interval: Interval, *, signed: bool = False) -> str:
     """Return `12.3 h (10.1 h to 14.0 h)`."""
-    value, low, high = (amount_text(objective, end, signed=signed) for end in (found.value, found.low, found.high))
+    ends = (interval.value, interval.low, interval.high)
+    value, low, high = (amount_text(objective, end, signed=signed) for end in ends)
     return f"{value} ({low} to {high})"
 
 
 def configuration_text(report: TuningReport, objectives: Sequence[Objective], jobs: str) -> str:
-    """Return the chosen configuration as YAML, with what it is expected to bring in a comment."""
-    found = report.named(report.chosen)
+    """Return the chosen configuration as YAML, with its expected effects in a comment."""
+    evaluation = report.named(report.chosen)
     setting = report.setting
-    what = "the configuration that was given" if found.name == TODAY else f"trial {found.name}"
+    subject = "the configuration that was given" if evaluation.name == TODAY else f"trial {evaluation.name}"
     lines = [
-        f"Written by reprieve tune: {what}, chosen of {setting['trials']} on {setting['trainingBlocks']} blocks of "
+        f"Written by reprieve tune: {subject}, chosen of {setting['trials']} on {setting['trainingBlocks']} blocks of "
         f"{setting['blockSeconds'] / 86400:g} days of {jobs}.",
         f"Expected, by {setting['heldOutBlocks']} later blocks that it has not seen (95 % intervals):",
     ]
     for at, objective in enumerate(objectives):
         lines.append(
-            f"  {objective.name}: {interval_text(objective, found.held_out[at])}, "
-            f"against the configuration before {interval_text(objective, found.against_today[at], signed=True)}"
+            f"  {objective.name}: {interval_text(objective, evaluation.held_out[at])}, "
+            f"against the configuration before {interval_text(objective, evaluation.against_today[at], signed=True)}"
         )
     comment = "".join(f"# {printable_line(line)}\n" for line in lines)
     return comment + yaml.safe_dump(report.configuration, sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""What is searched, and the configuration that values of it make (tune.md 5)."""
+"""The parameters of the search, and the configuration with their values (tune.md 5)."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from reprieve.scheduling.profiles import DEFAULT_WEIGHTS
 Value = str | int | float
 Document = dict[str, Any]
 AS_IT_IS: Final = "Default"
-"""Leaves what the configuration has."""
+"""Keeps the value of the configuration."""
 _LONGEST_CHOICES: Final = 100
 _LIMIT: Final = re.compile(r"(\d{1,6}) in (\S{1,32})", re.ASCII)
 
@@ -31,7 +31,7 @@ class ValueChoices:
         return value in self.values
 
     def ends(self) -> tuple[Value, ...]:
-        """Return values that show whether all can be used."""
+        """Return values to test whether all can be used."""
         return self.values
 
     def __str__(self) -> str:
@@ -40,23 +40,23 @@ class ValueChoices:
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """A number from `low` to `high`; whole ones where both are."""
+    """A number from `low` to `high`; an integer if both are."""
 
     low: float
     high: float
     log: bool = False
-    """Drawn evenly by their logarithm."""
+    """Sampled uniformly in the logarithm."""
 
     @property
     def whole(self) -> bool:
-        """Return whether only whole numbers count."""
+        """Return whether only integers are in it."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def __contains__(self, value: Value) -> bool:
         return not isinstance(value, str) and self.low <= value <= self.high
 
     def ends(self) -> tuple[Value, ...]:
-        """Return values that show whether all can be used."""
+        """Return values to test whether all can be used."""
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -65,16 +65,16 @@ class NumberRange:
 
 @dataclass(frozen=True, slots=True)
 class TunedParameter:
-    """One thing that is varied. `apply(draft, value)` writes it into a configuration."""
+    """A parameter of the search. `apply(draft, value)` writes it into a configuration."""
 
     name: str
     meaning: str
     values: ValueChoices | NumberRange
     default: Value
-    """That of the scheduler, which the first proposal has."""
+    """The scheduler's default, which the first proposal has."""
     apply: Callable[["Draft", Value], None]
     searched: bool = True
-    """Without `--search`."""
+    """Whether it is searched without `--search`."""
 
 
 class Draft:
@@ -106,9 +106,9 @@ class Draft:
             if plugin in _disabled(plugins, "score") or plugin in _disabled(plugins, "multiPoint"):
                 continue
             enabled = _list(_map(plugins, "score"), "enabled")
-            known = next((item for item in enabled if item.get("name") == plugin), None)
-            if known is not None:
-                known["weight"] = value
+            entry = next((item for item in enabled if item.get("name") == plugin), None)
+            if entry is not None:
+                entry["weight"] = value
             else:
                 enabled.append({"name": plugin, "weight": value})
 
@@ -260,32 +260,32 @@ PARAMETERS: Final[Sequence[TunedParameter]] = (
 
 
 def searched() -> tuple[TunedParameter, ...]:
-    """Return what is searched without a file."""
+    """Return the parameters of a search without a file."""
     return tuple(parameter for parameter in PARAMETERS if parameter.searched)
 
 
 def read_search(document: object) -> tuple[TunedParameter, ...]:
-    """Return what a file of the search names, with its values. Raises ValueError."""
+    """Return the parameters in a search file, with their values. Raises ValueError."""
     if not isinstance(document, Mapping) or not document:
         raise ValueError("expected a map such as reservations.minPods: {low: 1, high: 4}")
-    known = {parameter.name: parameter for parameter in PARAMETERS}
-    found = {}
-    for name, given in document.items():
-        if name not in known:
-            near = nearest(str(name), known)
+    parameters = {parameter.name: parameter for parameter in PARAMETERS}
+    choices = {}
+    for name, value in document.items():
+        if name not in parameters:
+            near = nearest(str(name), parameters)
             raise ValueError(f"{str(name)[:64]!r}: no such name" + (f", did you mean {near!r}?" if near else ""))
         try:
-            found[name] = replace(known[name], values=_values(given, known[name]))
+            choices[name] = replace(parameters[name], values=_values(value, parameters[name]))
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    return tuple(found[name] for name in known if name in found)
+    return tuple(choices[name] for name in parameters if name in choices)
 
 
-def _values(given: object, parameter: TunedParameter) -> ValueChoices | NumberRange:
-    if isinstance(given, list) and 0 < len(given) <= _LONGEST_CHOICES and all(map(_is_value, given)):
-        return ValueChoices(tuple(dict.fromkeys(given)))
-    if isinstance(given, Mapping) and isinstance(parameter.values, NumberRange) and set(given) == {"low", "high"}:
-        low, high = given["low"], given["high"]
+def _values(value: object, parameter: TunedParameter) -> ValueChoices | NumberRange:
+    if isinstance(value, list) and 0 < len(value) <= _LONGEST_CHOICES and all(map(_is_value, value)):
+        return ValueChoices(tuple(dict.fromkeys(value)))
+    if isinstance(value, Mapping) and isinstance(parameter.values, NumberRange) and set(value) == {"low", "high"}:
+        low, high = value["low"], value["high"]
         if all(_is_value(end) and not isinstance(end, str) for end in (low, high)) and low <= high:
             if parameter.values.whole and not (isinstance(low, int) and isinstance(high, int)):
                 raise ValueError("expected whole numbers")
@@ -301,7 +301,7 @@ def _is_value(value: object) -> bool:
 def configuration_with(
     base: Mapping[str, Any] | None, values: Mapping[str, Value], gpu: str, parameters: Sequence[TunedParameter]
 ) -> Document:
-    """Return the configuration `base` with these values. Raises ValueError for a value that makes none."""
+    """Return the configuration `base` with these values. Raises ValueError for an invalid value."""
     draft = Draft(base, gpu)
     for parameter in parameters:
         if parameter.name in values:

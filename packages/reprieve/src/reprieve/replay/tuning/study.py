@@ -1,7 +1,7 @@
-"""Proposals by Optuna, and what they came to, in a storage that outlives the process (tune.md 6).
+"""Proposals by Optuna and their results, in a storage that outlives the process (tune.md 6).
 
-The sampler of each proposal is made again from the seed and the number of proposals before it, without those that an
-interruption ended: so a study that is interrupted and continued proposes what it would have proposed otherwise.
+The sampler of each proposal is created from the seed and the number of proposals before it, without interrupted ones: a
+continued study proposes the same as an uninterrupted one.
 """
 
 import warnings
@@ -21,26 +21,26 @@ _PER_SEED: Final = 1_000_003
 
 
 class OtherStudyError(ValueError):
-    """The storage has a study of this name that was made of other inputs."""
+    """The storage has a study of this name that was created from other inputs."""
 
 
 class TuningStudy:
-    """A study of two objectives, both to be as small as possible."""
+    """A study that minimizes two objectives."""
 
     def __init__(self, storage: optuna.storages.BaseStorage | None, name: str, made_of: str) -> None:
-        """Open or begin it. `made_of`: a digest of all it depends on. Raises OtherStudyError."""
+        """Open or create it. `made_of`: a digest of all its inputs. Raises OtherStudyError."""
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._study = optuna.create_study(
             storage=storage, study_name=name, directions=("minimize", "minimize"), load_if_exists=storage is not None
         )
-        known = self._study.user_attrs.get(_MADE_OF)
-        if known not in (None, made_of):
+        earlier = self._study.user_attrs.get(_MADE_OF)
+        if earlier not in (None, made_of):
             raise OtherStudyError(f"the study {name!r} was made of other jobs, settings or objectives")
-        if known is None:
+        if earlier is None:
             self._study.set_user_attr(_MADE_OF, made_of)
 
     def done(self) -> list[FrozenTrial]:
-        """Return the proposals that came to something, in their order."""
+        """Return the proposals with a result, in order."""
         return self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
     def propose(self, parameters: Sequence[TunedParameter], sampler: str, seed: int) -> optuna.Trial:
@@ -55,7 +55,7 @@ class TuningStudy:
         return self._study.ask({item.name: _distribution(item) for item in parameters})
 
     def tell(self, trial: optuna.Trial, values: Sequence[float], measured: Any) -> None:
-        """Keep what a proposal came to, with its measurements by block."""
+        """Store the result of a proposal, with its measurements by block."""
         trial.set_user_attr("blocks", measured)
         self._study.tell(trial, list(values))
 
@@ -64,11 +64,11 @@ class TuningStudy:
         self._study.tell(trial, state=TrialState.FAIL)
 
     def known(self, values: Mapping[str, Value]) -> FrozenTrial | None:
-        """Return an earlier proposal of the same values."""
+        """Return an earlier proposal with the same values."""
         return next((trial for trial in self.done() if trial.params == dict(values)), None)
 
     def front(self) -> list[FrozenTrial]:
-        """Return what no other proposal beats in both objectives, one of each pair of values, by the first."""
+        """Return the proposals that no other beats in both objectives, one per pair of values, by the first."""
         best: dict[tuple[float, ...], FrozenTrial] = {}
         for trial in sorted(self._study.best_trials, key=lambda trial: trial.number):
             best.setdefault(tuple(trial.values), trial)

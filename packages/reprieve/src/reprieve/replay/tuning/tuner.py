@@ -1,4 +1,4 @@
-"""Configurations are proposed, measured on the training blocks, and the best are judged on the others (tune.md)."""
+"""The search: configurations are measured on the training blocks, and the best of them on the others (tune.md)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from reprieve.replay.tuning.study import TuningStudy
 
 MOST_SHOWN: Final = 8
-"""Of the front, beside the one that is chosen."""
+"""Configurations of the front in the report, besides the chosen one."""
 
 
 class ChoiceError(ValueError):
-    """No such trial is on the front."""
+    """The chosen trial is not on the front."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedMeasure:
-    """A configuration, None for the default one, that is to be replayed on blocks; `compatible`: as kube-scheduler."""
+    """A configuration to replay on blocks (None: the default); `compatible`: decide as kube-scheduler."""
 
     document: Mapping[str, Any] | None
     blocks: Sequence[TraceBlock]
@@ -41,13 +41,13 @@ class WantedMeasure:
 
 
 Measure = Callable[[Sequence[WantedMeasure]], list[list[Pair]]]
-"""Returns for each configuration the values of each of its blocks."""
+"""Returns the values of each block, for each configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tuner:
-    """What is tuned, and how. The two functions do the work: `policy_of(document, compatible)` makes a policy of a
-    configuration, `measure` replays configurations on blocks.
+    """A search. `policy_of(document, compatible)` creates a policy from a configuration, `measure` replays
+    configurations on blocks.
     """
 
     objectives: tuple[Objective, Objective]
@@ -60,7 +60,7 @@ class Tuner:
     measure: Measure
 
     def check(self) -> None:
-        """Raise ValueError for a value of the search that makes no configuration."""
+        """Raise ValueError for a value of the search that gives an invalid configuration."""
         for parameter in self.parameters:
             for value in parameter.values.ends():
                 try:
@@ -73,15 +73,15 @@ class Tuner:
         return configuration_with(self.base, values, self.gpu, self.parameters)
 
     def search(self, study: "TuningStudy", trials: int, sampler: str, progress: Callable[[int], None]) -> None:
-        """Try configurations until the study has that many; an interrupted trial has no result."""
+        """Measure proposals until the study has `trials` of them; an interrupted trial has no result."""
         while (done := len(study.done())) < trials:
             progress(done)
             trial = study.propose(self.parameters, sampler, self.seed)
-            known = study.known(trial.params)
+            evaluated = study.known(trial.params)
             try:
                 pairs: Sequence[Pair] = (
-                    _pairs(known)
-                    if known is not None
+                    _pairs(evaluated)
+                    if evaluated is not None
                     else self.measure([WantedMeasure(self.document(trial.params), self.split.training)])[0]
                 )
             except BaseException:
@@ -131,12 +131,12 @@ class Tuner:
 
 
 def _shown(front: Sequence[str] | Mapping[str, object], chosen: str) -> list[str]:
-    """Return the names of the front that are judged: evenly from one end to the other, and the chosen one."""
+    """Return the names on the front to measure: evenly spaced, and the chosen one."""
     names = list(front)
     last = len(names) - 1
     most = min(MOST_SHOWN, len(names))
-    kept = {names[round(at * last / max(1, most - 1))] for at in range(most)} | {chosen}
-    return [name for name in names if name in kept]
+    shown = {names[round(at * last / max(1, most - 1))] for at in range(most)} | {chosen}
+    return [name for name in names if name in shown]
 
 
 def _values(pairs: Sequence[Pair]) -> tuple[float, float]:
@@ -144,7 +144,7 @@ def _values(pairs: Sequence[Pair]) -> tuple[float, float]:
 
 
 def _pairs(trial: "FrozenTrial") -> list[Pair]:
-    """As the storage kept them."""
+    """Return the measurements of a trial from the storage."""
     return [
         ((float(first[0]), float(first[1])), (float(second[0]), float(second[1])))
         for first, second in trial.user_attrs["blocks"]
