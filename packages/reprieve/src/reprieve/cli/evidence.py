@@ -321,12 +321,12 @@ async def _composite(client: ApiClient, served: Served, namespace: str, name: st
 async def _read_above(client: ApiClient, served: Served, evidence: Evidence, parent: str) -> None:
     """Return the composites above an object, upwards; reading stops at cycles and at the maximum depth."""
     while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
-        found = await _composite(client, served, evidence.asked.namespace, parent)
-        if found is None:
+        composite = await _composite(client, served, evidence.asked.namespace, parent)
+        if composite is None:
             evidence.missing = parent
             return
         evidence.above.append(parent)
-        parent = found.spec.parent_composite_pod_group_name
+        parent = composite.spec.parent_composite_pod_group_name
 
 
 async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> None:
@@ -345,19 +345,19 @@ def leaves_below(
     """Return names of the pod groups below a composite. The arguments are of one namespace (composite.md 1)."""
     below = {name}
     for _ in range(_MOST_LEVELS):
-        below |= {name for name, one in composites.items() if one.spec.parent_composite_pod_group_name in below}
-    return {name for name, one in groups.items() if one.spec.parent_composite_pod_group_name in below}
+        below |= {name for name, group in composites.items() if group.spec.parent_composite_pod_group_name in below}
+    return {name for name, group in groups.items() if group.spec.parent_composite_pod_group_name in below}
 
 
 def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects.CompositePodGroup]) -> None:
     """Return the composites above an object, given all of its namespace by name."""
     while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
-        found = composites.get(parent)
-        if found is None:
+        composite = composites.get(parent)
+        if composite is None:
             evidence.missing = parent
             return
         evidence.above.append(parent)
-        parent = found.spec.parent_composite_pod_group_name
+        parent = composite.spec.parent_composite_pod_group_name
 
 
 async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:
@@ -454,23 +454,23 @@ async def _find_records(
     """Return whether the scheduler's records could be read (there may be none of this object)."""
     if records is not None:
         where = records
-        found = await _from(records, connection, names, ca=None)
+        records_read = await _from(records, connection, names, ca=None)
     else:
         extension = connection.extensions.get(SCHEDULER_EXTENSION)
-        where, found = "", None
+        where, records_read = "", None
         try:
             if isinstance(extension, Mapping):
                 where = str(extension.get("url") or extension.get("records") or "")
-                found = await _from(where, connection, names, ca=_ca(extension)) if where else None
-            if found is None:
-                where, found = await _from_leader(client, names, evidence)
+                records_read = await _from(where, connection, names, ca=_ca(extension)) if where else None
+            if records_read is None:
+                where, records_read = await _from_leader(client, names, evidence)
         except ClientError as error:
             evidence.refusal = None if isinstance(error, ConfigError) else error
             evidence.warnings.append(f"the scheduler's records could not be read: {error}")
             return False
-    if found is None:
+    if records_read is None:
         return False
-    unique = {record.id: record for record in found}
+    unique = {record.id: record for record in records_read}
     evidence.records = sorted(unique.values(), key=lambda record: record.id, reverse=True)
     evidence.source = where
     return True
@@ -489,20 +489,20 @@ async def _from(
     if url.scheme not in ("http", "https") or not host:
         raise ConfigError(f"{without_user(where)}: {EXPECTED}")
     trusted = url.scheme == "https" or host in ("localhost", "127.0.0.1", "::1")
-    there = Connection(
+    endpoint = Connection(
         server=where.rstrip("/"),
         source="--records",
         tls=TlsSettings(ca_data=ca),
         identity=connection.identity if trusted else Identity(),
     )
-    async with ApiClient(there, limits=_QUICK) as scheduler:
+    async with ApiClient(endpoint, limits=_QUICK) as scheduler:
         return await _explain(scheduler, "/explain", names)
 
 
 async def _explain(client: ApiClient, path: str, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
     result: list[DecisionRecord] = []
-    for asked in names:
-        result += (await client.get(path, asked.query)).read(_List).items
+    for queried in names:
+        result += (await client.get(path, queried.query)).read(_List).items
     return result
 
 

@@ -68,8 +68,8 @@ def command(
     kind, name, namespace = _named(kind, name, namespace)
     if source.files or source.changes or source.run:
         if records is not None:
-            what = "-f" if source.files else "changes or --run"
-            refuse(f"--records cannot be combined with {what}")
+            source_option = "-f" if source.files else "changes or --run"
+            refuse(f"--records cannot be combined with {source_option}")
         evidence = _worked_out(source, kind, name, namespace, suggest=suggest)
     else:
         evidence = _of_cluster(source, kind, name, namespace, records, suggest=suggest)
@@ -102,20 +102,20 @@ def command(
 
 def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str, str | None]:
     """Return kind, name and namespace of TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME; bad usage ends the command."""
-    given = kind if name is None else f"{kind}/{name}"
-    parts = given.split("/")
+    entered = kind if name is None else f"{kind}/{name}"
+    parts = entered.split("/")
     if len(parts) == 1:
         refuse(f"name the {kind} to explain: TYPE NAME or TYPE/NAME, or --all-waiting")
     if not parts[-1]:
         refuse("the name is empty")
     if len(parts) > 3 or not all(parts):
-        refuse(f"{given}: expected TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME")
+        refuse(f"{entered}: expected TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME")
     if len(parts) == 2:
         return parts[0], parts[1], namespace
     # `job NAMESPACE/NAME` is how answers name it.
     space, kind = (parts[0], parts[1]) if name is None or "/" in kind else (parts[1], parts[0])
     if namespace not in (None, space):
-        refuse(f"{given}: the namespace differs from -n {namespace}")
+        refuse(f"{entered}: the namespace differs from -n {namespace}")
     return kind, parts[2], space
 
 
@@ -178,13 +178,13 @@ def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tupl
     try:
         return *owned(manifests_of(reading, server), kind, name, namespace, source.rows), ""
     except NoPodsError as error:
-        gone, text = error.owner, error.message
+        owner, text = error.owner, error.message
     except NotThereError as error:
-        gone = Owned(makers[0][0] if makers else kind, namespace, name, 0, 0, exists=False)
+        owner = Owned(makers[0][0] if makers else kind, namespace, name, 0, 0, exists=False)
         text = error.message
     except FieldError as error:
         refuse(error.message)
-    return Asked(gone.kind, namespace, name), gone, text
+    return Asked(owner.kind, namespace, name), owner, text
 
 
 def _namespace_of(source: "InputSource") -> str:
@@ -202,7 +202,7 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
     only = None if redact else namespace  # with `redact` the namespace limits the names shown, not the pods explained
     with working("computing the answer"):
         answer, records = all_waiting(gathered, read_options(), source, only, suggest=suggest)
-    shown, others = answer, None
+    shown, hidden = answer, None
     record_of: RecordOf = records.of
     if redact:
         from dataclasses import replace
@@ -210,9 +210,9 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
         from reprieve.cli.redaction import redacted_waiting
 
         own = namespace or (_namespace_of(source) if source.live else "default")
-        found = redacted_waiting(answer.plan, records.of, gathered.manifests, own)
-        answer, shown = replace(answer, plan=found.plan), replace(answer, plan=found.own)
-        record_of, others = found.record_of, found.others
+        redacted = redacted_waiting(answer.plan, records.of, gathered.manifests, own)
+        answer, shown = replace(answer, plan=redacted.plan), replace(answer, plan=redacted.own)
+        record_of, hidden = redacted.record_of, redacted.others
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is not Format.TEXT:
@@ -221,5 +221,5 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
     from reprieve.cli.render import waiting_sections
     from reprieve.cli.sections import Section, Tone
 
-    sections = [*waiting_sections(shown, record_of), *([others] if others is not None else [])]
+    sections = [*waiting_sections(shown, record_of), *([hidden] if hidden is not None else [])]
     show_with_changes(gathered, sections or [Section("No pods are pending.", tone=Tone.GOOD)])

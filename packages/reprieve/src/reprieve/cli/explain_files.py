@@ -88,22 +88,22 @@ def resolved(
 def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None) -> tuple[Asked, Owned]:
     """Return what to explain of an owner. Raises NoPodsError if it has no pods, NotThereError if it does not exist."""
     workloads = Workloads(manifests, rows or TABLE)
-    found = workloads.named(f"{namespace}/{kind}/{name}")
+    workload = workloads.named(f"{namespace}/{kind}/{name}")
     created = next(
         (
             _created(pod_maker.manifest)
             for pod_maker in manifests.pod_makers
-            if object_id_of(pod_maker.manifest) == found.owner
+            if object_id_of(pod_maker.manifest) == workload.owner
         ),
         None,
     )
     pods = sorted(
-        (loaded.object for loaded in workloads.pods_of(found)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
+        (loaded.object for loaded in workloads.pods_of(workload)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
     )
     waiting = sum(not pod.spec.node_name for pod in pods)
-    owner = Owned(found.kind, namespace, found.name, len(pods), waiting, created=created)
+    owner = Owned(workload.kind, namespace, workload.name, len(pods), waiting, created=created)
     if not pods:
-        text = f"{found} has no pods: it has no replicas, or its controller has not created its pods yet"
+        text = f"{workload} has no pods: it has no replicas, or its controller has not created its pods yet"
         raise NoPodsError(text, owner)
     group = pod_group_name(pods[0])
     asked = Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
@@ -124,16 +124,16 @@ def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, s
     )
     composites = _by_name(manifests, objects.CompositePodGroup, asked.namespace)
     groups = _by_name(manifests, objects.PodGroup, asked.namespace)
-    there = [item.object for item in manifests.pods if item.object.namespace == asked.namespace]
+    pods = [item.object for item in manifests.pods if item.object.namespace == asked.namespace]
     if asked.kind == "CompositePodGroup":
         evidence.composite = composites.get(asked.name)
         leaves = leaves_below(asked.name, composites, groups)
-        evidence.members = [pod for pod in there if pod_group_name(pod) in leaves]
+        evidence.members = [pod for pod in pods if pod_group_name(pod) in leaves]
     else:
         group = pod_group_name(evidence.pod) if evidence.pod is not None else asked.name
         if group is not None:
             evidence.group = groups.get(group)
-            evidence.members = [pod for pod in there if pod_group_name(pod) == group]
+            evidence.members = [pod for pod in pods if pod_group_name(pod) == group]
     if evidence.group is not None:
         terms = terms_of(evidence.members, (evidence.group,))
         labels = {item.object.metadata.name: item.object.metadata.labels for item in manifests.nodes}
@@ -162,14 +162,14 @@ def _note_refusals(evidence: Evidence, refused: Plan) -> None:
     asked, messages = evidence.asked, {(pod.namespace, pod.name): pod.message or "" for pod in refused.pods}
     if evidence.pod is not None:
         evidence.refused = messages.get((asked.namespace, asked.name), "")
-    gone = {pod.name for pod in evidence.members if (pod.namespace, pod.name) in messages}
-    evidence.members = [pod for pod in evidence.members if pod.name not in gone]
-    if gone and evidence.pod is None:
+    names = {pod.name for pod in evidence.members if (pod.namespace, pod.name) in messages}
+    evidence.members = [pod for pod in evidence.members if pod.name not in names]
+    if names and evidence.pod is None:
         of_members = with_fields(
             refused,
-            pods=tuple(pod for pod in refused.pods if pod.namespace == asked.namespace and pod.name in gone),
+            pods=tuple(pod for pod in refused.pods if pod.namespace == asked.namespace and pod.name in names),
             refused=tuple(
-                item for item in refused.refused if item.namespace == asked.namespace and gone.intersection(item.pods)
+                item for item in refused.refused if item.namespace == asked.namespace and names.intersection(item.pods)
             ),
         )
         evidence.refusals = refusal_sentences(of_members)
@@ -232,26 +232,26 @@ def of_namespace(document: Plan, namespace: str) -> Plan:
 
 def waiting_document(answer: Answer, changes: Sequence[ChangeMade] = ()) -> Waiting:
     """Return all pending workloads: trees of groups, then groups, then pods, each with what would help."""
-    found = answer.plan
-    trees = sorted(found.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name))
-    items = [_item("CompositePodGroup", one) for one in trees if one.outcome != "Scheduled"]
-    items += [_item("PodGroup", one) for one in found.pod_groups if one.outcome != "Scheduled"]
-    items += [_item("Pod", one) for one in found.pods if one.node_name is None and one.pod_group is None]
+    plan = answer.plan
+    trees = sorted(plan.composite_pod_groups, key=lambda tree: (tree.namespace, tree.parent is not None, tree.name))
+    items = [_item("CompositePodGroup", tree) for tree in trees if tree.outcome != "Scheduled"]
+    items += [_item("PodGroup", group) for group in plan.pod_groups if group.outcome != "Scheduled"]
+    items += [_item("Pod", pod) for pod in plan.pods if pod.node_name is None and pod.pod_group is None]
     return Waiting(changes=tuple(changes), items=tuple(items))
 
 
-def _item(kind: str, one: PodOutcome | PodGroupOutcome | CompositeOutcome) -> WaitingItem:
+def _item(kind: str, outcome: PodOutcome | PodGroupOutcome | CompositeOutcome) -> WaitingItem:
     return WaitingItem(
         kind=kind,
-        namespace=one.namespace,
-        name=one.name,
-        priority=one.priority,
-        outcome=one.outcome,
-        reason=one.reason,
-        message=one.message,
-        parent=None if isinstance(one, PodOutcome) else one.parent,
-        help=() if isinstance(one, CompositeOutcome) else one.help,
-        tried=None if isinstance(one, CompositeOutcome) else one.tried,
+        namespace=outcome.namespace,
+        name=outcome.name,
+        priority=outcome.priority,
+        outcome=outcome.outcome,
+        reason=outcome.reason,
+        message=outcome.message,
+        parent=None if isinstance(outcome, PodOutcome) else outcome.parent,
+        help=() if isinstance(outcome, CompositeOutcome) else outcome.help,
+        tried=None if isinstance(outcome, CompositeOutcome) else outcome.tried,
     )
 
 

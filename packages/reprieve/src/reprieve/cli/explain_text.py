@@ -95,7 +95,7 @@ def document(evidence: Evidence) -> dict[str, Any]:
     if evidence.topology:
         result["topology"] = topology_document(evidence.topology)
     if evidence.changes:
-        result["changes"] = [msgspec.to_builtins(made) for made in evidence.changes]
+        result["changes"] = [msgspec.to_builtins(change) for change in evidence.changes]
     computed = evidence.computed
     if computed is not None:
         result["computed"] = {
@@ -188,8 +188,8 @@ def _is_about(evidence: Evidence, record: DecisionRecord) -> bool:
 
 
 def _uid(evidence: Evidence) -> str:
-    found = evidence.object
-    return found.metadata.uid if found is not None else ""
+    item = evidence.object
+    return item.metadata.uid if item is not None else ""
 
 
 def _preemptions_by(evidence: Evidence) -> Iterable[DecisionRecord]:
@@ -338,8 +338,8 @@ def _is_waiting(evidence: Evidence) -> bool:
 
 
 def _conditions(evidence: Evidence) -> Sequence[objects.PodCondition | objects.Condition]:
-    found = evidence.object
-    return found.status.conditions or () if found is not None else ()
+    item = evidence.object
+    return item.status.conditions or () if item is not None else ()
 
 
 def _state_section(evidence: Evidence) -> Section:
@@ -419,11 +419,11 @@ def _why(record: DecisionRecord, suggested: Container[str]) -> list[Section]:
     if record.members is not None and record.result != "Error":
         notes.append(tried_together(record.members))
     rows = [Row((str(reason.nodes), reason.reason)) for reason in record.reasons[:MOST_REASONS]]
-    others = [pods for pods in record.pods if pods.message != record.message]
+    unlike = [pods for pods in record.pods if pods.message != record.message]
     if not rows:
-        notes += [f"{count(pods.pods, 'pod')}: {pods.message}" for pods in others[:MOST_MESSAGES]] or [record.message]
-        if len(others) > MOST_MESSAGES:
-            rest = sum(pods.pods for pods in others[MOST_MESSAGES:])
+        notes += [f"{count(pods.pods, 'pod')}: {pods.message}" for pods in unlike[:MOST_MESSAGES]] or [record.message]
+        if len(unlike) > MOST_MESSAGES:
+            rest = sum(pods.pods for pods in unlike[MOST_MESSAGES:])
             notes.append(f"... and {count(rest, 'pod')} with other messages (-o json lists them)")
     if len(record.reasons) > len(rows):
         notes.append(f"... and {count(len(record.reasons) - len(rows), 'more reason')} (-o json lists them all)")
@@ -453,33 +453,34 @@ def _levels(record: DecisionRecord) -> list[Section]:
     return [Section("Level by level", ("group", "", "succeeded"), tuple(rows), notes, tone=Tone.WAITING)]
 
 
-def _reservation(held: ReservationRecord) -> Section:
+def _reservation(reservation: ReservationRecord) -> Section:
     """Return what is reserved until it starts."""
-    where = names_text(held.nodes, MOST_MESSAGES, held.nodes_total)
-    notes = [f"Capacity is reserved for it on {where}: {held.message}; {held.backfill}."]
-    if held.waits_for_total:
-        names = names_text(held.waits_for, MOST_MESSAGES, held.waits_for_total)
-        notes.append(f"It waits for {names if held.waits_for else count(held.waits_for_total, 'pod')} to end.")
+    where = names_text(reservation.nodes, MOST_MESSAGES, reservation.nodes_total)
+    notes = [f"Capacity is reserved for it on {where}: {reservation.message}; {reservation.backfill}."]
+    if reservation.waits_for_total:
+        names = names_text(reservation.waits_for, MOST_MESSAGES, reservation.waits_for_total)
+        pods = names if reservation.waits_for else count(reservation.waits_for_total, "pod")
+        notes.append(f"It waits for {pods} to end.")
     return Section("Reserved until it starts", notes=tuple(notes))
 
 
-def _waits(found: DeferralRecord) -> Section:
+def _waits(deferral: DeferralRecord) -> Section:
     """Return why a preemption is deferred, and until when."""
-    until = time_text(found.until)
-    names = ", ".join(found.pods) + (
-        f" and {found.pods_total - len(found.pods)} more" if found.pods_total > len(found.pods) else ""
+    until = time_text(deferral.until)
+    names = ", ".join(deferral.pods) + (
+        f" and {deferral.pods_total - len(deferral.pods)} more" if deferral.pods_total > len(deferral.pods) else ""
     )
-    if found.reason == WaitsFor.DELAY.value:
+    if deferral.reason == WaitsFor.DELAY.value:
         notes = [f"Its preemption-delay ends {until}; capacity that becomes free by then is used without evictions."]
-    elif found.reason == WaitsFor.MINIMUM_RUNTIME.value:
+    elif deferral.reason == WaitsFor.MINIMUM_RUNTIME.value:
         notes = [f"Its potential victims are within their minimum-runtime; the first ends {until}."]
-    elif found.reason == WaitsFor.EVICTION_LIMIT.value:
+    elif deferral.reason == WaitsFor.EVICTION_LIMIT.value:
         notes = [f"Eviction limits protect potential victims; the first limit ends {until}."]
-    elif found.reason == WaitsFor.PREDECESSOR.value:
+    elif deferral.reason == WaitsFor.PREDECESSOR.value:
         notes = [f"Pods of the same owner are terminating, and their capacity is reserved for it: {names}."]
         if until:
             notes.append(f"If they still exist {until}, it looks for other capacity.")
-    elif found.reason == WaitsFor.CHECKPOINT.value:
+    elif deferral.reason == WaitsFor.CHECKPOINT.value:
         notes = [f"These victims are expected to save a checkpoint: {names}. It preempts {until}."]
     else:
         notes = [f"These pods state when they end, and their capacity is enough: {names}."]
@@ -487,24 +488,24 @@ def _waits(found: DeferralRecord) -> Section:
     return Section("Preemption is deferred", notes=tuple(notes), tone=Tone.WAITING)
 
 
-def _potential_victims(found: FailedPreemption, priority: int) -> Section:
-    shown = found.considered[:MOST_SPARED]
+def _potential_victims(failure: FailedPreemption, priority: int) -> Section:
+    shown = failure.considered[:MOST_SPARED]
     columns, rows = unit_table(map(unit_summary, shown), together=False)
-    more = found.potential_victims - len(shown)
+    more = failure.potential_victims - len(shown)
     notes = [f"... and {more} more"] if rows and more else []
-    notes += without_success(found, priority)
+    notes += without_success(failure, priority)
     columns = columns if rows else ()
     return Section("No pods are evicted for it", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)
 
 
 def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
-    made, entity, unit = record.preemption, record.entity, _unit_of(evidence, record)
-    assert made is not None
+    preemption, entity, unit = record.preemption, record.entity, _unit_of(evidence, record)
+    assert preemption is not None
     assert unit is not None
     by = str(entity) if entity.name else f"a {entity.kind.lower()} of priority {entity.priority}"
     notes = [f"{by if entity.name else 'It'} has priority {entity.priority}, this workload has {unit.priority}."]
     title, why, mode = f"Preempted by {by}", "chosen", ": disruptionMode all"
-    if made.cause:
+    if preemption.cause:
         title, why, mode, notes = "Evicted", "evicted", "", []
     if evidence.owner is not None:
         notes.append(f"Evicted from {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
@@ -514,12 +515,12 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
     notes.append(f"Why it was {why}: {unit.reason or 'everything still fits with it'}.")
     if unit.violates_pdb:
         notes.append(f"It was evicted {BUDGET_OVERRULED}.")
-    notes += comparison_sentences(made)
-    others = made.cost.units - 1
-    if others:
-        notes.append(f"{count(others, 'other workload')} evicted as well, {made.reprieved_total} spared.")
-    if made.state == "Failed":
-        notes.append(f"The preemption failed: {made.error}")
+    notes += comparison_sentences(preemption)
+    other_units = preemption.cost.units - 1
+    if other_units:
+        notes.append(f"{count(other_units, 'other workload')} evicted as well, {preemption.reprieved_total} spared.")
+    if preemption.state == "Failed":
+        notes.append(f"The preemption failed: {preemption.error}")
     return Section(f"{title} {time_text(record.time)}", notes=tuple(notes), tone=Tone.BAD)
 
 

@@ -42,13 +42,13 @@ def command(
     if namespace is not None and everywhere:
         refuse("-n and -A cannot be combined")
     start = _read_since(since)
-    found, default = _records(kubeconfig, context, records, start, namespace, everywhere=everywhere)
+    records_read, default = _records(kubeconfig, context, records, start, namespace, everywhere=everywhere)
     from reprieve.decisions.history import history_of
     from reprieve.observability.store import MOST_EVICTIONS
 
-    if len(found) >= MOST_EVICTIONS:
+    if len(records_read) >= MOST_EVICTIONS:
         note(f"the newest {MOST_EVICTIONS:,} preemptions were read; there may be older ones since {since}")
-    history = history_of(found, None if everywhere else namespace or default, node=node, owner=owner)
+    history = history_of(records_read, None if everywhere else namespace or default, node=node, owner=owner)
     if output is not Format.TEXT:
         show(document(history, output))
         return
@@ -97,14 +97,14 @@ def _records(
             refuse(f"--records {without_user(records)}: {EXPECTED}")
         connection = connect(kubeconfig, context)
         with working("reading the records"):
-            asked = "" if everywhere else namespace or connection.namespace or "default"
-            found, source = asyncio.run(evictions(connection, since, records, asked))
+            queried = "" if everywhere else namespace or connection.namespace or "default"
+            records_read, source = asyncio.run(evictions(connection, since, records, queried))
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
         raise CommandError(f"{error} (set another location with --records URL|FILE)", Exit.UNREACHABLE) from None
     note(f"records of {source}")
-    return found, connection.namespace
+    return records_read, connection.namespace
 
 
 def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]":

@@ -155,8 +155,8 @@ def command(
         show_sections(plan_sections(answer, records.of))
     else:
         show(document(answer.plan, Format(output.value)))
-    found = answer.plan
-    failed = (fail_on_preemption and found.asked_preemptions) or (fail_on_pending and not found.all_placed)
+    result = answer.plan
+    failed = (fail_on_preemption and result.asked_preemptions) or (fail_on_pending and not result.all_placed)
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 
 
@@ -173,10 +173,10 @@ def page_for(
     warnings: list[str] = []
     prepared = _prepared(source, options, warnings)
     with working("planning"):
-        answer, made = planned_page(prepared, options, suggest=suggest, warnings=warnings)
+        answer, page = planned_page(prepared, options, suggest=suggest, warnings=warnings)
         if output is PlanFormat.PAGE:
-            return answer, document(made, Format.JSON)
-        return answer, as_file(made)
+            return answer, document(page, Format.JSON)
+        return answer, as_file(page)
 
 
 def answer_for(source: "InputSource", options: "PlanOptions", records: "WaitingRecords | None") -> "Answer":

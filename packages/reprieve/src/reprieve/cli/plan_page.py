@@ -45,7 +45,8 @@ class _KeptRecords:
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
         entity = (kind, namespace, name)
-        return [one for one in self.kept.values() if (one.entity.kind, one.entity.namespace, one.entity.name) == entity]
+        entities = ((record, record.entity) for record in self.kept.values())
+        return [record for record, item in entities if (item.kind, item.namespace, item.name) == entity]
 
     def close(self) -> None:
         pass

@@ -26,12 +26,12 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 @contextmanager
-def working(what: str, *, after: float = AFTER) -> Iterator[None]:
-    """Show `what` and the elapsed time while the block runs; within another such block, do nothing."""
+def working(label: str, *, after: float = AFTER) -> Iterator[None]:
+    """Show `label` and the elapsed time while the block runs; within another such block, do nothing."""
     if not _is_terminal() or outcome.apart is not nullcontext:
         yield
         return
-    line = _Line(what, after)
+    line = _Line(label, after)
     outcome.apart = line.apart
     line.start()
     try:
@@ -42,7 +42,7 @@ def working(what: str, *, after: float = AFTER) -> Iterator[None]:
 
 
 @contextmanager
-def bar(total: int, what: str) -> Iterator[Advance]:
+def bar(total: int, label: str) -> Iterator[Advance]:
     """Show how many of `total` runs are done while the block runs; write nothing if stderr is no terminal."""
     if not _is_terminal():
         yield lambda done: None
@@ -52,16 +52,16 @@ def bar(total: int, what: str) -> Iterator[Advance]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(label, total=total)
         yield lambda done: progress.update(task, completed=done)
 
 
 class _Line(threading.Thread):
     """Writes the line from a thread of its own."""
 
-    def __init__(self, what: str, after: float) -> None:
+    def __init__(self, label: str, after: float) -> None:
         super().__init__(daemon=True)
-        self._what = what
+        self._label = label
         self._after = after
         self._done = threading.Event()
         self._lock = threading.Lock()
@@ -72,7 +72,7 @@ class _Line(threading.Thread):
         pause = self._after
         while not self._done.wait(pause):
             with self._lock:
-                self._write(f"{_CLEAR}{self._what} ... {time.monotonic() - began:.0f} s\r")
+                self._write(f"{_CLEAR}{self._label} ... {time.monotonic() - began:.0f} s\r")
                 self._shown = True
             pause = PAUSE
 

@@ -117,8 +117,9 @@ def _with_suggestions(prepared: "PreparedInput", options: "PlanOptions") -> "Que
     return queue_of(prepared.manifests, options, lambda answer: helped(answer, trials, records.hints))
 
 
-def _attempt_line(made: "LastAttempt") -> str:
-    return f"attempt {made.attempt} at {made.time}: {made.result}{f', {made.message}' if made.message else ''}"
+def _attempt_line(attempt: "LastAttempt") -> str:
+    message = f", {attempt.message}" if attempt.message else ""
+    return f"attempt {attempt.attempt} at {attempt.time}: {attempt.result}{message}"
 
 
 def queue_section(queue: "Queue") -> "Section":

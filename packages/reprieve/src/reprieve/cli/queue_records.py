@@ -28,12 +28,12 @@ def with_attempts(queue: "Queue", source: "InputSource", records: str) -> "Queue
     """
     if not source.live:
         refuse("--records needs a live cluster: --kubeconfig FILE")
-    asked = queue.items[:MOST_ASKED]
-    names = [Asked(item.kind, item.namespace, item.name) for item in asked]
+    chosen = queue.items[:MOST_ASKED]
+    names = [Asked(item.kind, item.namespace, item.name) for item in chosen]
     try:
         connection = connect(source.kubeconfig, source.context)
         with working("reading the records"):
-            found = asyncio.run(read_records(connection, names, records))[0] if names else []
+            records_read = asyncio.run(read_records(connection, names, records))[0] if names else []
     except ConfigError as error:
         refuse(str(error))
     except ClientError as error:
@@ -41,7 +41,7 @@ def with_attempts(queue: "Queue", source: "InputSource", records: str) -> "Queue
     if len(queue.items) > MOST_ASKED:
         note(f"records of the first {MOST_ASKED} workloads were read")
     latest: dict[Asked, DecisionRecord] = {}
-    for record in found:
+    for record in records_read:
         entity = record.entity
         latest.setdefault(Asked(entity.kind, entity.namespace, entity.name), record)
     items = tuple(_with_attempt(item, latest) for item in queue.items)
@@ -53,5 +53,5 @@ def _with_attempt(item: QueueItem, latest: dict[Asked, DecisionRecord]) -> Queue
     record = latest.get(Asked(item.kind, item.namespace, item.name))
     if record is None or (item.since is not None and record.time < item.since):
         return item
-    made = LastAttempt(time=record.time, attempt=record.attempt, result=record.result, message=record.message)
-    return replace(item, last_attempt=made)
+    attempt = LastAttempt(time=record.time, attempt=record.attempt, result=record.result, message=record.message)
+    return replace(item, last_attempt=attempt)

@@ -63,7 +63,7 @@ class Redaction:
         """Return a text without names of others and without UIDs."""
         if self._pattern is None:
             spaces = "|".join(
-                re.escape(namespace) for namespace in sorted(self.namespaces, key=lambda one: (-len(one), one))
+                re.escape(namespace) for namespace in sorted(self.namespaces, key=lambda item: (-len(item), item))
             )
             self._pattern = re.compile(rf"(?:\b({_KINDS}) )?(?<![\w./-])({spaces or '(?!)'}){_REST}")
         return _UID.sub("...", self._pattern.sub(self._named, text))
@@ -74,10 +74,11 @@ class Redaction:
             return match[0]
         if kind:  # workloads in flags: namespace/kind/name
             return f"another {kind}"
-        found = self.known.get((namespace, name))
-        if found is None:
+        known = self.known.get((namespace, name))
+        if known is None:
             return f"another {before or 'object'}"
-        return f"{before} of priority {found[1]}" if before else f"a {found[0]} of priority {found[1]}"
+        kind, priority = known
+        return f"{before} of priority {priority}" if before else f"a {kind} of priority {priority}"
 
     def help(self, help: Help) -> Help:
         """Return a suggestion, without its flags if they name others."""
@@ -93,10 +94,10 @@ class Redaction:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list | tuple):
-            return [self.within(each) for each in value]
+            return [self.within(item) for item in value]
         if not isinstance(value, Mapping):
             return value
-        result = {key: self.within(each) for key, each in value.items()}
+        result = {key: self.within(item) for key, item in value.items()}
         if "unit" in value and "podNames" in value:
             names = value["podNames"]
             result["podNames"] = [name for name in names if self.is_own(*_split(name))]
@@ -150,21 +151,21 @@ class WaitingRedacted:
 def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, namespace: str) -> WaitingRedacted:
     """Return the pending objects, those of other namespaces only by kind and priority."""
     redaction = Redaction(own_namespace=namespace)
-    there: list[Pod | PodGroup | CompositePodGroup] = [loaded.object for loaded in manifests.pods]
-    there += [loaded.object for loaded in manifests.pod_groups]
-    there += [loaded.object for loaded in manifests.of(CompositePodGroup)]
-    for item in there:
+    named: list[Pod | PodGroup | CompositePodGroup] = [loaded.object for loaded in manifests.pods]
+    named += [loaded.object for loaded in manifests.pod_groups]
+    named += [loaded.object for loaded in manifests.of(CompositePodGroup)]
+    for item in named:
         redaction.learn(item.namespace or "default", item.name, item.KIND, item.spec.priority or 0)
     redaction.namespaces.update(loaded.object.namespace or "default" for loaded in manifests.all())
 
-    def redacted(one: _OutcomeT) -> _OutcomeT:
-        if one.namespace != namespace:
-            nameless = with_fields(one, **_NAMELESS[type(one)])
-            in_group = isinstance(one, PodOutcome) and one.pod_group is not None
+    def redacted(outcome: _OutcomeT) -> _OutcomeT:
+        if outcome.namespace != namespace:
+            nameless = with_fields(outcome, **_NAMELESS[type(outcome)])
+            in_group = isinstance(outcome, PodOutcome) and outcome.pod_group is not None
             return with_fields(nameless, pod_group="") if in_group else nameless
-        found = with_fields(one, message=redaction.text(one.message) if one.message is not None else None)
-        helps = getattr(one, "help", ())
-        return with_fields(found, help=tuple(map(redaction.help, helps))) if helps else found
+        shown = with_fields(outcome, message=redaction.text(outcome.message) if outcome.message is not None else None)
+        helps = getattr(outcome, "help", ())
+        return with_fields(shown, help=tuple(map(redaction.help, helps))) if helps else shown
 
     plan = with_fields(
         document,
@@ -203,10 +204,10 @@ _NAMELESS: Final[Mapping[type, Mapping[str, Any]]] = {
 
 def _others_section(document: Plan, namespace: str) -> Section | None:
     """Count the pending objects of other namespaces."""
-    counter = Counter((kind, one.priority, one.outcome) for kind, one in _others(document, namespace))
+    counter = Counter((kind, pending.priority, pending.outcome) for kind, pending in _others(document, namespace))
     rows = tuple(
         Row((count(number, kind.lower()), f"of priority {priority}", outcome), tone=Tone.WAITING)
-        for (kind, priority, outcome), number in sorted(counter.items(), key=lambda each: (-each[0][1], each[0]))
+        for (kind, priority, outcome), number in sorted(counter.items(), key=lambda entry: (-entry[0][1], entry[0]))
     )
     return Section("Pending in other namespaces", ("", "", ""), rows, tone=Tone.WAITING) if rows else None
 
@@ -231,8 +232,8 @@ def _named_in(record: DecisionRecord) -> Iterator[tuple[str, str, str, int]]:
     """Return (namespace, name, kind, priority) of each object that a record names in its fields."""
     entity = record.entity
     yield entity.namespace, entity.name, entity.kind, entity.priority
-    made = record.preemption
-    units = [*made.evicted, *made.reprieved] if made is not None else []
+    preemption = record.preemption
+    units = [*preemption.evicted, *preemption.reprieved] if preemption is not None else []
     units += record.in_vain.considered if record.in_vain is not None else []
     for unit in units:
         for name in unit.pod_names:
@@ -250,23 +251,23 @@ def _split(name: str) -> Name:
 
 def _record(record: DecisionRecord, redaction: Redaction) -> DecisionRecord:
     plain: dict[str, Any] = msgspec.to_builtins(record)
-    found = redaction.within(plain)
+    result = redaction.within(plain)
     entity = record.entity
-    made = found.get("preemption") or {}
-    for unit in (*made.get("evicted", ()), *made.get("reprieved", ())):
+    preemption = result.get("preemption") or {}
+    for unit in (*preemption.get("evicted", ()), *preemption.get("reprieved", ())):
         for key in ("uid", "podUids"):
             unit.pop(key, None)
     if not redaction.is_own(entity.namespace, entity.name):
-        found["entity"] = {"kind": entity.kind, "namespace": "", "name": "", "priority": entity.priority}
+        result["entity"] = {"kind": entity.kind, "namespace": "", "name": "", "priority": entity.priority}
     else:
-        found["entity"] = plain["entity"]
-    for item in found.get("pods", ()):
+        result["entity"] = plain["entity"]
+    for item in result.get("pods", ()):
         item["names"] = [] if not redaction.is_own(entity.namespace, entity.name) else item["names"]
-    reserved = found.get("reservation")
+    reserved = result.get("reservation")
     if reserved is not None and record.reservation is not None:  # the number stays
         names = record.reservation.waits_for
         reserved["waitsFor"] = [name for name in names if redaction.is_own(*_split(name))]
-    return msgspec.convert(found, DecisionRecord)
+    return msgspec.convert(result, DecisionRecord)
 
 
 def _computed(computed: Answered | None, redaction: Redaction) -> Answered | None:

@@ -56,7 +56,7 @@ def plan_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[Sect
         _displaced(plan),
         _broken_gangs(plan),
         _placed(plan, groups, members),
-        *(section for made in account.preemptions for section in planned_sections(made)),
+        *(section for preemption in account.preemptions for section in planned_sections(preemption)),
         resizes_section(plan),
         _deferred(plan),
         _reserved(plan),
@@ -75,8 +75,8 @@ def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[S
     """Return pending workloads with reasons and suggestions: trees of groups, then groups and pods; may be empty."""
     plan = answer.plan
     groups = {(g.namespace, g.name): g for g in plan.pod_groups}
-    found = (_trees(plan), _refused(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
-    return [section for section in found if section is not None]
+    parts = (_trees(plan), _refused(plan), _waiting(plan, groups, _members(plan.asked_pods), record_of))
+    return [section for section in parts if section is not None]
 
 
 # -- at a glance -------------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def _verdict(plan: Plan, account: Account) -> Section:
         elif waiting:
             parts.append(f"{waiting} pending")
         title, tone = f"{placed} of {asked} pods placed, {', '.join(parts)}.", Tone.WAITING
-    others = {f"pod {item.namespace}/{item.name}" for item in plan.pods if not item.asked}
-    others |= {f"podgroup {item.namespace}/{item.name}" for item in plan.pod_groups if not item.asked}
-    evicted = _evicted_units(made for made in account.preemptions if str(made.outcome.preemptor) not in others)
+    beside = {f"pod {item.namespace}/{item.name}" for item in plan.pods if not item.asked}
+    beside |= {f"podgroup {item.namespace}/{item.name}" for item in plan.pod_groups if not item.asked}
+    evicted = _evicted_units(item for item in account.preemptions if str(item.outcome.preemptor) not in beside)
     notes = [f"{evicted} evicted to free capacity." if evicted else "No pods are evicted."]
     if plan.lost:
         nodes = sorted({pod.node_name for pod in plan.lost})
@@ -108,7 +108,7 @@ def _verdict(plan: Plan, account: Account) -> Section:
     if below:
         notes.append(f"{count(below, 'gang')} fell below {'its' if below == 1 else 'their'} minimum.")
     notes += _beside(
-        plan, _evicted_units(made for made in account.preemptions if str(made.outcome.preemptor) in others)
+        plan, _evicted_units(item for item in account.preemptions if str(item.outcome.preemptor) in beside)
     )
     notes.append(
         f"Cluster: {count(account.nodes, 'node')}, {count(account.running_before, 'running pod')} before, "
@@ -122,20 +122,20 @@ def _evicted_units(decisions: Iterable[PlannedPreemption]) -> str:
 
     A unit that was already terminating when a more important preemptor took its capacity counts once.
     """
-    units = [unit for made in decisions for unit in made.record.evicted if unit.unit not in made.evicted_before]
+    units = [unit for item in decisions for unit in item.record.evicted if unit.unit not in item.evicted_before]
     return f"{count(len(units), 'workload')} ({count(sum(unit.pods for unit in units), 'pod')})" if units else ""
 
 
 def _beside(plan: Plan, evicted: str) -> list[str]:
     """Return the outcome of pending pods of the cluster that are not part of the question (whatif.md 13)."""
-    others = [pod for pod in plan.pods if not pod.asked]
-    if not others:
+    unasked = [pod for pod in plan.pods if not pod.asked]
+    if not unasked:
         return []
-    placed = sum(pod.outcome == "Scheduled" for pod in others)
+    placed = sum(pod.outcome == "Scheduled" for pod in unasked)
     parts = [f"{placed} placed"] if placed else []
-    parts += [f"{len(others) - placed} still pending"] if len(others) > placed else []
+    parts += [f"{len(unasked) - placed} still pending"] if len(unasked) > placed else []
     parts += [f"{evicted} evicted for them"] if evicted else []
-    return [f"Outside this plan: {count(len(others), 'pod')} already pending in the cluster, {', '.join(parts)}."]
+    return [f"Outside this plan: {count(len(unasked), 'pod')} already pending in the cluster, {', '.join(parts)}."]
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -143,8 +143,8 @@ def _beside(plan: Plan, evicted: str) -> list[str]:
 
 def changes_section(changes: Sequence[ChangeMade]) -> Section | None:
     """Return the changes that were made before the first decision, in order."""
-    rows = tuple(Row((made.change, made.sentence)) for made in changes)
-    needs = ((made.change, kubectl_needs(made.kubectl_needs)) for made in changes)
+    rows = tuple(Row((applied.change, applied.sentence)) for applied in changes)
+    needs = ((applied.change, kubectl_needs(applied.kubectl_needs)) for applied in changes)
     notes = tuple(f"{change}: {needed}" for change, needed in needs if needed)
     return Section("Changes", ("", ""), rows, notes) if rows else None
 
@@ -168,12 +168,12 @@ def displaced_rows(displaced: Iterable[DisplacedPod], *, why: bool = False) -> t
     """Return a row for each displaced pod; `why`: with the reason why it is pending."""
     order = list(_FATES)
     rows = []
-    for one in sorted(displaced, key=lambda one: (order.index(one.outcome), one.namespace, natural(one.name))):
-        costs = [budgets_text("violates", one.budgets)] if one.budgets else []
-        costs += [f"loses emptyDir {', '.join(one.empty_dirs)}"] if one.empty_dirs else []
-        below = (one.message,) if why and one.message else ()
-        cells = (f"pod {one.namespace}/{one.name}", f"from {one.node_name}", _fate(one), "; ".join(costs))
-        rows.append(Row(cells, below, tone=_FATES[one.outcome]))
+    for pod in sorted(displaced, key=lambda pod: (order.index(pod.outcome), pod.namespace, natural(pod.name))):
+        costs = [budgets_text("violates", pod.budgets)] if pod.budgets else []
+        costs += [f"loses emptyDir {', '.join(pod.empty_dirs)}"] if pod.empty_dirs else []
+        below = (pod.message,) if why and pod.message else ()
+        cells = (f"pod {pod.namespace}/{pod.name}", f"from {pod.node_name}", _fate(pod), "; ".join(costs))
+        rows.append(Row(cells, below, tone=_FATES[pod.outcome]))
     return tuple(rows)
 
 
@@ -182,19 +182,19 @@ def budgets_text(verb: str, budgets: Sequence[str]) -> str:
     return f"{verb} budget{'s' if len(budgets) > 1 else ''} {', '.join(budgets)}"
 
 
-def _fate(one: DisplacedPod | EvictedPod) -> str:
+def _fate(pod: DisplacedPod | EvictedPod) -> str:
     """`to n2 as web-00000`, `pending`, `lost: no controller recreates it`."""
-    moved = f"back to {one.to}" if one.to == one.node_name else f"to {one.to}"
-    to = {"Moved": moved, "Waiting": "pending", "Lost": "lost: no controller recreates it"}[one.outcome]
-    return f"{to} as {one.successor}" if one.successor not in (None, one.name) else to
+    moved = f"back to {pod.to}" if pod.to == pod.node_name else f"to {pod.to}"
+    to = {"Moved": moved, "Waiting": "pending", "Lost": "lost: no controller recreates it"}[pod.outcome]
+    return f"{to} as {pod.successor}" if pod.successor not in (None, pod.name) else to
 
 
 def evicted_rows(evicted: Iterable[EvictedPod]) -> tuple[Row, ...]:
     """Return a row for each pod that is preempted for a displaced one, in the order of the decisions."""
     rows = []
     for item in evicted:
-        made = item.preemptor
-        below = [f"preempted for {made} (priority {made.priority})"]
+        preemptor = item.preemptor
+        below = [f"preempted for {preemptor} (priority {preemptor.priority})"]
         if item.why is not None:
             below.append(f"why: {item.why.clause}")
         below += [item.message] if item.message else []
@@ -290,17 +290,17 @@ def _deferred(plan: Plan) -> Section | None:
     return Section("Deferred preemptions", columns, shown, notes, tone=Tone.WAITING)
 
 
-def _reason_to_wait(found: DeferredPreemption) -> str:
-    if found.reason == WaitsFor.DELAY.value:
+def _reason_to_wait(deferral: DeferredPreemption) -> str:
+    if deferral.reason == WaitsFor.DELAY.value:
         return "its preemption-delay"
-    if found.reason == WaitsFor.MINIMUM_RUNTIME.value:
+    if deferral.reason == WaitsFor.MINIMUM_RUNTIME.value:
         return "workloads within their minimum-runtime"
-    if found.reason == WaitsFor.EVICTION_LIMIT.value:
+    if deferral.reason == WaitsFor.EVICTION_LIMIT.value:
         return "workloads that eviction limits protect"
-    more = f" and {len(found.pods) - MOST_NAMES} more" if len(found.pods) > MOST_NAMES else ""
+    more = f" and {len(deferral.pods) - MOST_NAMES} more" if len(deferral.pods) > MOST_NAMES else ""
     verbs = {WaitsFor.COMPLETIONS.value: "to end", WaitsFor.CHECKPOINT.value: "to save a checkpoint"}
-    verb = verbs.get(found.reason, "of the same owner to terminate")
-    return f"{', '.join(found.pods[:MOST_NAMES])}{more} {verb}"
+    verb = verbs.get(deferral.reason, "of the same owner to terminate")
+    return f"{', '.join(deferral.pods[:MOST_NAMES])}{more} {verb}"
 
 
 def _reserved(plan: Plan) -> Section | None:
@@ -342,7 +342,7 @@ def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
         else:
             space = f"{pods[0].namespace}/"
             names = [f"{pod.namespace}/{pod.name}" for pod in pods[:MOST_NAMES]]
-            named = ", ".join([names[0], *(other.removeprefix(space) for other in names[1:])])
+            named = ", ".join([names[0], *(unit.removeprefix(space) for unit in names[1:])])
             more = f" and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else ""
             name = f"pod{'s' if len(pods) > 1 else ''} {named}{more}"
         rows.append(Row((name, count(len(pods), "pod"), f"with {node}")))
@@ -370,7 +370,7 @@ def _trees(plan: Plan) -> Section | None:
     """Return the composites that are not scheduled, parents first: how many children fit, and which were short."""
     rows = []
     for composite_pod_group in sorted(
-        plan.composite_pod_groups, key=lambda one: (one.namespace, one.parent is not None, one.name)
+        plan.composite_pod_groups, key=lambda tree: (tree.namespace, tree.parent is not None, tree.name)
     ):
         if composite_pod_group.outcome == "Scheduled":
             continue
@@ -463,19 +463,19 @@ def _group_messages(
     if record.reasons:
         scarcest = list(record.lack.closest.missing) if record.lack is not None and record.lack.closest else []
         order = {insufficient(resource): place for place, resource in enumerate(scarcest)}
-        reasons = sorted(record.reasons, key=lambda one: order.get(one.reason, len(order)))
-        counts = ", ".join(f"{one.nodes} {one.reason}" for one in reasons[:MOST_REASONS])
+        reasons = sorted(record.reasons, key=lambda reason: order.get(reason.reason, len(order)))
+        counts = ", ".join(f"{reason.nodes} {reason.reason}" for reason in reasons[:MOST_REASONS])
         more = f" and {len(reasons) - MOST_REASONS} more reasons" if len(reasons) > MOST_REASONS else ""
         rest = "The others" if record.members.placed else "They"
         attempt += f" {rest} fit on 0 of {count(record.nodes, 'node')}: {counts}{more}."
     why = without_success(record.in_vain, record.entity.priority) if record.in_vain is not None else []
     if record.order is not None:
         why.append(order_sentence(record.order))
-    kept = [text.removeprefix(_ONLY_PLACEMENT).removeprefix(f"{GROUP_UNSCHEDULABLE}, ") for text in messages]
-    kept = [text for text in kept if text not in (GROUP_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
+    texts = [text.removeprefix(_ONLY_PLACEMENT).removeprefix(f"{GROUP_UNSCHEDULABLE}, ") for text in messages]
+    texts = [text for text in texts if text not in (GROUP_UNSCHEDULABLE, "") and not text.startswith(_WAITS_FOR_OTHERS)]
     if record.reasons:
-        kept = [text for text in kept if not text.startswith(f"0/{record.nodes} nodes are available: ")]
-    return (attempt, *why, *dict.fromkeys(kept), *_helps(group))
+        texts = [text for text in texts if not text.startswith(f"0/{record.nodes} nodes are available: ")]
+    return (attempt, *why, *dict.fromkeys(texts), *_helps(group))
 
 
 def _helps(waiting: PodOutcome | PodGroupOutcome) -> tuple[str, ...]:
@@ -494,8 +494,8 @@ def _messages(pods: Iterable[PodOutcome], group: str | None, most: int = 3) -> t
     """Return the group's message and the most frequent ones of its members; omit those that others contain."""
     frequent = Counter(pod.message for pod in pods if pod.message).most_common(most)
     messages = dict.fromkeys([*([group] if group else []), *(text for text, _ in frequent)])
-    kept = tuple(m for m in messages if not any(m != other and m in other for other in messages))
-    return kept or (NOT_TRIED,)
+    result = tuple(m for m in messages if not any(m != message and m in message for message in messages))
+    return result or (NOT_TRIED,)
 
 
 def _outcomes(pods: Sequence[PodOutcome]) -> str:

@@ -159,13 +159,13 @@ def command(
         raise CommandError("; ".join(answer.died), Exit.NOT_SO)
 
 
-def _policies(given: list[str]) -> tuple[tuple[str, str | None], ...]:
-    if not given:
+def _policies(values: list[str]) -> tuple[tuple[str, str | None], ...]:
+    if not values:
         return (("default", None),)
-    if len(given) > MOST_POLICIES:
+    if len(values) > MOST_POLICIES:
         refuse(f"--policy: expected at most {MOST_POLICIES}")
     result: dict[str, str | None] = {}
-    for text in given:
+    for text in values:
         name, equals, file = text.partition("=")
         if not equals and _names_file(text):
             name, file = Path(text).stem, text
@@ -177,9 +177,9 @@ def _policies(given: list[str]) -> tuple[tuple[str, str | None], ...]:
     return tuple(result.items())
 
 
-def _seeds(given: list[str]) -> tuple[int, ...]:
+def _seeds(values: list[str]) -> tuple[int, ...]:
     seeds: dict[int, None] = {}
-    for text in given:
+    for text in values:
         match = _SEEDS.fullmatch(text)
         if match is None:
             refuse(f"--seed {text!r}: expected a whole number, or two with a hyphen, such as 1-30")

@@ -145,9 +145,9 @@ def read_replay(task: Task) -> GivenReplay:
     endless = next((job for job in picked.jobs if job.work is None), None)
     if endless is not None and settings.failures.mean_between and picked.until is None:
         refuse(f'--failures: job "{endless.name}" never ends, so nodes would fail forever: set --until')
-    cluster, start, quotas, made = _cluster(task, picked)
+    cluster, start, quotas, documents = _cluster(task, picked)
     _check_failing_nodes(task, settings, {item.metadata.name for item, _ in cluster if type(item).KIND == "Node"})
-    return GivenReplay(picked, cluster, settings, start, quotas, remarks + made)
+    return GivenReplay(picked, cluster, settings, start, quotas, remarks + documents)
 
 
 def _check_failing_nodes(task: Task, settings: "WorldSettings", nodes: set[str]) -> None:
@@ -163,18 +163,18 @@ def _check_failing_nodes(task: Task, settings: "WorldSettings", nodes: set[str])
             )
 
 
-def _time(option: str, text: str, found: "JobList") -> int | None:
+def _time(option: str, text: str, job_list: "JobList") -> int | None:
     from reprieve.replay.selection import time_of
 
     if not text:
         return None
     try:
-        return time_of(text, found)
+        return time_of(text, job_list)
     except ValueError as error:
         refuse(f"{option}: {error}")
 
 
-def _settings(task: Task, found: "JobList", picked: "ChosenJobs") -> "WorldSettings":
+def _settings(task: Task, job_list: "JobList", picked: "ChosenJobs") -> "WorldSettings":
     from reprieve.replay.world import WorldSettings
 
     checkpoint = _long("--checkpoint", task.checkpoint) if task.checkpoint else None
@@ -183,7 +183,7 @@ def _settings(task: Task, found: "JobList", picked: "ChosenJobs") -> "WorldSetti
     return WorldSettings(
         checkpoint=checkpoint,
         restart=_long("--restart", task.restart),
-        failures=_failures(task.failures, picked.begin, dated=found.dated, faster=task.load),
+        failures=_failures(task.failures, picked.begin, dated=job_list.dated, faster=task.load),
         seed=task.seed,
         timeline=task.timeline,
         tolerations=_tolerations(task.tolerate),
@@ -200,11 +200,11 @@ def _run_times(text: str, picked: "ChosenJobs") -> "RunTimes":
         refuse(f"--run-times {text!r}: {error}")
 
 
-def _tolerations(given: tuple[str, ...]) -> "tuple[Tolerated, ...]":
+def _tolerations(values: tuple[str, ...]) -> "tuple[Tolerated, ...]":
     from reprieve.replay.job_list import tolerations
 
     try:
-        return tuple(dict.fromkeys(item for text in given for item in tolerations(text)))
+        return tuple(dict.fromkeys(item for text in values for item in tolerations(text)))
     except ValueError as error:
         refuse(f"--tolerate: {error}")
 
@@ -265,11 +265,11 @@ def _cluster(
             nodes = fitting_nodes(picked.jobs)
             manifests = read([(f"<node {at}>", node) for at, node in enumerate(nodes)])
             shape = nodes[0]["status"]["allocatable"]
-            held = ", ".join(f"{name} {amount}" for name, amount in shape.items())
-            remarks.append(f"no --cluster: using {len(nodes)} nodes sized for the jobs (the first: {held})")
-        known = {loaded.object.metadata.name for loaded in manifests.of(objects.PriorityClass)}
-        made = [doc for doc in class_documents(picked.jobs) if doc["metadata"]["name"] not in known]
-        classes = read([(f"<class {at}>", doc) for at, doc in enumerate(made)])
+            amounts = ", ".join(f"{name} {amount}" for name, amount in shape.items())
+            remarks.append(f"no --cluster: using {len(nodes)} nodes sized for the jobs (the first: {amounts})")
+        class_names = {loaded.object.metadata.name for loaded in manifests.of(objects.PriorityClass)}
+        documents = [doc for doc in class_documents(picked.jobs) if doc["metadata"]["name"] not in class_names]
+        classes = read([(f"<class {at}>", doc) for at, doc in enumerate(documents)])
     except InputError as error:
         refuse(str(error))
     except OSError as error:
@@ -341,17 +341,17 @@ class ReplayInputs:
         return with_seed(self._given, run.task.seed)
 
 
-def with_seed(given: GivenReplay, seed: int | None) -> GivenReplay:
+def with_seed(inputs: GivenReplay, seed: int | None) -> GivenReplay:
     """Return the same inputs with another seed."""
-    return replace(given, settings=replace(given.settings, seed=seed))
+    return replace(inputs, settings=replace(inputs.settings, seed=seed))
 
 
-def inputs_of(given: GivenReplay) -> tuple[object, ...]:
+def inputs_of(inputs: GivenReplay) -> tuple[object, ...]:
     """Return the inputs of a replay without its settings, for a digest."""
     import msgspec
 
-    objects = [(msgspec.to_builtins(item), created) for item, created in given.cluster]
-    return given.chosen.jobs, given.chosen.until, given.chosen.origin, objects, given.start, given.quota_documents
+    objects = [(msgspec.to_builtins(item), created) for item, created in inputs.cluster]
+    return inputs.chosen.jobs, inputs.chosen.until, inputs.chosen.origin, objects, inputs.start, inputs.quota_documents
 
 
 def digest(parts: tuple[object, ...]) -> str:
@@ -362,32 +362,32 @@ def digest(parts: tuple[object, ...]) -> str:
     return hashlib.sha256(repr((version("reprieve"), parts)).encode()).hexdigest()
 
 
-def check_replay(given: GivenReplay) -> None:
+def check_replay(inputs: GivenReplay) -> None:
     """Refuse jobs that can never run on the cluster before any process is started."""
     from kube_rules import objects
     from reprieve.replay.job_objects import terms_for
     from reprieve.replay.world import ReplayError, check
 
-    nodes = [item for item, _ in given.cluster if isinstance(item, objects.Node)]
+    nodes = [item for item, _ in inputs.cluster if isinstance(item, objects.Node)]
     if not nodes:
         refuse("--cluster: there are no nodes")
-    classes = {i.metadata.name: i.value for i, _ in given.cluster if isinstance(i, objects.PriorityClass)}
+    classes = {i.metadata.name: i.value for i, _ in inputs.cluster if isinstance(i, objects.PriorityClass)}
     try:
-        check(given.chosen.jobs, classes, terms_for(nodes).per_gpu)
+        check(inputs.chosen.jobs, classes, terms_for(nodes).per_gpu)
     except ReplayError as error:
         refuse(str(error))
-    for text in given.quotas().not_applied:
+    for text in inputs.quotas().not_applied:
         note(f"warning: --cluster: not applied to jobs: {text}")
 
 
-def setting_of(given: GivenReplay) -> dict[str, Any]:
+def setting_of(inputs: GivenReplay) -> dict[str, Any]:
     """Return the settings of all policies, as in the document."""
     from kube_rules import objects
 
-    chosen, settings = given.chosen, given.settings
+    chosen, settings = inputs.chosen, inputs.settings
     return {
         "jobs": len(chosen.jobs),
-        "nodes": sum(1 for item, _ in given.cluster if isinstance(item, objects.Node)),
+        "nodes": sum(1 for item, _ in inputs.cluster if isinstance(item, objects.Node)),
         "origin": chosen.origin,
         "until": None if chosen.until is None else chosen.until / 1000,
         "checkpointSeconds": None if settings.checkpoint is None else settings.checkpoint / 1000,

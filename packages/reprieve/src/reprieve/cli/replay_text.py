@@ -83,14 +83,14 @@ def _by(
     notes: tuple[str, ...] = ()
     if len(names) > MOST_TENANTS:
         size = {name: max(of_one[name].jobs for of_one in groups if name in of_one) for name in names}
-        kept = set(sorted(names, key=lambda name: (-size[name], name))[:MOST_TENANTS])
+        shown = set(sorted(names, key=lambda name: (-size[name], name))[:MOST_TENANTS])
         notes = (f"the {MOST_TENANTS} with the most jobs, of {len(names)}; -o json lists them all",)
-        names = [name for name in names if name in kept]
+        names = [name for name in names if name in shown]
     measure = Measure("", lambda r: None, time_text, min)
     rows = []
     for name in names:
-        found = [of_one.get(name) for of_one in groups]
-        jobs = next(group.jobs for group in found if group is not None)
-        values = [None if group is None else waited(group.waiting) for group in found]
+        groups_found = [of_one.get(name) for of_one in groups]
+        jobs = next(group.jobs for group in groups_found if group is not None)
+        values = [None if group is None else waited(group.waiting) for group in groups_found]
         rows.append(Row((name or "none", count_text(jobs), *compared(values, measure))))
     return Section(title, ("", "jobs", *(report.name for report in reports)), tuple(rows), notes)

@@ -205,7 +205,7 @@ def command(
         refuse(str(error))
     qps, burst = pace_of(chosen)
     configured = chosen.client_connection.kubeconfig if chosen is not None else ""
-    given = {
+    values = {
         "--kubeconfig": kubeconfig or configured,
         "--context": context,
         "--config": config,
@@ -225,7 +225,7 @@ def command(
         election=election,
         serving=serving,
         plan_arguments=(
-            *(f"{name}={value}" for name, value in given.items() if value),
+            *(f"{name}={value}" for name, value in values.items() if value),
             *(f"--plugin={item}" for item in plugin or ()),
             *(["--compatible"] if compatible else []),
         ),

@@ -106,6 +106,6 @@ async def _ask(url: str, token: str | None) -> bytes:
     if token is not None and parsed.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
         raise ConfigError(f"--from {url}: a token is only sent over https, or to this machine")
     identity = Identity(token=token) if token is not None else Identity()
-    there = Connection(server=url.rstrip("/"), source="--from", tls=TlsSettings(), identity=identity)
-    async with ApiClient(there, limits=Limits(attempts=2, deadline=5.0, connect=3.0, qps=0.0)) as client:
+    connection = Connection(server=url.rstrip("/"), source="--from", tls=TlsSettings(), identity=identity)
+    async with ApiClient(connection, limits=Limits(attempts=2, deadline=5.0, connect=3.0, qps=0.0)) as client:
         return (await client.get("/shadow")).body

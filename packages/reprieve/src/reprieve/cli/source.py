@@ -212,12 +212,12 @@ def read_changes(
     return changes
 
 
-def answering_for_all(source: "InputSource", asked: "Sequence[tuple[str, bool]]") -> "InputSource":
+def answering_for_all(source: "InputSource", options: "Sequence[tuple[str, bool]]") -> "InputSource":
     """Return the source; parts that cannot be planned are an error if an exit code is the answer.
 
-    `asked`: the options that request an exit code, and whether each was given.
+    `options`: the options that request an exit code, and whether each was given.
     """
-    option = next((name for name, given in asked if given), "")
+    option = next((name for name, used in options if used), "")
     if not option or source.strictness.lenient or source.strictness.answer_for_all:
         return source
     return replace(source, strictness=replace(source.strictness, answer_for_all=option))

@@ -62,8 +62,8 @@ def command(
     program = context.parent.command if context.parent is not None else None
     commands: dict[str, typer.core.TyperCommand] = getattr(program, "commands", {})
     if name in commands:
-        made = commands[name].make_context(name, ["--help"], parent=context.parent, resilient_parsing=True)
-        show(commands[name].get_help(made) + "\n")
+        help_context = commands[name].make_context(name, ["--help"], parent=context.parent, resilient_parsing=True)
+        show(commands[name].get_help(help_context) + "\n")
         return
     from kube_rules.unknown_fields import nearest
 

@@ -87,14 +87,14 @@ def command(
         rates = read_durations(durations) if durations is not None else {}
         options = ImportOptions(only=tuple(only or ()), durations=rates)
         with working("reading the trace"):
-            found = read_trace(importer, trace, options, priorities=rules, skip_bad=skip_bad, max_jobs=max_jobs)
+            imported = read_trace(importer, trace, options, priorities=rules, skip_bad=skip_bad, max_jobs=max_jobs)
             machines = read_machines(importer, nodes) if nodes is not None else None
     except JobListError as error:
         refuse(str(error))
     except OSError as error:
         refuse(reason_of(error))
-    if not found.jobs:
-        why = "; ".join(f"{count} {reason}" for reason, count in found.left_out.items())
+    if not imported.jobs:
+        why = "; ".join(f"{count} {reason}" for reason, count in imported.left_out.items())
         refuse(f"{trace}: no jobs" + (f" ({why})" if why else ""))
     for rule in importer.rules:
         note(f"rule: {rule}")
@@ -103,16 +103,16 @@ def command(
         note(f"rule: priority classes {classes}")
     try:
         with working("writing the job list"):
-            _write_jobs(output, found.jobs, dated=importer.dated)
-            note(f"{output}: {len(found.jobs)} jobs")
+            _write_jobs(output, imported.jobs, dated=importer.dated)
+            note(f"{output}: {len(imported.jobs)} jobs")
             if cluster_out is not None:
-                _write_cluster(cluster_out, found.jobs, machines)
+                _write_cluster(cluster_out, imported.jobs, machines)
     except OSError as error:
         refuse(reason_of(error))
-    for reason, rows in sorted(found.left_out.items()):
+    for reason, rows in sorted(imported.left_out.items()):
         note(f"skipped: {count(rows, 'row')} ({reason})")
-    if found.skipped:
-        note(f"skipped: {count(found.skipped, 'invalid row')}; the first: {found.first_problem}")
+    if imported.skipped:
+        note(f"skipped: {count(imported.skipped, 'invalid row')}; the first: {imported.first_problem}")
 
 
 command.__doc__ = f"{command.__doc__}\n\n{_RULES}"

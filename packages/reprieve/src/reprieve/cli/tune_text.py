@@ -11,18 +11,18 @@ from reprieve.replay.tuning.search_space import PARAMETERS, searched
 def tuning_sections(report: TuningReport, objectives: Sequence[Objective]) -> list[Section]:
     """Return the configurations on the training and on the held-out blocks, and what the chosen one changes."""
     setting = report.setting
-    both = range(len(objectives))
+    indexes = range(len(objectives))
     rows, differences = [], []
     for item in report.configurations:
         chosen = item.name == report.chosen
         name = (item.name if not item.values else f"trial {item.name}") + (" (chosen)" if chosen else "")
         tone = Tone.GOOD if chosen else Tone.PLAIN
-        amounts = [amount_text(objectives[at], item.training[at]) for at in both]
+        amounts = [amount_text(objectives[at], item.training[at]) for at in indexes]
         rows.append(
-            Row((name, *amounts, *(interval_text(objectives[at], item.held_out[at]) for at in both)), tone=tone)
+            Row((name, *amounts, *(interval_text(objectives[at], item.held_out[at]) for at in indexes)), tone=tone)
         )
         if item.name != TODAY:
-            against = (interval_text(objectives[at], item.against_today[at], signed=True) for at in both)
+            against = (interval_text(objectives[at], item.against_today[at], signed=True) for at in indexes)
             differences.append(Row((name, *against), tone=tone))
     names = [objective.name for objective in objectives]
     days = setting["blockSeconds"] / 86400
@@ -44,11 +44,11 @@ def tuning_sections(report: TuningReport, objectives: Sequence[Objective]) -> li
 
 
 def _chosen(report: TuningReport) -> Section:
-    found = report.named(report.chosen)
+    evaluation = report.named(report.chosen)
     if report.chosen == TODAY:
         note = "Nothing on the front is as good as today in both objectives on the training blocks."
         return Section("Chosen: today's configuration", notes=(note, "--choose TRIAL takes one of the front."))
-    rows = tuple(Row((name, str(value))) for name, value in sorted(found.values.items()))
+    rows = tuple(Row((name, str(value))) for name, value in sorted(evaluation.values.items()))
     return Section(f"Chosen: trial {report.chosen}", ("", ""), rows)
 
 

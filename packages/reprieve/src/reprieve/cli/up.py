@@ -146,9 +146,9 @@ async def _run(options: "LocalOptions", read_only_kubeconfig: "Path | None") -> 
         async with AsyncExitStack() as stack:
             with working("setting up"):
                 cluster = await stack.enter_async_context(local_cluster(options))
-            found = _found(cluster.server.control_plane.initial_counts)
-            if found:
-                note(f"continuing with existing data: {found}; --reset starts empty")
+            counts_text = _found(cluster.server.control_plane.initial_counts)
+            if counts_text:
+                note(f"continuing with existing data: {counts_text}; --reset starts empty")
             standin.report_loaded(cluster.server.control_plane.loaded, CONSOLE)
             standin.announce(cluster.server, read_only_kubeconfig, CONSOLE)
             note(f"the scheduler listens on {cluster.scheduler_url}")

@@ -139,8 +139,8 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
     entity = engine.queue.get(ref)
     if entity is None:
         return _Turn(None, None, "")
-    held = next(iter(entity.held.values()), None)
-    return _Turn(None, None, entity.gate.reason or (held.reason if held is not None else ""))
+    reservation = next(iter(entity.held.values()), None)
+    return _Turn(None, None, entity.gate.reason or (reservation.reason if reservation is not None else ""))
 
 
 def _world(items: Iterable[Timed], now: float) -> tuple[Engine, VirtualCluster]:
@@ -217,13 +217,13 @@ def _one_tree(items: Sequence[Timed], kind: str, namespace: str, name: str) -> s
         if isinstance(item, objects.PodGroup | objects.CompositePodGroup) and item.namespace == namespace:
             parent = item.spec.parent_composite_pod_group_name
             if parent:
-                one, above = (item.KIND, item.metadata.name), ("CompositePodGroup", parent)
-                joined.setdefault(one, set()).add(above)
-                joined.setdefault(above, set()).add(one)
+                entity, above = (item.KIND, item.metadata.name), ("CompositePodGroup", parent)
+                joined.setdefault(entity, set()).add(above)
+                joined.setdefault(above, set()).add(entity)
     result: set[tuple[str, str | None]] = {(kind, name)}
     pending = list(result)
     while pending:
-        for other in joined.get(pending.pop(), set()) - result:
-            result.add(other)
-            pending.append(other)
+        for neighbour in joined.get(pending.pop(), set()) - result:
+            result.add(neighbour)
+            pending.append(neighbour)
     return result
