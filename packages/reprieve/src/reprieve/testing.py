@@ -587,7 +587,7 @@ def check_queue(engine: Engine) -> None:
         assert unschedulable == (entity.ref in waiting.by_ref), f"{entity} and the list of the unschedulable"
         for plugin, refs_of_plugin in waiting.by_plugin.items():
             listed = unschedulable and plugin in entity.rejected_by_indexed
-            assert listed == (entity.ref in refs_of_plugin), f"{entity} and the entities rejected by {plugin}"
+            assert listed == (entity.ref in refs_of_plugin), f"{entity} and those rejected by {plugin}"
         assert (entity.blocked is not None) == (entity.ref in queue._listening), f"{entity} and its kept events"
     refs = {entity.ref for entity in entities}
     assert set(waiting.by_ref) <= refs

@@ -352,7 +352,7 @@ def _listed(sources: Iterable[Any]) -> list[str | Path | Document]:
 
 def _take(source: Any, listed: list[str | Path | Document]) -> None:
     if isinstance(source, Manifests):
-        raise TypeError("Manifests are a whole cluster: pass them as the only source")
+        raise TypeError("Manifests that were read already are a cluster of their own: give them alone")
     if isinstance(source, Mapping | bytes) or (isinstance(source, str) and "\n" in source):
         listed.append((f"<object {len(listed) + 1}>", source))
     elif isinstance(source, str | Path):

@@ -131,7 +131,7 @@ class Workloads:
         return workload._replace(part=rest[0] if rest else "")
 
     def _meant(self, kind: str, namespace: str, name: str) -> str:
-        """Return the probable name for `named`: the same in another namespace, else a similar one; or ""."""
+        """Return a name to suggest if `named` finds none: the same in another namespace, else a similar one; or ""."""
         names = sorted({(item.namespace, item.name) for item in self._all() if item.kind.lower() == kind})
         similar = name if any(other_name == name for _, other_name in names) else ""
         similar = similar or nearest(name, [other_name for space, other_name in names if space in (namespace, "")])
