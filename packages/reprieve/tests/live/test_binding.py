@@ -48,8 +48,8 @@ class Outcomes:
     def bound(self, binding: Binding) -> None:
         self.reported.append(("bound", binding.pod.name, ""))
 
-    def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
-        how = "gone" if gone else "taken back" if taken_back else "failed"
+    def failed(self, binding: Binding, error: str, *, pod_deleted: bool, taken_back: bool) -> None:
+        how = "gone" if pod_deleted else "taken back" if taken_back else "failed"
         self.reported.append((how, binding.pod.name, error))
 
     @property

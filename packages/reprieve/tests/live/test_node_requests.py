@@ -197,7 +197,7 @@ def test_gangs_ask_or_decline_by_annotation(mode: str, annotation: str, wanted: 
     if annotation:
         annotations = {"scheduling.reprieve.dev/provisioning-request": annotation}
         group = replace(group, metadata=replace(group.metadata, annotations=annotations))
-    stage.provisioning.group_changed(group, gone=False)
+    stage.provisioning.group_changed(group, deleted=False)
     assert bool(stage.at(6).requests()) is wanted
 
 

@@ -220,7 +220,7 @@ def test_checks_after_one_that_is_left_out_are_made() -> None:
     health = Health()
     health.live["leaderElection"] = lambda: "failed election to renew leadership on lease"
     health.live["informers"] = lambda: "stuck"
-    assert health.report(health.live, but=["leaderElection"]) == (
+    assert health.report(health.live, excluded=["leaderElection"]) == (
         False,
         "[+]ping ok\n[+]leaderElection excluded: ok\n[-]informers failed: stuck",
     )

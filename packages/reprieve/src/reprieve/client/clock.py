@@ -9,27 +9,27 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the client's time comes from."""
+    """The time source of the client."""
 
     def monotonic(self) -> float:
-        """Return seconds that only grow; for durations."""
+        """Return seconds that only increase; for durations."""
 
     def now(self) -> datetime:
-        """Return the present moment in UTC; for expiry dates and leases."""
+        """Return the current time in UTC; for expiry dates and leases."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have passed."""
+        """Wait for some seconds."""
 
 
 class RealClock:
-    """The time of the machine."""
+    """The machine's clock."""
 
     def monotonic(self) -> float:
-        """Return seconds since some point in the past."""
+        """Return the seconds since some time in the past."""
         return time.monotonic()
 
     def now(self) -> datetime:
-        """Return the present moment in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:

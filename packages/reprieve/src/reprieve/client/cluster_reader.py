@@ -1,10 +1,10 @@
-"""Everything a plan needs from a live cluster, read once; only `list` and discovery are used.
+"""The objects that a plan needs from a live cluster, read once with `list` and discovery only.
 
-Terms: a kind is required if a plan without it would say nothing (nodes, pods); the others are optional: where the
-server does not serve them or does not let us read them the plan goes on and a warning says so.
+Terms: a kind is required if a plan is useless without it (nodes, pods); the others are optional: if the server does not
+serve them or does not permit reading them, the plan continues with a warning.
 
-Invariants: pods are read first, so that every group, class and node that a pod refers to was there to be read after
-it; the same cluster gives the same objects in the same order.
+Invariants: pods are read first, so that every group, class and node that a pod refers to exists when it is read after
+the pod. The same cluster gives the same objects in the same order.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ OPTIONAL: Final[tuple[type[KubernetesObject], ...]] = (
     o.DeviceTaintRule,
 )
 LIMITS: Final[tuple[type[KubernetesObject], ...]] = (o.ResourceQuota, o.LimitRange)
-"""What only admission reads: plans and snapshots need it, the live scheduler does not."""
+"""The kinds that only admission reads: plans and snapshots need them, the live scheduler does not."""
 SIDE_BY_SIDE: Final = 4
-"""Lists asked for at the same time."""
+"""The number of lists that are requested at the same time."""
 
 _REFUSED: Final = (401, 403, 404, 405)
 _ENDED: Final = ("Succeeded", "Failed")
@@ -68,15 +68,15 @@ T = TypeVar("T", bound=KubernetesObject)
 
 @dataclass(slots=True, repr=False)
 class Reading:
-    """What was read: objects by kind in the server's order, and what could not be.
+    """The result of reading: objects by kind in the server's order, and warnings about what could not be read.
 
-    No repr: `asyncio.run` makes the repr of what its task returned, which for a large cluster takes as long as reading.
+    No repr: `asyncio.run` computes the repr of its task's result, which for a large cluster takes as long as reading.
     """
 
     objects: list[KubernetesObject] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     makers: list[dict[str, Any]] = field(default_factory=list)
-    """What makes pods and was asked for by name, with its template, as plain data."""
+    """Requested owners of pods with their templates, as plain data."""
 
 
 _SCALABLE: Final = {
@@ -85,13 +85,13 @@ _SCALABLE: Final = {
     "ReplicaSet": Resource("apps", "v1", "replicasets", "ReplicaSet", True),
     "Job": Resource("batch", "v1", "jobs", "Job", True),
 }
-"""Kinds of which templates are read of a live cluster."""
+"""The kinds with templates that are read from a live cluster."""
 
 
 async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
-    """Return what makes pods, by kind, API group or none, namespace and name, as plain data.
+    """Return the owners of pods, by kind, API group or none, namespace and name, as plain data.
 
-    What is not there, or may not be read, is left out, and so are kinds of other APIs than the built-in ones.
+    Missing or unreadable owners are omitted, and so are kinds of other APIs than the built-in ones.
 
     Raises UnreachableError, CredentialError.
     """
@@ -111,10 +111,10 @@ async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, st
 async def read_cluster(
     client: ApiClient, *, owners: bool = False, jobs: bool = False, makers: Sequence[tuple[str, str, str, str]] = ()
 ) -> Reading:
-    """Read a cluster; with `owners` the controllers of pods that may be gangs, too (workloads.md 2.10).
+    """Read a cluster; with `owners` also the controllers of pods that may be gangs (workloads.md 2.10).
 
-    With `jobs` at least the Jobs: when they end counts (cost.md 6.4). `makers` (see `read_makers`) are
-    read with their templates.
+    With `jobs` at least the Jobs, for their end (cost.md 6.4). `makers` (see `read_makers`) are read with their
+    templates.
 
     Raises ApiError if nodes or pods may not be read, UnreachableError, CredentialError.
     """
@@ -131,19 +131,19 @@ async def read_cluster(
     kinds: tuple[type[KubernetesObject], ...] = (o.Node, *OPTIONAL, *LIMITS, *of_pods)
     tasks = [asyncio.create_task(read(kind)) for kind in kinds]
     try:
-        found: dict[type[KubernetesObject], _Read] = dict(zip(kinds, await asyncio.gather(*tasks), strict=True))
+        by_kind: dict[type[KubernetesObject], _Read] = dict(zip(kinds, await asyncio.gather(*tasks), strict=True))
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    found[o.Pod] = first
+    by_kind[o.Pod] = first
     order: list[type[KubernetesObject]] = [*kinds, o.Pod]
-    # What was created in one second stays in the order in which it was written: versions leave no snapshot.
-    found[o.Pod].objects.sort(key=lambda pod: (created_seconds(pod.metadata, 0), pod.metadata.revision))
+    # Objects created in the same second keep the order of their writes: snapshots have no versions.
+    by_kind[o.Pod].objects.sort(key=lambda pod: (created_seconds(pod.metadata, 0), pod.metadata.revision))
     for kind in order:
-        reading.objects += found[kind].objects
-        reading.warnings += found[kind].warnings
-    absent = [found[kind].absent for kind in (*OPTIONAL, *LIMITS) if found[kind].absent]
+        reading.objects += by_kind[kind].objects
+        reading.warnings += by_kind[kind].warnings
+    absent = [by_kind[kind].absent for kind in (*OPTIONAL, *LIMITS) if by_kind[kind].absent]
     if absent:
         reading.warnings.append(f"not served by this API server: {', '.join(absent)}")
     _leave_out_orphans(reading)
@@ -159,21 +159,21 @@ class _Read:
 
 
 def _resources(served: Served, kind: type[KubernetesObject]) -> Sequence[Resource]:
-    """Return where a kind is read from, the stronger first."""
+    """Return the resources that a kind is read from, the strongest first."""
     if issubclass(kind, GroupOwner):
-        found = served.find(kind.KIND, (kind.API_VERSION,))
-        return () if found is None else (found,)
+        resource = served.find(kind.KIND, (kind.API_VERSION,))
+        return () if resource is None else (resource,)
     return served.readable(kind.KIND)
 
 
 async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequence[Resource]) -> _Read:
-    """Return one kind, from all resources that hold it; of two objects with one name the stronger resource's counts."""
+    """Return the objects of a kind from all its resources; of namesakes that of the stronger resource counts."""
     result = _Read()
     if not resources:
         if kind in REQUIRED:
             raise ApiError(404, "NotFound", f"{client.connection.server}: serves no {kind.KIND}: is this a cluster?")
         result.absent = kind.KIND
-    known: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for resource in resources:
         try:
             listed: Listed[KubernetesObject] = await list_objects(client, resource, kind)
@@ -182,34 +182,34 @@ async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequ
                 raise
             result.warnings.append(f"{resource} not read: {error}")
             continue
-        result.warnings += [f"left out: {found.error}" for found in listed.unreadable]
+        result.warnings += [f"left out: {unreadable.error}" for unreadable in listed.unreadable]
         for item in listed.objects:
-            if item.key in known:
-                text = f"{name_of(item)} of {resource.api_version} left out: that of {known[item.key]} counts"
+            if item.key in versions:
+                text = f"{name_of(item)} of {resource.api_version} left out: that of {versions[item.key]} counts"
                 result.warnings.append(text)
                 continue
-            known[item.key] = resource.api_version
+            versions[item.key] = resource.api_version
             result.objects.append(item)
     return result
 
 
 def _leave_out_orphans(reading: Reading) -> None:
-    """Drop pods bound to nodes that are gone: they hold no room anywhere, and are about to be collected."""
+    """Drop pods bound to missing nodes: they use no capacity and will be garbage-collected."""
     nodes = {item.name for item in reading.objects if isinstance(item, o.Node)}
-    kept: list[KubernetesObject] = []
+    remaining: list[KubernetesObject] = []
     orphans = 0
     for item in reading.objects:
         if isinstance(item, o.Pod) and item.spec.node_name and item.spec.node_name not in nodes:
             orphans += item.status.phase not in _ENDED
             continue
-        kept.append(item)
-    reading.objects = kept
+        remaining.append(item)
+    reading.objects = remaining
     if orphans:
         reading.warnings.append(f"left out: {orphans} pod{'s' if orphans > 1 else ''} bound to nodes that are gone")
 
 
 def manifests_of(reading: Reading, source: str) -> Manifests:
-    """Return what was read as the input of a plan; priorities that the server left open become 0, with a warning."""
+    """Return the objects as the input of a plan; unresolved priorities become 0, with a warning."""
     classes = [item for item in reading.objects if isinstance(item, o.PriorityClass)]
     admission = PriorityAdmission(classes)
     manifests, origin = Manifests(), Origin(source)
@@ -227,10 +227,9 @@ def manifests_of(reading: Reading, source: str) -> Manifests:
 
 
 def without_void_classes(objects: Sequence[KubernetesObject]) -> list[KubernetesObject]:
-    """Return the objects of a cluster with the annotations that count for its scheduler, so that reading them again
-    succeeds.
+    """Return a cluster's objects with the annotations that count for its scheduler, so that they can be read again.
 
-    A class as victim that does not exist or is too low is left out; what exceeds its grant is bounded (cost.md 7.6).
+    A victim class that does not exist or is too low is removed; values beyond the grant are bounded (cost.md 7.6).
     """
     admission = PriorityAdmission([item for item in objects if isinstance(item, o.PriorityClass)])
     warnings: list[str] = []
@@ -240,32 +239,30 @@ def without_void_classes(objects: Sequence[KubernetesObject]) -> list[Kubernetes
     return [_as_granted(_without_void_class(item, admission, warnings), admission, classes) for item in objects]
 
 
-def _as_granted(found: T, admission: PriorityAdmission, classes: Mapping[str, ClassTerms]) -> T:
-    annotations = found.metadata.annotations
-    if not isinstance(found, o.PodGroup | o.CompositePodGroup) or PREEMPTION_PRIORITY_CLASS not in annotations:
-        return as_granted(found, classes)
-    resolved = admission.as_victim(annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)
-    granted = as_granted(replace(found, metadata=replace(found.metadata, annotations=resolved)), classes)
-    kept = {name: text for name, text in granted.metadata.annotations.items() if name in annotations}
-    return found if kept == annotations else replace(found, metadata=replace(found.metadata, annotations=kept))
+def _as_granted(item: T, admission: PriorityAdmission, classes: Mapping[str, ClassTerms]) -> T:
+    annotations = item.metadata.annotations
+    if not isinstance(item, o.PodGroup | o.CompositePodGroup) or PREEMPTION_PRIORITY_CLASS not in annotations:
+        return as_granted(item, classes)
+    resolved = admission.as_victim(annotations, item.spec.priority or DEFAULT_PRIORITY, stored=True)
+    granted = as_granted(replace(item, metadata=replace(item.metadata, annotations=resolved)), classes)
+    shown = {name: text for name, text in granted.metadata.annotations.items() if name in annotations}
+    return item if shown == annotations else replace(item, metadata=replace(item.metadata, annotations=shown))
 
 
-def _without_void_class(found: T, admission: PriorityAdmission, warnings: list[str]) -> T:
-    """Return a group without a preemption priority class that does not exist or lies below its priority: a scheduler
-    passes over such a class and says so (preemption.md 4, "Options").
-    """
+def _without_void_class(item: T, admission: PriorityAdmission, warnings: list[str]) -> T:
+    """Return a group without a preemption class that does not exist or is below its priority (preemption.md 4)."""
     if (
-        not isinstance(found, o.PodGroup | o.CompositePodGroup)
-        or PREEMPTION_PRIORITY_CLASS not in found.metadata.annotations
+        not isinstance(item, o.PodGroup | o.CompositePodGroup)
+        or PREEMPTION_PRIORITY_CLASS not in item.metadata.annotations
     ):
-        return found
+        return item
     try:
-        admission.as_victim(found.metadata.annotations, found.spec.priority or DEFAULT_PRIORITY, stored=True)
+        admission.as_victim(item.metadata.annotations, item.spec.priority or DEFAULT_PRIORITY, stored=True)
     except FieldError as error:
-        warnings.append(f"{name_of(found)}: {error}: skipped")
-        kept = {name: text for name, text in found.metadata.annotations.items() if name != PREEMPTION_PRIORITY_CLASS}
-        return replace(found, metadata=replace(found.metadata, annotations=kept))
-    return found
+        warnings.append(f"{name_of(item)}: {error}: skipped")
+        annotations = {key: text for key, text in item.metadata.annotations.items() if key != PREEMPTION_PRIORITY_CLASS}
+        return replace(item, metadata=replace(item.metadata, annotations=annotations))
+    return item
 
 
 _Prioritized = o.Pod | o.PodGroup | o.CompositePodGroup | o.Workload
@@ -279,24 +276,22 @@ def _without_class(item: _Prioritized) -> _Prioritized:
 
 
 def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
-    """Add manifests to a cluster, as created after everything in it and after `now`, unless they say when.
+    """Add manifests to a cluster, created after all its objects and after `now`, unless they have a time.
 
-    `now` is in seconds since the epoch.
-
-    Namespaces and priority classes that are there already are left as they are there. Raises InputError for any other
-    object that exists already, for a class of another value, and for a pod bound to a node that is nowhere.
+    `now` is in seconds since the epoch. Existing namespaces and priority classes do not change. Raises InputError for
+    any other existing object, for a class of another value, and for a pod bound to a missing node.
     """
-    existing = {(type(found.object), found.object.key): found.object for found in cluster.all()}
+    existing_objects = {(type(item.object), item.object.key): item.object for item in cluster.all()}
     parts: Sequence[Sequence[Loaded[KubernetesObject] | PodMaker | UnknownObject]]
     parts = (cluster.all(), cluster.pod_makers, cluster.unknown)
-    more.date_undated(max(now, FIRST_CREATION.timestamp(), *(each.created for found in parts for each in found)))
-    nodes = {found.object.name for found in (*cluster.nodes, *more.nodes)}
-    offset = len(existing)
+    more.date_undated(max(now, FIRST_CREATION.timestamp(), *(entry.created for part in parts for entry in part)))
+    nodes = {node.object.name for node in (*cluster.nodes, *more.nodes)}
+    offset = len(existing_objects)
     for loaded in more.all():
         item, origin = loaded.object, loaded.origin
-        there = existing.get((type(item), item.key))
-        if there is not None:
-            _refuse_other(item, there, origin)
+        namesake = existing_objects.get((type(item), item.key))
+        if namesake is not None:
+            _refuse_other(item, namesake, origin)
             continue
         if isinstance(item, o.Pod) and item.spec.node_name and item.spec.node_name not in nodes:
             raise InputError(
@@ -313,24 +308,24 @@ def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
     cluster.unknown += more.unknown
 
 
-def _refuse_other(item: KubernetesObject, there: KubernetesObject, origin: Origin) -> None:
-    """Raise unless the object says the same as the one that is there."""
+def _refuse_other(item: KubernetesObject, existing: KubernetesObject, origin: Origin) -> None:
+    """Raise unless the object equals the existing one."""
     if isinstance(item, o.Namespace):
         return
-    if isinstance(item, o.PriorityClass) and isinstance(there, o.PriorityClass):
+    if isinstance(item, o.PriorityClass) and isinstance(existing, o.PriorityClass):
         same = (item.value, item.preemption_policy, item.global_default) == (
-            there.value,
-            there.preemption_policy,
-            there.global_default,
+            existing.value,
+            existing.preemption_policy,
+            existing.global_default,
         )
         if same:
             return
-        message = f"exists in the cluster with value {there.value} and another meaning"
+        message = f"exists in the cluster with value {existing.value} and another meaning"
     else:
         message = "exists in the cluster already: only new objects can be added to a plan"
     raise InputError(origin, f'Duplicate value: "{item.name}": {message}', path="metadata.name", subject=name_of(item))
 
 
 def known_classes(manifests: Manifests) -> Sequence[o.PriorityClass]:
-    """Return the priority classes of a cluster, for reading manifests that use them."""
+    """Return the priority classes of a cluster for reading manifests that use them."""
     return [item.object for item in manifests.of(o.PriorityClass)]

@@ -1,6 +1,6 @@
-"""The address of an API server and the user: what kubeconfigs and service accounts come down to.
+"""The address of an API server and the user: the content of kubeconfigs and service accounts.
 
-Invariant: secrets are kept out of `repr`.
+Invariant: secrets are excluded from `repr`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How the connection is secured. PEM texts win over files of the same role."""
+    """How the connection is secured. PEM texts take precedence over files of the same role."""
 
     ca_file: Path | None = None
     ca_data: bytes | None = field(default=None, repr=False)
@@ -21,9 +21,9 @@ class TlsSettings:
     key_file: Path | None = None
     key_data: bytes | None = field(default=None, repr=False)
     server_name: str | None = None
-    """The name the server's certificate must carry, where it is not the host's (`tls-server-name`)."""
+    """The name in the server's certificate, if it is not the host's (`tls-server-name`)."""
     insecure: bool = False
-    """Trust any certificate; only if the kubeconfig says so."""
+    """Trust any certificate; only if the kubeconfig requires it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class ExecPlugin:
     provide_cluster_info: bool = False
     install_hint: str = ""
     extension: object = field(default=None, repr=False)
-    """`extensions[client.authentication.k8s.io/exec]` of the cluster, handed to the plugin."""
+    """`extensions[client.authentication.k8s.io/exec]` of the cluster, passed to the plugin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The user. A token file wins over a token, as its content is newer; a token over a plugin."""
+    """The user. A token file takes precedence over a token, as its content is newer; a token over a plugin."""
 
     token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
@@ -64,17 +64,17 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One API server and one user. `source` says where that was read, for messages."""
+    """One API server and one user. `source` states where they were read, for messages."""
 
     server: str
-    """Base URL without a slash at its end: `https://host:port/prefix`."""
+    """The base URL without a trailing slash: `https://host:port/prefix`."""
     source: str
     namespace: str = "default"
     tls: TlsSettings = TlsSettings()
     identity: Identity = Identity()
     impersonation: Impersonation = Impersonation()
     proxy: str | None = field(default=None, repr=False)  # may hold a password
-    """`proxy-url` of the kubeconfig; None: as the environment says (`proxies`)."""
+    """`proxy-url` of the kubeconfig; None: from the environment (`proxies`)."""
     compression: bool = True
     extensions: Mapping[str, object] = field(default_factory=dict, repr=False)
-    """Extensions of the context by name: what other programs left there for programs like this one."""
+    """Extensions of the context by name: data of other programs for programs like this one."""

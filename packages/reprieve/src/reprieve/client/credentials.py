@@ -1,10 +1,10 @@
 """Credentials of the user, kept fresh: tokens, token files that rotate, plugins that print credentials.
 
-Terms: a credential is what one request carries: an Authorization header, a client certificate, or neither. It is
-refreshed when it is about to expire, and once more when the server says 401.
+Terms: a credential is the content of one request: an Authorization header, a client certificate, or neither. It is
+refreshed shortly before it expires, and once more when the server responds with 401.
 
-Rules: token files are read again (the kubelet replaces them); plugins speak client.authentication.k8s.io v1 and
-v1beta1, are asked once for many requests until `expirationTimestamp`, and again after a 401.
+Rules: token files are read again (the kubelet replaces them). Plugins use client.authentication.k8s.io v1 and v1beta1;
+they run once for many requests until `expirationTimestamp`, and again after a 401.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ _MAX_OUTPUT = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What one request carries."""
+    """The credential of one request."""
 
     authorization: str | None = field(default=None, repr=False)
     certificate: Pem | None = field(default=None, repr=False)
 
 
 class Credentials:
-    """The credential that never changes; base of those that do."""
+    """A constant credential; base of those that change."""
 
     def __init__(self, credential: Credential = Credential()) -> None:
         self._credential = credential
 
     async def current(self) -> Credential:
-        """Return the credential to use now. Raises CredentialError."""
+        """Return the current credential. Raises CredentialError."""
         return self._credential
 
     async def renewed(self, refused: Credential) -> bool:
-        """After a 401 for `refused`: whether there is another credential to try."""
+        """Return whether there is another credential to try after a 401 for `refused`."""
         return False
 
 
 class TokenFile(Credentials):
-    """A token in a file that is read again; while it cannot be read the last one is used."""
+    """A token in a file that is read again; while it is unreadable the last one is used."""
 
     def __init__(self, file: Path, clock: Clock, fallback: str | None = None) -> None:
         super().__init__(_bearer(fallback) if fallback else Credential())
@@ -66,7 +66,7 @@ class TokenFile(Credentials):
         self._read_at: float | None = None
 
     async def current(self) -> Credential:
-        """Return the token as the file has it, at most ten seconds old."""
+        """Return the token of the file, at most ten seconds old."""
         now = self._clock.monotonic()
         if self._read_at is None or now - self._read_at >= REREAD_SECONDS:
             self._read()
@@ -74,7 +74,7 @@ class TokenFile(Credentials):
         return self._credential
 
     async def renewed(self, refused: Credential) -> bool:
-        """Return whether the file has another token by now."""
+        """Return whether the file has another token now."""
         self._read()
         return self._credential != refused
 
@@ -109,7 +109,7 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecCredentials(Credentials):
-    """A program that prints an ExecCredential; asked by one task at a time, its answer shared by all."""
+    """A program that prints an ExecCredential; one task at a time runs it, and all share the result."""
 
     def __init__(self, plugin: ExecPlugin, connection: Connection, clock: Clock) -> None:
         super().__init__()
@@ -117,19 +117,19 @@ class ExecCredentials(Credentials):
         self._connection = connection
         self._clock = clock
         self._expires: datetime | None = None
-        self._asked = False
+        self._has_run = False
         self._lock = asyncio.Lock()
 
     async def current(self) -> Credential:
-        """Return the plugin's credential, asked for when there is none or it expires."""
+        """Return the plugin's credential; the plugin runs if there is none or it expires."""
         async with self._lock:
             expired = self._expires is not None and self._clock.now() >= self._expires - _LEEWAY
-            if not self._asked or expired:
+            if not self._has_run or expired:
                 await self._ask()
             return self._credential
 
     async def renewed(self, refused: Credential) -> bool:
-        """Ask again, unless another call has meanwhile."""
+        """Run the plugin again, unless another call has meanwhile."""
         async with self._lock:
             if self._credential == refused:
                 await self._ask()
@@ -139,15 +139,15 @@ class ExecCredentials(Credentials):
         output = await self._run()
         where = f"the credential plugin {self._plugin.command}"
         try:
-            found = msgspec.json.decode(output, type=_ExecCredential)
+            printed = msgspec.json.decode(output, type=_ExecCredential)
         except (ValueError, RecursionError):
             raise CredentialError(f"{where} did not print an ExecCredential in JSON") from None
-        if found.kind != "ExecCredential" or found.api_version != self._plugin.api_version:
+        if printed.kind != "ExecCredential" or printed.api_version != self._plugin.api_version:
             raise CredentialError(
-                f"{where} printed {found.kind!r} {found.api_version!r}, expected an ExecCredential of "
+                f"{where} printed {printed.kind!r} {printed.api_version!r}, expected an ExecCredential of "
                 f"{self._plugin.api_version}"
             )
-        status = found.status
+        status = printed.status
         if status is None or not (status.token or status.client_certificate_data):
             raise CredentialError(f"{where} printed neither a token nor a client certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
@@ -161,7 +161,7 @@ class ExecCredentials(Credentials):
         self._expires = status.expiration_timestamp
         if self._expires is not None and self._expires.tzinfo is None:
             raise CredentialError(f"{where} printed an expirationTimestamp without a time zone")
-        self._asked = True
+        self._has_run = True
 
     async def _run(self) -> bytes:
         plugin = self._plugin
@@ -204,7 +204,7 @@ class ExecCredentials(Credentials):
         return output
 
     def _info(self, interactive: bool) -> dict[str, Any]:
-        """Return what the plugin is given (KUBERNETES_EXEC_INFO)."""
+        """Return the input of the plugin (KUBERNETES_EXEC_INFO)."""
         spec: dict[str, Any] = {"interactive": interactive}
         if self._plugin.provide_cluster_info:
             spec["cluster"] = _cluster_info(self._connection, self._plugin.extension)

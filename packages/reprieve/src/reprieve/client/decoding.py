@@ -1,7 +1,7 @@
-"""Objects from an API server to typed objects: stored ones, so that they are not validated again (api.md "Errors").
+"""Decode objects of an API server to typed objects: stored ones, which are not validated again (api.md "Errors").
 
-Invariant: what comes out is in the internal version, defaulted, and has a name; what cannot be read is an InputError
-that names the object.
+Invariant: a decoded object has the internal version, defaults and a name; an unreadable one causes an InputError that
+names the object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What every object has, even one that cannot be read otherwise."""
+    """The metadata that every object has, even an unreadable one."""
 
     name: str = ""
     namespace: str = ""
@@ -29,12 +29,12 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` where there is no namespace."""
+        """Return `namespace/name`, or `name` without a namespace."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class MetadataOnly(msgspec.Struct, frozen=True):
-    """An object of which only the metadata is read."""
+    """An object decoded to its metadata."""
 
     metadata: Metadata = Metadata()
 
@@ -56,7 +56,7 @@ def stored(kind: type[T], raw: msgspec.Raw | bytes, resource: Resource) -> T:
 
 
 def called(raw: msgspec.Raw | bytes) -> Metadata | None:
-    """Return the metadata of an object, None if it has none that can be read."""
+    """Return the metadata of an object, None if it is unreadable."""
     try:
         return METADATA_ONLY.decode(raw).metadata
     except (ValueError, RecursionError):

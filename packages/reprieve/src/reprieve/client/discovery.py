@@ -1,11 +1,11 @@
-"""What a server serves: groups, versions and resources, and which version of a kind to use.
+"""Discovery of a server's groups, versions and resources, and the version of each kind to use.
 
-Terms: a resource is a kind in one version with its path. Aggregated discovery (Kubernetes 1.27) answers with all groups
-in one document; older servers are asked group by group.
+Terms: a resource is a kind in one version with its path. Aggregated discovery (Kubernetes 1.27) returns all groups in
+one document; older servers are queried group by group.
 
-Rules: Workload and PodGroup are used in the best native version, and read as well as the custom resources of
-`scheduling.reprieve.dev` and, PodGroup alone, of `scheduling.x-k8s.io` (api.md): a cluster that goes from one to the
-other has both for a while.
+Rules: Workload and PodGroup are used in the best native version. The custom resources of `scheduling.reprieve.dev` and,
+for PodGroup only, of `scheduling.x-k8s.io` are read, too (api.md): a cluster that migrates between them has both for a
+while.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AGGREGATED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind in one version and where it is served."""
+    """A kind in one version, with its path."""
 
     group: str
     version: str
@@ -41,7 +41,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """`v1`, `apps/v1`."""
+        """Return the API version, such as `v1` or `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
@@ -63,23 +63,23 @@ class Served:
     def __init__(self, resources: Iterable[Resource], unavailable: Iterable[str] = ()) -> None:
         self._by_kind = {(resource.api_version, resource.kind): resource for resource in resources}
         self.unavailable = tuple(unavailable)
-        """Group versions that could not be asked for (an aggregated API that is down), with the reason."""
+        """Group versions that could not be queried (an aggregated API that is down), with the reason."""
 
     def become(self, later: Served) -> None:
-        """Take over a later answer, for all that hold this one."""
+        """Replace the content with a later discovery, for all holders of this object."""
         self._by_kind = later._by_kind
         self.unavailable = later.unavailable
 
     def find(self, kind: str, api_versions: Iterable[str]) -> Resource | None:
-        """Return the kind in the first of the versions that is served."""
-        return next((found for v in api_versions if (found := self._by_kind.get((v, kind))) is not None), None)
+        """Return the kind in the first served version."""
+        return next((resource for v in api_versions if (resource := self._by_kind.get((v, kind))) is not None), None)
 
     def version_of(self, kind: str) -> str | None:
         """Return the newest version of the strongest API group that serves a kind; None if it is not served."""
         return next((resource.api_version for resource in self.readable(kind)), None)
 
     def readable(self, kind: str) -> tuple[Resource, ...]:
-        """Return the newest version of each API group to read a kind of `kube_rules` from, the stronger group first.
+        """Return the newest version of each API group from which to read a kind, the strongest group first.
 
         Empty if it is not served. Of two objects of one name that of the stronger group counts.
         """
@@ -153,7 +153,7 @@ WANTED_VERSIONS: Final = tuple(
 
 
 async def discover(client: ApiClient) -> Served:
-    """Ask what is served, as far as kinds of `kube_rules` go. Raises ApiError and UnreachableError."""
+    """Discover the served kinds of `kube_rules`. Raises ApiError and UnreachableError."""
     groups = (await client.get("/apis", accept=_AGGREGATED)).read(_Document)
     if groups.items is None:
         return await _one_by_one(client, groups)

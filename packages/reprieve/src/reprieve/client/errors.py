@@ -1,9 +1,9 @@
 """Errors of requests to an API server.
 
-Terms: a refusal is an answer of the server (`ApiError`, made from the Kubernetes `Status` it sends); unreachable means
-that there was no whole answer.
+Terms: a refusal is a response of the server (`ApiError`, from its Kubernetes `Status`); unreachable means that there
+was no complete response.
 
-Invariant: `str()` of every error is one line without secrets that says where and what.
+Invariant: `str()` of every error is one line without secrets that states where and what.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from kube_rules.selectors import parse_integer
 
 _LONGEST = 500
 _LONGEST_WAIT = 3600.0
-"""Seconds: a longer wait that is asked for is cut to an hour, so that no answer silences a client for good."""
+"""Seconds: a longer requested wait is cut to an hour, so that no response stops a client for good."""
 
 
 class ClientError(Exception):
-    """Base of everything this room raises on purpose."""
+    """The base of the errors of this package."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class ConfigError(ClientError):
-    """A kubeconfig or service account that cannot be used: names the file and the entry."""
+    """Raised for an unusable kubeconfig or service account; names the file and the entry."""
 
 
 class CredentialError(ClientError):
-    """Credentials that cannot be had: a token file that is gone, a plugin that failed."""
+    """Raised if credentials are unavailable: a missing token file, a failed plugin."""
 
 
 class UnreachableError(ClientError):
-    """No whole answer: refused, cut, untrusted, or not in time.
+    """Raised without a complete response: refused, cut, untrusted, or not in time.
 
-    `sent` False means that the request never left, so that repeating it is safe whatever it asks for; `lasting` True
-    that repeating it will not help (an untrusted certificate).
+    `sent` False means that the request was not sent, so that any request can be repeated safely; `lasting` True that
+    repeating it will not help (an untrusted certificate).
     """
 
     def __init__(self, message: str, *, sent: bool = True, lasting: bool = False) -> None:
@@ -48,10 +48,10 @@ class UnreachableError(ClientError):
 
 
 class ApiError(ClientError):
-    """An answer that is a refusal (meta/v1 Status).
+    """Raised for a refusal (meta/v1 Status).
 
     `code` is the HTTP status, `reason` the Status reason (`NotFound`, `Expired`, ...; empty if the server sent none),
-    `retry_after` the seconds after which the server wants to be asked again (None: it did not say).
+    `retry_after` the requested seconds until the next attempt (None: not stated).
     """
 
     def __init__(self, code: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
@@ -63,18 +63,18 @@ class ApiError(ClientError):
 
     @property
     def expired(self) -> bool:
-        """Return whether the server no longer has the history asked for: list again."""
+        """Return whether the server no longer has the requested history: list again."""
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
     @property
     def unserved(self) -> bool:
-        """Return whether it is the path that is not served, and not an object that is not there."""
+        """Return whether the path is not served, in contrast to a missing object."""
         unknown = not self.reason or "could not find the requested resource" in self.message
         return self.code == 404 and unknown
 
     @property
     def ahead(self) -> bool:
-        """Return whether the revision asked for is not there yet, as after a restore of an older backup: list again."""
+        """Return whether the requested revision does not exist yet, as after restoring an older backup: list again."""
         return self.code == 504 and "Too large resource version" in self.message
 
 
@@ -94,7 +94,7 @@ _DECODER = msgspec.json.Decoder(_ErrorStatus)
 
 
 def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) -> ApiError:
-    """Return the error an answer stands for; a body that is no Status (a proxy's page) is quoted, shortened."""
+    """Return the error of a response; a body that is not a Status (a proxy's page) is quoted, shortened."""
     status = _status(body)
     retry_after = _seconds(headers.get("Retry-After"))
     if retry_after is None and status is not None and status.details is not None:
@@ -112,25 +112,25 @@ def api_error(code: int, body: bytes, headers: Mapping[str, str], where: str) ->
 
 
 def status_event(body: bytes | msgspec.Raw, where: str) -> ApiError:
-    """Return the error that an ERROR event of a watch carries."""
+    """Return the error in an ERROR event of a watch."""
     return api_error(0, bytes(body), {}, where)
 
 
 def one_line(message: str) -> str:
-    """Return the text in one line of bounded length."""
+    """Return the text in one line of limited length."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
 def _status(body: bytes) -> _ErrorStatus | None:
     try:
-        found = _DECODER.decode(body)
+        status = _DECODER.decode(body)
     except (ValueError, RecursionError):
         return None
-    return found if found.kind == "Status" else None
+    return status if status.kind == "Status" else None
 
 
 def _seconds(text: str | None) -> float | None:
-    """Retry-After in seconds; dates (RFC 9110 allows them, API servers do not send them) count as unsaid."""
+    """Return Retry-After in seconds; dates (RFC 9110 allows them, API servers do not send them) count as absent."""
     seconds = parse_integer(text.strip()) if text is not None else None
     return float(seconds) if seconds is not None and seconds >= 0 else None

@@ -1,7 +1,7 @@
-"""The service account of the pod this runs in.
+"""The service account of the pod in which this process runs.
 
 Rules (client-go `rest.InClusterConfig`): the server's address is in KUBERNETES_SERVICE_HOST and _PORT; token, CA and
-namespace are files that the kubelet keeps fresh.
+namespace are files that the kubelet updates.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def available(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> bool:
-    """Return whether this runs in a pod with a service account."""
+    """Return whether this process runs in a pod with a service account."""
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (directory / "token").exists()
 
 
 def connection(environment: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> Connection:
-    """Return the API server of this cluster as this pod's service account. Raises ConfigError."""
+    """Return the connection to this cluster's API server with this pod's service account. Raises ConfigError."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:

@@ -1,16 +1,16 @@
-"""A copy of one resource that stays up to date, and a callback that is notified of every change once and in order.
+"""A local copy of one resource that is kept up to date, with a callback for every change, once and in order.
 
-The way of an informer: it asks for a watch that begins with everything there is (WatchList, Kubernetes 1.32); where the
-server does not know that, it lists and watches from there. When the watch ends or is cut it resumes at the last
-revision it saw. When the server has forgotten that revision (410) it starts over, and what it missed meanwhile becomes
-changes: what is gone is deleted, what is new added, what differs updated.
+An informer requests a watch that begins with all objects (WatchList, Kubernetes 1.32). If the server does not support
+that, it lists and watches from there. When the watch ends or is cut it resumes at the last observed revision. When the
+server has dropped that revision (410) it starts over, and the missed changes are computed: missing objects are deleted,
+new ones added, different ones updated.
 
-Terms: a revision is a `resourceVersion`; synced means that everything that was there at the start has been delivered.
+Terms: a revision is a `resourceVersion`; synced means that all initial objects have been delivered.
 
-Invariants: for one object the callback sees ADDED, then UPDATED any number of times, then DELETED, and so on; never the
-same revision twice, never an older one after a newer one. Applied one after the other the changes give `objects`. An
-object replaced by another of the same name (another UID) is deleted and added. Only typed objects are kept; one that
-cannot be read is reported, and stays as it was last seen.
+Invariants: for one object the callback gets ADDED, then UPDATED any number of times, then DELETED, and so on; never the
+same revision twice, never an older one after a newer one. The changes applied in order give `objects`. An object
+replaced by another of the same name (another UID) is deleted and added. Only typed objects are stored; an unreadable
+one is reported, and keeps its last state.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _Object = TypeVar("_Object")
 
 
 class ChangeKind(Enum):
-    """What happened to an object."""
+    """The kind of a change of an object."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -52,7 +52,7 @@ class ChangeKind(Enum):
 
 
 class Change(NamedTuple, Generic[_Object]):
-    """One change; `object` is the new state (the last known one if deleted), `old` the one before, None if added."""
+    """One change; `object` is the new state (the last known one if deleted), `old` the previous one, None if added."""
 
     kind: ChangeKind
     object: _Object
@@ -64,24 +64,24 @@ class InformerOptions:
     """Times in seconds."""
 
     watch_list: bool = True
-    """Try a watch that begins with everything there is."""
+    """Try a watch that begins with all objects."""
     silence: float = 180.0
-    """A watch without any byte for so long is cut and resumed; bookmarks come every minute or so."""
+    """The time without data after which a watch is cut and resumed; bookmarks arrive about every minute."""
     first_silence: float = 20.0
-    """The same while the first objects are awaited; a server that ignores what it does not know never ends them."""
+    """The same before the initial objects are complete; a server that ignores the request never completes them."""
     shortest_watch: float = 300.0
-    """A watch is asked to last between this and twice this, so that all do not end together."""
+    """The shortest requested duration of a watch; the longest is twice this, so that watches do not end together."""
     quick: float = 1.0
     """A watch that ends sooner than this without an event is followed by a pause."""
     backoff: BackoffPolicy = _BACKOFF
 
 
 class Informer(Generic[T]):
-    """See the module. `handler` is called in the task that runs `run`; what it raises ends `run`.
+    """An informer; see the module docstring. `handler` is called in the task of `run`; its exceptions end `run`.
 
-    `on_trouble` is called for objects that cannot be read, `on_unreadable` for each of them with what is wrong with it,
-    so that its owner can be notified; `on_cut` for every list or watch that failed and is tried again
-    (default: as trouble), `on_answer` of every one that the server has begun to answer.
+    `on_trouble` is called for unreadable objects, `on_unreadable` for each of them with the problem, so that its owner
+    can be notified. `on_cut` is called for every list or watch that failed and is retried (default: as trouble),
+    `on_answer` for each one that the server has started to answer.
     """
 
     def __init__(
@@ -125,39 +125,39 @@ class Informer(Generic[T]):
 
     @property
     def objects(self) -> Mapping[str, T]:
-        """Return the objects by `namespace/name` (`name` where there are no namespaces); a live view, read only."""
+        """Return the objects by `namespace/name` (`name` without namespaces) as a live, read-only view."""
         return MappingProxyType(self._objects)
 
     @property
     def revision(self) -> str | None:
-        """Return how far this copy is; None before the first list and while starting over."""
+        """Return the revision of this copy; None before the first list and while starting over."""
         return self._revision
 
     @property
     def synced(self) -> bool:
-        """Return whether everything that was there at the start has been delivered."""
+        """Return whether all initial objects have been delivered."""
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
-        """Return when it is."""
+        """Wait until the initial objects have been delivered."""
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Stay up to date until cancelled; nothing the server does ends it but refusing the user (401, 403)."""
+        """Keep the copy up to date until cancelled; the only fatal response is a refusal of the user (401, 403)."""
         while True:
             began = self._client.clock.monotonic()
             self._received = False
             wait: float | None
             try:
-                await self._go_on()
+                await self._continue()
                 wait = self._after_the_end(began)
             except ClientError as error:
                 wait = self._after(error)
             if wait is not None:
                 await self._client.clock.sleep(wait)
 
-    async def _go_on(self) -> None:
-        """One list or one watch, whichever is due."""
+    async def _continue(self) -> None:
+        """Run the list or watch that is due."""
         if self._revision is not None:
             await self._watch({"resourceVersion": self._revision})
         elif self._watch_list:
@@ -181,10 +181,10 @@ class Informer(Generic[T]):
         self._on_answer()
         if not listed.revision:
             raise UnreachableError(f"{self._resource}: the list has no resourceVersion")
-        found = {item.key: item for item in listed.objects}
+        by_key = {item.key: item for item in listed.objects}
         for meta, error in listed.unreadable:
-            self._unreadable(error, meta, found)
-        self._replace(found, listed.revision)
+            self._unreadable(error, meta, by_key)
+        self._replace(by_key, listed.revision)
 
     async def _watch(self, query: Mapping[str, str]) -> None:
         options = self._options
@@ -198,10 +198,10 @@ class Informer(Generic[T]):
             opened=self._on_answer,
         )
 
-    # --- how to go on after a watch ---------------------------------------------------------------------
+    # --- how to continue after a watch --------------------------------------------------------------------
 
     def _after_the_end(self, began: float) -> float | None:
-        """Return seconds to wait after a stream that ended as it should; None to go on at once."""
+        """Return the seconds to wait after a stream with a normal end; None to continue at once."""
         if self._revision is None:
             return self._without_watch_list("the watch ended before everything was sent")
         if self._received or self._client.clock.monotonic() - began >= self._options.quick:
@@ -210,7 +210,7 @@ class Informer(Generic[T]):
         return self._backoff.next()
 
     def _after(self, error: ClientError) -> float | None:
-        """Return seconds to wait after an error; None to go on at once."""
+        """Return the seconds to wait after an error; None to continue at once."""
         if self._received:
             self._backoff.reset()
         starting = self._revision is None and self._watch_list
@@ -218,7 +218,7 @@ class Informer(Generic[T]):
             return self._without_watch_list(str(error))
         if isinstance(error, GarbledError):
             self._garbled += 1
-            if self._garbled >= _GARBLED_TWICE:  # it comes again from the same place: go around it
+            if self._garbled >= _GARBLED_TWICE:  # the problem recurs at this revision: list instead
                 self._garbled = 0
                 self._revision = None
         if isinstance(error, ApiError):
@@ -261,7 +261,7 @@ class Informer(Generic[T]):
             self._garbled = self._restarts = 0
 
     def _take_first(self, event: Event, meta: Metadata, arriving: dict[str, T]) -> None:
-        """Before the bookmark that ends the initial events: gather."""
+        """Collect an event before the bookmark that ends the initial events."""
         if event.type == BOOKMARK:
             if (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true":
                 self._arriving = None
@@ -277,7 +277,7 @@ class Informer(Generic[T]):
             self._unreadable(error, meta, arriving)
 
     def _seen(self, revision: str) -> bool:
-        """Return whether a resumed stream repeats what is known: revisions grow along one stream."""
+        """Return whether a resumed stream repeats an observed revision: revisions grow along a stream."""
         last = self._revision
         place, before = _place(revision), _place(last or "")
         if place is None or before is None:
@@ -296,30 +296,30 @@ class Informer(Generic[T]):
                 self._handler(Change(ChangeKind.DELETED, last, old))
             return
         try:
-            found = stored(self._kind, event.object, self._resource)
+            updated = stored(self._kind, event.object, self._resource)
         except InputError as error:
             self._on_trouble(f"not updated: {error}")
             self._on_unreadable(meta, error)
             return
-        self._put(key, found)
+        self._put(key, updated)
 
-    def _put(self, key: str, found: T) -> None:
+    def _put(self, key: str, updated: T) -> None:
         old = self._objects.get(key)
-        if old is not None and old.metadata.uid != found.metadata.uid:
+        if old is not None and old.metadata.uid != updated.metadata.uid:
             del self._objects[key]
             self._handler(Change(ChangeKind.DELETED, old, old))
             old = None
-        elif old is not None and old.metadata.resource_version == found.metadata.resource_version:
+        elif old is not None and old.metadata.resource_version == updated.metadata.resource_version:
             return
-        self._objects[key] = found
-        self._handler(Change(ChangeKind.ADDED if old is None else ChangeKind.UPDATED, found, old))
+        self._objects[key] = updated
+        self._handler(Change(ChangeKind.ADDED if old is None else ChangeKind.UPDATED, updated, old))
 
-    def _replace(self, found: Mapping[str, T], revision: str) -> None:
-        """Everything there is at a revision: what was missed becomes changes, deletions first."""
-        for key in [key for key in self._objects if key not in found]:
+    def _replace(self, current: Mapping[str, T], revision: str) -> None:
+        """Replace the copy with the objects at a revision and report the changes, deletions first."""
+        for key in [key for key in self._objects if key not in current]:
             old = self._objects.pop(key)
             self._handler(Change(ChangeKind.DELETED, old, old))
-        for key, item in found.items():
+        for key, item in current.items():
             self._put(key, item)
         self._revision = revision
         if not self._synced.is_set():
@@ -331,13 +331,13 @@ class Informer(Generic[T]):
         if meta is None:
             return
         self._on_unreadable(meta, error)
-        known = self._objects.get(meta.key)
-        if known is not None:
-            arriving[meta.key] = known
+        last = self._objects.get(meta.key)
+        if last is not None:
+            arriving[meta.key] = last
 
 
 def _place(revision: str) -> tuple[int, str] | None:
-    """Return what orders revisions that are numbers, however many digits they have; None for one that is opaque."""
+    """Return a sort key of numeric revisions of any length; None for an opaque revision."""
     if not (revision.isascii() and revision.isdecimal()):
         return None
     digits = revision.lstrip("0")

@@ -1,8 +1,8 @@
-"""Kubeconfigs: reading, merging and choosing a context.
+"""Kubeconfigs: read and merge files, and select a context.
 
-Rules (client-go `clientcmd`): `KUBECONFIG` lists files, those that do not exist are passed over; of entries with one
-name, and of `current-context`, the first found counts. Paths in a file are relative to that file. `*-data` wins over
-the file of the same role. Certificates are only left unchecked if the file says `insecure-skip-tls-verify: true`.
+Rules (client-go `clientcmd`): `KUBECONFIG` lists files; missing ones are skipped. Of entries with the same name, and of
+`current-context`, the first one counts. Paths in a file are relative to that file. `*-data` takes precedence over the
+file of the same role. Certificates are unchecked only with `insecure-skip-tls-verify: true`.
 
 Invariant: every error names the file and the entry, and quotes no secret.
 """
@@ -31,8 +31,9 @@ MAX_BYTES = 4 * 1024 * 1024
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 SCHEDULER_EXTENSION = "reprieve.dev/scheduler"
-"""Of a context: where `explain` finds the scheduler, {"url": ..., "certificate-authority-data": ...}, or its records,
-{"records": FILE}."""
+"""The extension of a context for `explain`: the scheduler, {"url": ..., "certificate-authority-data": ...}, or its
+records, {"records": FILE}.
+"""
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
@@ -143,7 +144,7 @@ class Kubeconfig:
 
     @property
     def contexts(self) -> tuple[str, ...]:
-        """The names that `--context` may have, sorted."""
+        """Return the names that `--context` may have, sorted."""
         return tuple(sorted(self._contexts))
 
     def connection(self, context: str | None = None) -> Connection:
@@ -180,9 +181,7 @@ class Kubeconfig:
 def read_kubeconfig(
     files: Sequence[Path], *, explicit: bool, unknown_fields: list[UnknownField] | None = None
 ) -> Kubeconfig:
-    """Return the files merged; `explicit` ones have to exist. Fields that mean nothing are noted. Raises
-    ConfigError.
-    """
+    """Return the merged files; `explicit` ones must exist. Unknown fields are recorded. Raises ConfigError."""
     merged = Kubeconfig(tuple(files))
     for file in files:
         read = _read(file, explicit, unknown_fields)
@@ -205,12 +204,11 @@ def connect(
     *,
     unknown_fields: list[UnknownField] | None = None,
 ) -> Connection:
-    """Return where to go: a kubeconfig by path; else `KUBECONFIG`; else ~/.kube/config; else the service account of
-    this pod.
+    """Return the connection of the kubeconfig `path`, of `KUBECONFIG`, of ~/.kube/config, or of this pod's account.
 
-    A `path` may list several files as `KUBECONFIG` does, if no single file has that name. Of the files of `KUBECONFIG`
-    one has to exist: with a cluster named, no other is considered. Fields of the files that no
-    kubeconfig has are added to `unknown_fields`; kubectl passes over them in silence. Raises ConfigError.
+    The first that exists counts. A `path` may list several files as `KUBECONFIG` does, if no single file has that name.
+    One of the files of `KUBECONFIG` must exist: if it is set, no other source is used. Unknown fields of the files are
+    added to `unknown_fields`; kubectl ignores them silently. Raises ConfigError.
     """
     environment = os.environ if environment is None else environment
     if path is not None:
@@ -230,14 +228,14 @@ def connect(
 
 
 def is_configured(environment: Mapping[str, str] | None = None) -> bool:
-    """Return whether something names a server for `connect` without a path; it may be wrong."""
+    """Return whether a server is configured for `connect` without a path; the configuration may be invalid."""
     environment = os.environ if environment is None else environment
     named = bool(_split(environment.get("KUBECONFIG", "")))
     return named or any(map(_exists, _default_files(environment))) or incluster.available(environment)
 
 
 def _exists(file: Path) -> bool:
-    """Return whether there is such a file; one that may not be looked at is there."""
+    """Return whether a file exists; an inaccessible one counts as existing."""
     try:
         return file.exists()
     except OSError:
@@ -288,13 +286,13 @@ def _read(file: Path, explicit: bool, unknown_fields: list[UnknownField] | None 
         raise ConfigError(f"{file}: not a kubeconfig: kind {read.kind!r}, apiVersion {read.api_version!r}")
     if unknown_fields is not None:
         origin = Origin(str(file), 1, 1)
-        found = [UnknownField(origin, "", *item) for item in misnamed_in(_File, documents[0])]
-        unknown_fields += located(found, text)
+        problems = [UnknownField(origin, "", *item) for item in misnamed_in(_File, documents[0])]
+        unknown_fields += located(problems, text)
     return read
 
 
 def _without_nulls(data: Any) -> Any:
-    """Entries that are null are absent, as for kubectl."""
+    """Return the data without null entries, which count as absent, as for kubectl."""
     if isinstance(data, Mapping):
         return {key: _without_nulls(value) for key, value in data.items() if value is not None}
     if isinstance(data, list):
@@ -384,7 +382,7 @@ def _plugin(value: _Exec, cluster: _Cluster, file: Path, where: str) -> ExecPlug
     mode = value.interactive_mode or ("IfAvailable" if value.api_version == EXEC_VERSIONS[1] else "")
     if mode not in INTERACTIVE_MODES:
         raise ConfigError(f"{where}: exec.interactiveMode: {mode!r}: must be one of {', '.join(INTERACTIVE_MODES)}")
-    # A command with a slash is relative to the file, a bare name is looked up in PATH (client-go does the same).
+    # A command with a slash is relative to the file; a bare name is looked up in PATH (as in client-go).
     command = str(_beside(file, value.command)) if os.sep in value.command else value.command
     return ExecPlugin(
         api_version=value.api_version,

@@ -1,13 +1,12 @@
-"""Leader election by a Lease, and the fence that stops a leader that has lost the lease.
+"""Leader election with a Lease, and the fence that stops a leader that has lost the lease.
 
-Rules (client-go `leaderelection`, coordination.k8s.io/v1): the holder renews the lease every `retry` seconds; a
-leader that could not for `renew_deadline` seconds steps down; others take over when they have not seen it renewed for
-the lease's own duration, counted by their own clock from when they saw it change. Every take-over adds one to
-`leaseTransitions`.
+Rules (client-go `leaderelection`, coordination.k8s.io/v1): the holder renews the lease every `retry` seconds. A leader
+without a successful renewal for `renew_deadline` seconds steps down. Others take over after they have not observed a
+renewal for the lease's own duration, by their own clock. Every take-over increments `leaseTransitions`.
 
-Invariants: the fence is open only while the last renewal that succeeded was *sent* less than `renew_deadline` ago,
-which is shorter than what others wait: at no time are two fences open (as far as clocks run equally fast). The fence
-asks the clock itself, so that a process that was stopped for a while finds it shut when it goes on.
+Invariants: the fence is open only while the last successful renewal was *sent* less than `renew_deadline` ago, which is
+shorter than the wait of others: no two fences are open at once (if clocks run equally fast). The fence reads the clock
+itself, so that a process that was stopped for a while finds it shut when it continues.
 """
 
 from __future__ import annotations
@@ -28,41 +27,41 @@ from reprieve.client.transport import ApiClient
 
 T = TypeVar("T")
 _LOOKS: Final = 0.25
-"""Of `retry`: how often a standby looks whether the lease was renewed."""
+"""The share of `retry` after which a standby reads the lease again."""
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True)
 
 
 class LeadershipLostError(ClientError):
-    """The right to write is lost."""
+    """Raised if the right to write is lost."""
 
 
 class Fence:
-    """The right to write, with an end. Shut until opened."""
+    """The right to write, with an end. It is shut until opened."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._until = float("-inf")
         self._on_shut: list[Callable[[], None]] = []
         self.term = 0
-        """Which leadership this is (`leaseTransitions`); grows with every change of leader."""
+        """The current term of leadership (`leaseTransitions`), which grows with every change of leader."""
 
     @property
     def open(self) -> bool:
-        """Return whether one may write now."""
+        """Return whether writing is permitted now."""
         return self._clock.monotonic() < self._until
 
     def check(self) -> None:
-        """Raise LeadershipLostError if one may not write any more."""
+        """Raise LeadershipLostError if writing is no longer permitted."""
         if not self.open:
             raise LeadershipLostError("not the leader: nothing is written")
 
     def opened(self, until: float, term: int) -> None:
-        """One may write until a monotonic time."""
+        """Permit writing until a monotonic time."""
         self._until = until
         self.term = term
 
     def shut(self) -> None:
-        """Forbid writing, and call what is registered (`on_shut`)."""
+        """Forbid writing, and call the registered functions (`on_shut`)."""
         was_open = self._until != float("-inf")
         self._until = float("-inf")
         if was_open:
@@ -70,13 +69,13 @@ class Fence:
                 notify()
 
     def on_shut(self, notify: Callable[[], None]) -> None:
-        """Call when leadership ends."""
+        """Register a function to call when leadership ends."""
         self._on_shut.append(notify)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOptions:
-    """Names and times in seconds; the defaults are kube-scheduler's. Raises ValueError for times that cannot work."""
+    """Names and times in seconds; the defaults are kube-scheduler's. Raises ValueError for conflicting times."""
 
     namespace: str
     name: str
@@ -85,7 +84,7 @@ class LeaseOptions:
     renew_deadline: float = 10.0
     retry: float = 2.0
     release: bool = True
-    """Give the lease back when stopping, so that the next one need not wait."""
+    """Release the lease when stopping, so that the next leader need not wait."""
 
     def __post_init__(self) -> None:
         if not self.duration > self.renew_deadline > self.retry * 1.2 > 0:
@@ -108,7 +107,7 @@ class _Lease(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Election:
-    """One candidate. `run` until cancelled; `fence` is open while it leads."""
+    """One candidate. Call `run` until cancelled; `fence` is open while it leads."""
 
     def __init__(
         self,
@@ -121,28 +120,28 @@ class Election:
     ) -> None:
         self.fence = Fence(client.clock)
         self.leader = ""
-        """The leader, as far as is known; empty if there is none."""
+        """The known leader; empty if there is none."""
         self._client = client
         self._options = options
         self._on_leading = on_leading
         self._on_trouble = on_trouble
         self._on_answer = on_answer
-        self._seen: tuple[str, datetime | None, str] | None = None
-        self._seen_at = 0.0
+        self._observed: tuple[str, datetime | None, str] | None = None
+        self._observed_at = 0.0
         self._free_at: float | None = None
-        """When the lease of another, seen by the last attempt, may be taken."""
+        """When the lease of another holder, as last read, may be taken."""
         self._leading = asyncio.Event()
         self._late = False
         """Whether the lease was renewed after the right to write had ended."""
 
     async def wait_leading(self) -> None:
-        """Return when this candidate leads."""
+        """Wait until this candidate leads."""
         await self._leading.wait()
 
     async def watch(self) -> None:
-        """Look at the lease without taking it, until cancelled: for how long it was not renewed then counts for `run`.
+        """Observe the lease without taking it, until cancelled; the time without renewal then counts for `run`.
 
-        For one that cannot lead yet. Whatever a server or network does is left to `run`.
+        For a candidate that cannot lead yet. Errors of the server or network are left to `run`.
         """
         options = self._options
         while True:
@@ -151,9 +150,9 @@ class Election:
             await self._client.clock.sleep(options.retry * _LOOKS)
 
     async def run(self) -> None:
-        """Wait for leadership, lead, and return when it is lost; when cancelled, give it back.
+        """Wait for leadership, lead, and return when it is lost; when cancelled, release the lease.
 
-        What led must not go on after that: the caller decides whether to stand again.
+        The leader's work must then stop: the caller decides whether to run for leadership again.
         """
         clock, options = self._client.clock, self._options
         try:
@@ -166,18 +165,18 @@ class Election:
                 if self.fence.open:
                     await self._attempt()
         finally:
-            held = self.fence.open or self._late
+            may_hold = self.fence.open or self._late
             self.fence.shut()
             self._leading.clear()
-            if held and options.release:
+            if may_hold and options.release:
                 with contextlib.suppress(ClientError):
                     await self._release()
 
     def _pause(self) -> float:
-        """Return how long to wait for the next attempt to take the lease.
+        """Return the seconds until the next attempt to take the lease.
 
-        While another holds it: until it may be taken, and no longer than a fourth of `retry`. What is not seen of a
-        renewal adds to the time without a leader.
+        While another holds it: until it may be taken, and at most a fourth of `retry`. A renewal that is not observed
+        adds to the time without a leader.
         """
         longest = self._options.retry * (1 + 0.2 * self._client.chance.random())
         if self._free_at is None:
@@ -185,7 +184,7 @@ class Election:
         return min(longest * _LOOKS, max(0.0, self._free_at - self._client.clock.monotonic()))
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease; whether it is held. Never raises for what a server or network does."""
+        """Take or renew the lease; return whether it is held. Server and network errors are never raised."""
         clock, options = self._client.clock, self._options
         sent = clock.monotonic()
         try:
@@ -197,11 +196,11 @@ class Election:
             return False
         self._on_answer()
         if term is None:
-            if self.fence.open:  # another holder has it: no need to wait for the deadline
+            if self.fence.open:  # another holder has it: do not wait for the deadline
                 self.fence.shut()
             return False
         if self._leading.is_set() and not self.fence.open:
-            # Renewed, but too late: in between writes were refused, and what waits for them would wait forever.
+            # Renewed, but too late: meanwhile writes were refused, and their callers would wait forever.
             self._late = True
             return False
         self.fence.opened(sent + options.renew_deadline, term)
@@ -225,13 +224,13 @@ class Election:
         if holder == options.identity:
             return await self._write("PUT", path, self._body(lease.metadata, spec.acquire_time or now, now, term), term)
         duration = float(spec.lease_duration_seconds or options.duration)
-        if holder and clock.monotonic() < self._seen_at + duration:
-            self._free_at = self._seen_at + duration
+        if holder and clock.monotonic() < self._observed_at + duration:
+            self._free_at = self._observed_at + duration
             return None
         return await self._write("PUT", path, self._body(lease.metadata, now, now, term + 1), term + 1)
 
     async def _read(self) -> tuple[_Lease, _Spec]:
-        """Return the lease, and note whether it has changed."""
+        """Return the lease, and record whether it has changed."""
         path = LEASES.path(self._options.namespace, self._options.name)
         lease = (await self._client.get(path, deadline=self._options.renew_deadline)).read(_Lease)
         spec = lease.spec or _Spec()
@@ -239,17 +238,17 @@ class Election:
         return lease, spec
 
     async def _write(self, method: str, path: str, body: dict[str, Any], term: int) -> int:
-        """Write the lease as read. 409 if another was quicker; the next attempt sees which."""
+        """Write the lease as read. 409 if another candidate was faster; the next attempt reads the result."""
         await self._client.request(method, path, body=body, deadline=self._options.renew_deadline)
         self.leader = self._options.identity
         return term
 
     def _observe(self, holder: str, renewed: datetime | None, revision: str) -> None:
-        """Note when the lease was last seen to change, by our own clock: others' clocks may be wrong."""
-        seen = (holder, renewed, revision)
-        if seen != self._seen:
-            self._seen = seen
-            self._seen_at = self._client.clock.monotonic()
+        """Record when the lease was last observed to change, by this process's clock: other clocks may be wrong."""
+        observed = (holder, renewed, revision)
+        if observed != self._observed:
+            self._observed = observed
+            self._observed_at = self._client.clock.monotonic()
         self.leader = holder
 
     def _body(self, metadata: dict[str, Any], acquired: datetime, renewed: datetime, term: int) -> dict[str, Any]:
@@ -278,7 +277,7 @@ class Election:
 
 
 async def _within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of some work, or TimeoutError when the clock says that the time is over."""
+    """Return the result of some work, or raise TimeoutError when the time is over."""
     task = asyncio.create_task(work)
     alarm = asyncio.create_task(clock.sleep(seconds))
     try:
@@ -293,5 +292,5 @@ async def _within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) ->
 
 
 def _micro(moment: datetime) -> str:
-    """meta/v1 MicroTime: RFC 3339 with six digits."""
+    """Return a meta/v1 MicroTime: RFC 3339 with six digits."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,4 +1,4 @@
-"""What happens to one value of an object that leaves a cluster: the leaves of the tables in `client.shapes`."""
+"""Conversions of single values of objects in snapshots: the leaves of the tables in `client.shapes`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from reprieve.decisions.requested_nodes import STATES
 
 Leaf = Callable[[Any, Names], Any]
 Shape = Mapping[str, Any] | Leaf
-"""Field name to shape, or what to make of a value."""
+"""Field name to shape, or the function that converts a value."""
 
 
 class Demanded(NamedTuple):
-    """A field that the API demands, though what is read has a default for it and leaves it out where it has that."""
+    """A field that the API requires although typed objects omit it if it has its default."""
 
     default: Any
     shape: Shape
@@ -42,22 +42,22 @@ _UNKNOWN_OWNER: Final = ("example.com/v1", "Owner")
 
 
 def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
-    """Return what of the data may leave, in the form it may leave."""
+    """Return the data that a snapshot may have, in its converted form."""
     if callable(shape):
         return shape(data, names)
-    made: Json = {}
-    for name, found in data.items():
+    result: Json = {}
+    for name, field_value in data.items():
         inner = shape.get(name)
         if isinstance(inner, Demanded):
             inner = inner.shape
-        if inner is not None and found is not None:
-            value = shaped_by(inner, found, names)
+        if inner is not None and field_value is not None:
+            value = shaped_by(inner, field_value, names)
             if value or name not in _NOTHING_IF_EMPTY:
-                made[name] = value
+                result[name] = value
     for name, inner in shape.items():
         if isinstance(inner, Demanded):
-            made.setdefault(name, inner.default)
-    return made
+            result.setdefault(name, inner.default)
+    return result
 
 
 _NOTHING_IF_EMPTY: Final = frozenset(
@@ -66,26 +66,26 @@ _NOTHING_IF_EMPTY: Final = frozenset(
         *("matchLabels", "allocatedResources", "disruptedPods", "resources", "conditions", "volumes", "images"),
     )
 )
-"""Maps and lists for which empty means absent. Others may mean something: `labelSelector: {}` selects everything."""
+"""Maps and lists for which empty means absent. Others may be meaningful: `labelSelector: {}` selects everything."""
 
 
 # --- leaves -----------------------------------------------------------------------------------------------
 
 
 def request_state(value: str, names: Names) -> str:
-    """Return the state of a ProvisioningRequest; of anonymous snapshots its reason and message are left out."""
+    """Return the state of a ProvisioningRequest; anonymous snapshots omit its reason and message."""
     state = value.partition(":")[0]
     return value if not names.anonymize else state if state in STATES else ""
 
 
 def keep(value: Any, names: Names) -> Any:
-    """Return a value that no user chose; of anonymous snapshots every text in it that is not public is replaced."""
+    """Return a value that no user chose; in anonymous snapshots every text in it that is not public is replaced."""
     if not names.anonymize:
         return value
     if isinstance(value, str):
         return names.word(value)
     if isinstance(value, Mapping):
-        return {k if k in field_names() else names.resource(k): keep(found, names) for k, found in value.items()}
+        return {k if k in field_names() else names.resource(k): keep(inner, names) for k, inner in value.items()}
     return [keep(item, names) for item in value] if isinstance(value, Sequence) else value
 
 
@@ -95,22 +95,22 @@ def kept(fields: str) -> dict[str, Leaf]:
 
 
 def driver(value: str, names: Names) -> str:
-    """Name a driver."""
+    """Return the name of a driver."""
     return names.driver(value)
 
 
 def drivers(value: str, names: Names) -> str:
-    """Name drivers, separated by commas."""
+    """Return the names of drivers, separated by commas."""
     return ",".join(map(names.driver, value.split(",")))
 
 
 def namespaces(value: str, names: Names) -> str:
-    """Name namespaces, separated by commas."""
+    """Return the names of namespaces, separated by commas."""
     return ",".join(names.name(NAMESPACE, item.strip()) for item in value.split(","))
 
 
 def levels(value: str, names: Names) -> str:
-    """Return the topology levels of a list, or the one of a slice, that have the same name everywhere."""
+    """Return the public topology levels of a list, or of a slice."""
     if not names.anonymize:
         return value
     items = (item.strip().partition("=") for item in value.split(","))
@@ -119,7 +119,7 @@ def levels(value: str, names: Names) -> str:
 
 
 def features(value: Sequence[str], names: Names) -> list[str]:
-    """Return those by which pods are placed, where names are replaced."""
+    """Return the features that affect the placement of pods; all if names are not replaced."""
     return sorted(decisive(value)) if names.anonymize else list(value)
 
 
@@ -129,71 +129,71 @@ def _reason(value: str, names: Names) -> str:
 
 
 def named(domain: str) -> Leaf:
-    """Return a name of a domain."""
+    """Return a leaf for names of a domain."""
     return lambda value, names: names.name(domain, value)
 
 
 def each(shape: Shape) -> Leaf:
-    """Apply a shape to each item of a list."""
+    """Return a leaf that applies a shape to each item of a list."""
     return lambda value, names: [shaped_by(shape, item, names) for item in value]
 
 
-def one_of(**known: Shape) -> Leaf:
-    """Return each item of a list, but for items that have nothing besides a name."""
+def one_of(**fields: Shape) -> Leaf:
+    """Return a leaf for the items of a list, without items that have only a name."""
 
     def shaped(value: Any, names: Names) -> Any:
-        items = [shaped_by(known, item, names) for item in value]
+        items = [shaped_by(fields, item, names) for item in value]
         return [item for item in items if len(item) > 1]
 
     return shaped
 
 
 def nothing_of(_value: Any, _names: Names) -> Any:
-    """That it is there, and nothing of what it says."""
+    """Return an empty object: the field exists, but its content is private."""
     return {}
 
 
 def priority_class(value: str, names: Names) -> str:
-    """Return the name of a priority class; those of the system are everywhere the same."""
+    """Return the name of a priority class; those of the system are public."""
     return value if value in CLASSES else names.name(PRIORITY, value)
 
 
 def address(value: str, names: Names) -> str:
-    """Return a host address; those that mean every address stay, as they conflict with all."""
+    """Return a host address; wildcard addresses stay, as they conflict with all others."""
     return value if value in ("0.0.0.0", "::") else names.name(ADDRESS, value)
 
 
 def scheduler(value: str, names: Names) -> str:
-    """Name a scheduler; the default one keeps its name."""
+    """Return the name of a scheduler; the default one is public."""
     return value if value == o.DEFAULT_SCHEDULER else names.name("scheduler", value)
 
 
 def labels(value: Mapping[str, str], names: Names) -> Json:
-    """Name the keys and values of labels."""
+    """Return the keys and values of labels."""
     return {names.key(key): names.value(key, text) for key, text in value.items()}
 
 
 def label_key(value: str, names: Names) -> str:
-    """Name the key of a label."""
+    """Return the key of a label."""
     return names.key(value)
 
 
 def requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """matchExpressions: values belong to their key."""
+    """Return matchExpressions; values belong to their key."""
     result = []
     for item in value:
         key, operator = item.get("key", ""), item.get("operator", "")
         if operator in ("Gt", "Lt"):
             names.numeric(key)
-        made: Json = {"key": names.key(key), "operator": keep(operator, names)}
+        requirement: Json = {"key": names.key(key), "operator": keep(operator, names)}
         if item.get("values"):
-            made["values"] = [names.value(key, text) for text in item["values"]]
-        result.append(made)
+            requirement["values"] = [names.value(key, text) for text in item["values"]]
+        result.append(requirement)
     return result
 
 
 def field_requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """matchFields: only metadata.name exists."""
+    """Return matchFields; only metadata.name exists."""
     shape = {"key": _field, "operator": keep, "values": each(named(NODE))}
     return [shaped_by(shape, item, names) for item in value]
 
@@ -203,7 +203,7 @@ def _field(value: str, names: Names) -> str:
 
 
 def tainting(*more: str) -> Leaf:
-    """Taints and tolerations: a value belongs to its key."""
+    """Return a leaf for taints or tolerations; a value belongs to its key."""
 
     def shaped(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
         result = []
@@ -211,35 +211,35 @@ def tainting(*more: str) -> Leaf:
             key = item.get("key", "")
             if item.get("operator") in ("Gt", "Lt"):
                 names.numeric(key)
-            made: Json = {name: keep(item[name], names) for name in more if name in item}
+            taint: Json = {name: keep(item[name], names) for name in more if name in item}
             if key:
-                made["key"] = names.key(key)
+                taint["key"] = names.key(key)
             if item.get("value"):
-                made["value"] = names.value(key, item["value"])
-            result.append(made)
+                taint["value"] = names.value(key, item["value"])
+            result.append(taint)
         return result
 
     return shaped
 
 
 def owners(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """Owners by kind and name; a kind that is not public is just an owner."""
+    """Return owners by kind and name; a kind that is not public is replaced by a generic one."""
     result = []
     for item in value:
         version, kind = item.get("apiVersion", ""), item.get("kind", "")
         if names.anonymize and not is_public_owner(version, kind):
             version, kind = _UNKNOWN_OWNER
-        made: Json = {"apiVersion": version, "kind": kind}
-        made["name"] = names.name(domain_of(kind), item.get("name", ""))
-        made["uid"] = names.name(UID, item.get("uid", ""))
+        owner: Json = {"apiVersion": version, "kind": kind}
+        owner["name"] = names.name(domain_of(kind), item.get("name", ""))
+        owner["uid"] = names.name(UID, item.get("uid", ""))
         if item.get("controller"):
-            made["controller"] = True
-        result.append(made)
+            owner["controller"] = True
+        result.append(owner)
     return result
 
 
 def conditions(*types: str) -> Leaf:
-    """Conditions of known types, without the messages."""
+    """Return a leaf for conditions of the given types, without their messages."""
     shape = {"type": lambda value, _names: value, "status": keep, "reason": _reason, "lastTransitionTime": keep}
 
     def shaped(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
@@ -249,12 +249,12 @@ def conditions(*types: str) -> Leaf:
 
 
 def image(value: str, names: Names) -> str:
-    """Name an image."""
+    """Return the name of an image."""
     return names.name(IMAGE, with_tag(value))
 
 
 def images(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """Return a node's images, by number, as far as a pod uses them."""
+    """Return the images of a node that pods use."""
     result = []
     for item in value:
         used = [name for name in item.get("names", ()) if with_tag(name) in names.images]
@@ -264,20 +264,20 @@ def images(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
 
 
 def with_tag(image: str) -> str:
-    """`nginx` and `nginx:latest` are one image (kube-scheduler's ImageLocality)."""
+    """Return an image with its tag: `nginx` and `nginx:latest` are the same image (kube-scheduler's ImageLocality)."""
     return image if ":" in image.rpartition("/")[2] else image + ":latest"
 
 
 def devices(value: Any, names: Names) -> Any:
-    """Requests for devices without the drivers' own configuration, which may hold anything."""
-    return {name: found for name, found in value.items() if name != "config"}
+    """Return requests for devices without the drivers' own configuration, which may have any content."""
+    return {name: field_value for name, field_value in value.items() if name != "config"}
 
 
 # --- shapes -----------------------------------------------------------------------------------------------
 
 
 def amounts(value: Mapping[str, Any], names: Names) -> Json:
-    """Resources by name, which may be that of a device class."""
+    """Return amounts by resource, which may be named after a device class."""
     return {
         IMPLICIT + names.name(DEVICE_CLASS, name.removeprefix(IMPLICIT))
         if name.startswith(IMPLICIT)
@@ -287,7 +287,7 @@ def amounts(value: Mapping[str, Any], names: Names) -> Json:
 
 
 def quota_amounts(value: Mapping[str, Any], names: Names) -> Json:
-    """Amounts of a quota: resources with a prefix, some after the name of a storage class or a device class."""
+    """Return the amounts of a quota: resources with a prefix, some named after a storage class or a device class."""
     return {_quota_name(name, names): keep(amount, names) for name, amount in value.items()}
 
 
@@ -301,13 +301,13 @@ def _quota_name(name: str, names: Names) -> str:
 
 
 def scope_requirements(value: Sequence[Mapping[str, Any]], names: Names) -> list[Json]:
-    """scopeSelector.matchExpressions: the values of the scope PriorityClass are names of classes."""
+    """Return scopeSelector.matchExpressions; the values of the scope PriorityClass are names of classes."""
     result = []
     for item in value:
-        made: Json = {key: keep(item[key], names) for key in ("scopeName", "operator") if key in item}
+        requirement: Json = {key: keep(item[key], names) for key in ("scopeName", "operator") if key in item}
         of_classes = item.get("scopeName") == "PriorityClass"
         if item.get("values"):
             leaf = priority_class if of_classes else keep
-            made["values"] = [leaf(text, names) for text in item["values"]]
-        result.append(made)
+            requirement["values"] = [leaf(text, names) for text in item["values"]]
+        result.append(requirement)
     return result

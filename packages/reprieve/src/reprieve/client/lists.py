@@ -1,7 +1,7 @@
-"""All objects of a resource, page by page.
+"""Lists of all objects of a resource, page by page.
 
-Rules: pages of `limit` objects belong together by their `continue` token; when the server has forgotten where a list
-began (410), the list starts over, and at last without pages, which the server can always answer.
+Rules: pages of `limit` objects are linked by their `continue` token. When the server no longer has the revision of a
+list (410), the list starts over, and finally without pages, which the server can always answer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from reprieve.client.transport import ApiClient
 
 PAGE = 500
 RESTARTS = 3
-"""How often a list starts over with pages before it is asked for in one piece."""
+"""How often a list starts over with pages before it is requested as a whole."""
 
 T = TypeVar("T", bound=KubernetesObject)
 
 
 class Unreadable(NamedTuple):
-    """An object that could not be read: its metadata (None if not even that can be) and why."""
+    """An unreadable object: its metadata (None if that is unreadable, too) and the error."""
 
     metadata: Metadata | None
     error: InputError
@@ -34,7 +34,7 @@ class Unreadable(NamedTuple):
 
 @dataclass(slots=True)
 class Listed(Generic[T]):
-    """A whole list at one revision. `unreadable` are the objects that could not be read."""
+    """A whole list at one revision, with its unreadable objects."""
 
     revision: str
     objects: list[T] = field(default_factory=list)
@@ -61,7 +61,7 @@ async def list_objects(
     fields: str = "",
     page: int = PAGE,
 ) -> Listed[T]:
-    """Return everything of a resource, the newest there is. Raises ApiError and UnreachableError."""
+    """Return all objects of a resource in their newest state. Raises ApiError and UnreachableError."""
     query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
     for turn in range(RESTARTS + 1):
         paged = {**query, "limit": str(page)} if turn < RESTARTS else query
@@ -74,7 +74,7 @@ async def list_objects(
 async def _pages(
     client: ApiClient, resource: Resource, kind: type[T], namespace: str | None, query: dict[str, str]
 ) -> Listed[T] | None:
-    """One go through all pages; None if the server forgot the beginning."""
+    """Read all pages once; return None if the list expired."""
     listed: Listed[T] = Listed("")
     token = ""
     seen: set[str] = set()

@@ -1,7 +1,7 @@
 """Write YAML that every parser reads as the same data.
 
-Readers of YAML 1.1 and 1.2, in Go and in Python, disagree on what is text: `y`, `on`, `1e3`, `0o17`, `12:30`. Here a
-text stands without quotes only if no reader takes it for anything else.
+Readers of YAML 1.1 and 1.2, in Go and in Python, disagree on what is text: `y`, `on`, `1e3`, `0o17`, `12:30`. This
+module omits quotes only from text that every reader takes for text.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from kube_rules.printable import printable
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9/._-]*")
 _WORDS: Final = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
 _LONGEST: Final = 100
-"""Characters; longer keys have a form of their own, longer lines are folded."""
+"""Characters; longer keys have a different syntax, and longer lines are folded."""
 _MOST: Final = 10_000
-"""Texts that are kept."""
+"""The largest number of cached texts."""
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Quotes text that is not plainly text; no anchors."""
+    """Quotes text unless every reader takes it for text; no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Shared values are written out."""
+        """Write shared values repeatedly."""
         return True
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
-    quoted = "'" if printable(text) == text else '"'  # which have escapes
+    quoted = "'" if printable(text) == text else '"'  # double quotes have escapes
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else quoted)
 
 
@@ -40,15 +40,15 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_of(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the documents as one stream, keys in their order; characters that do not print are YAML's escapes.
+    """Return the documents as one stream with keys in their order; unprintable characters are escaped.
 
-    Most are written here, line by line, in the form of pyyaml's dumper, which takes ten times as long.
+    Most are written here, line by line, in the format of pyyaml's dumper, which takes ten times as long.
     """
     return "".join(yaml_texts(documents))
 
 
 def yaml_texts(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the text of each document, with the separator from the one before (`yaml_of`)."""
+    """Yield the text of each document with the separator from the previous one (`yaml_of`)."""
     separator = ""
     for document in documents:
         yield separator + _document(document)
@@ -69,11 +69,11 @@ def _document(document: Mapping[str, Any]) -> str:
 
 
 class _UnusualError(Exception):
-    """A value that is left to pyyaml's dumper: long or unprintable text, a number with a fraction, another type."""
+    """Raised for a value that needs pyyaml's dumper: long or unprintable text, a fraction, another type."""
 
 
 def _mapping(data: dict[Any, Any], first: str, indent: str, lines: list[str]) -> None:
-    """Add the lines of a mapping that is not empty; `first` begins its first line, `indent` the others."""
+    """Add the lines of a non-empty mapping; `first` begins its first line, `indent` the others."""
     for key, value in data.items():
         start = f"{first}{_SCALARS[key] if type(key) is str else _unusual()}:"
         first = indent
@@ -91,7 +91,7 @@ def _mapping(data: dict[Any, Any], first: str, indent: str, lines: list[str]) ->
 
 
 def _sequence(data: list[Any], first: str, indent: str, lines: list[str]) -> None:
-    """Add the lines of a list that is not empty; see `_mapping`."""
+    """Add the lines of a non-empty list; see `_mapping`."""
     for value in data:
         if type(value) is dict and value:
             _mapping(value, f"{first}- ", f"{indent}  ", lines)
@@ -103,7 +103,7 @@ def _sequence(data: list[Any], first: str, indent: str, lines: list[str]) -> Non
 
 
 def _scalar(value: Any) -> str:
-    """Return what stands for a value that is not a mapping or a list with items. Raises _UnusualError."""
+    """Return the text of a value other than a non-empty mapping or list. Raises _UnusualError."""
     kind = type(value)
     if kind is str:
         return _SCALARS[value]
@@ -121,7 +121,7 @@ def _unusual() -> str:
 
 
 class _Scalars(dict[str, str]):
-    """Text -> how it is written. Raises _UnusualError for long or unprintable text; a full table is emptied."""
+    """The YAML of each text. Raises _UnusualError for long or unprintable text; a full table is emptied."""
 
     def __missing__(self, text: str) -> str:
         if len(text) > _LONGEST or not text.isascii() or not text.isprintable():

@@ -1,8 +1,8 @@
-"""The proxy through which a server is reached: HTTPS_PROXY, HTTP_PROXY and NO_PROXY as Go programs read them.
+"""The proxy of a server: HTTPS_PROXY, HTTP_PROXY and NO_PROXY, interpreted as in Go programs.
 
-Rules (golang.org/x/net/http/httpproxy): lower-case names are read too; the loopback is never proxied; NO_PROXY lists
-`*`, addresses, networks in CIDR notation, domains (`.example.com`: only what is below; `example.com`: itself as well),
-each with an optional port.
+Rules (golang.org/x/net/http/httpproxy): lower-case names are read, too; loopback addresses are never proxied. NO_PROXY
+lists `*`, addresses, networks in CIDR notation, and domains (`.example.com`: subdomains; `example.com`: the domain,
+too), each with an optional port.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from yarl import URL
 from reprieve.client.errors import ConfigError
 
 SCHEMES = ("http", "https")
-"""Proxies spoken to; `socks5` is refused with a clear error."""
+"""Supported schemes of proxies; `socks5` is refused with a clear error."""
 
 
 def checked(proxy: str, source: str) -> str:
-    """Return the URL of a proxy, `http://` added where the scheme is missing. Raises ConfigError without quoting it
-    whole.
-    """
+    """Return the URL of a proxy, by default with `http://`. Raises ConfigError, which does not quote the whole URL."""
     text = proxy if "://" in proxy else f"http://{proxy}"
     try:
         url = URL(text)
@@ -35,7 +33,7 @@ def checked(proxy: str, source: str) -> str:
 
 
 def from_environment(server: str, environment: Mapping[str, str]) -> str | None:
-    """Return the proxy for a server, None for a direct connection. Raises ConfigError for one that cannot be used."""
+    """Return the proxy for a server, None for a direct connection. Raises ConfigError for an unusable one."""
     url = URL(server)
     name = "HTTPS_PROXY" if url.scheme == "https" else "HTTP_PROXY"
     proxy = environment.get(name) or environment.get(name.lower())

@@ -1,10 +1,11 @@
 """Pseudonyms for the names in anonymous snapshots.
 
-Terms: a domain is a set of names that mean the same kind of thing (nodes, namespaces, label values, ...); within it a
-name always gets the same pseudonym, wherever it is referred to.
+Terms: a domain is a set of names of the same kind of object (nodes, namespaces, label values, ...). Within it a name
+always has the same pseudonym, wherever it is used.
 
 Invariants: pseudonyms sort as the names do, because ties are broken by name and a plan must not change; the same
-cluster gives the same pseudonyms. Two passes: names are noted while `frozen` is False, and replaced afterwards.
+cluster gives the same pseudonyms. There are two passes: names are collected while `frozen` is False, and replaced
+after.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _DOMAINS: Final[Mapping[str, str]] = {
     "ResourceClaim": DEVICE_CLAIM,
     "CSIDriver": DRIVER,
 }
-"""Kind to the domain of its names; other kinds have one of their own."""
+"""The domain of the names of each kind; other kinds have their own."""
 
 _ZONES: Final = {
     "topology.kubernetes.io/zone": "zone",
@@ -65,71 +66,71 @@ _ZONES: Final = {
     "topology.kubernetes.io/region": "region",
     "failure-domain.beta.kubernetes.io/region": "region",
 }
-"""Label key to the domain of its values, of which a volume may have several with `__` between them."""
+"""The domain of the values of each label key; a volume may have several values, joined by `__`."""
 _PLATFORMS: Final = ("kubernetes.io/arch", "kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/os")
 _INDEXES: Final = frozenset(key for keys in INDEXES for key in keys)
 _GPUS: Final = re.compile(r"gpu\..*/.*|.*/(gpu([-.].*)?|mig-.*)")
-"""Resources that count as GPUs keep counting."""
+"""Resources that count as GPUs, also under a pseudonym."""
 _HOSTNAMES: Final = ("kubernetes.io/hostname", "beta.kubernetes.io/hostname")
 _ATTACHABLE: Final = "attachable-volumes-csi-"
 _NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 class Names:
-    """The table of pseudonyms of one snapshot. Without `anonymize` only images are replaced."""
+    """The pseudonyms of one snapshot. Without `anonymize` only images are replaced."""
 
     def __init__(self, *, anonymize: bool) -> None:
         self.anonymize = anonymize
         self.images: frozenset[str] = frozenset()
-        """Images that pods use, with their tags: only those of a node's images matter."""
-        self._seen: dict[str, set[str]] = defaultdict(set)
-        self._given: dict[str, dict[str, str]] = {}
+        """The images that pods use, with their tags: no other images of nodes matter."""
+        self._collected: dict[str, set[str]] = defaultdict(set)
+        self._pseudonyms: dict[str, dict[str, str]] = {}
         self._numeric: set[str] = set()
         self._aliases: dict[tuple[str, str], tuple[str, str, str, str]] = {}
 
     def freeze(self) -> None:
-        """Everything was noted: give out the pseudonyms."""
-        for domain, names in self._seen.items():
+        """Assign the pseudonyms after all names were collected."""
+        for domain, names in self._collected.items():
             width = len(str(len(names)))
-            self._given[domain] = {
+            self._pseudonyms[domain] = {
                 name: _pseudonym(domain, number, width) for number, name in enumerate(sorted(names), 1)
             }
 
     @property
     def frozen(self) -> bool:
-        """Return whether names are replaced by now."""
-        return bool(self._given)
+        """Return whether names are replaced now."""
+        return bool(self._pseudonyms)
 
     def name(self, domain: str, text: str) -> str:
         """Return a name of a domain; empty stays empty."""
         if not text or not (self.anonymize or domain == IMAGE):
             return text
         if not self.frozen:
-            self._seen[domain].add(text)
+            self._collected[domain].add(text)
             return text
         parts = self._aliases.get((domain, text))
         if parts is not None:
             return f"{self.name(*parts[:2])}-{self.name(*parts[2:])}"
-        return self._given[domain][text]
+        return self._pseudonyms[domain][text]
 
     def alias(self, domain: str, text: str, first: tuple[str, str], second: tuple[str, str]) -> None:
-        """A name made of two others with a dash between them, as the claim of an ephemeral volume is."""
+        """Record a name made of two others joined by a dash, such as the claim of an ephemeral volume."""
         self._aliases[domain, text] = (*first, *second)
 
     def key(self, text: str) -> str:
-        """Return a label key, taint key or gate; those of Kubernetes itself stay."""
+        """Return a label key, taint key or gate; those of Kubernetes are public."""
         return text if not text or text in KEYS or text in GROUP_LABELS else self.name(LABEL, text)
 
     def word(self, text: str) -> str:
-        """Return a value that has no domain: of an enumeration, an amount or a time, and then it stays."""
+        """Return a value without a domain; values of enumerations, amounts and times are public."""
         return text if is_public(text) else self.name(TEXT, text)
 
     def driver(self, text: str) -> str:
-        """Return the name of a driver or provisioner of volumes; those that many use stay."""
+        """Return the name of a driver or provisioner of volumes; common ones are public."""
         return text if text in DRIVERS else self.name(DRIVER, text)
 
     def resource(self, text: str) -> str:
-        """Return the name of a resource; those of Kubernetes and of common device plugins stay, GPUs remain GPUs."""
+        """Return the name of a resource; those of Kubernetes and common device plugins are public, GPUs remain GPUs."""
         if not self.anonymize or is_public_resource(text):
             return text
         for prefix in ("requests.", "limits."):
@@ -137,11 +138,11 @@ class Names:
                 return prefix + self.resource(text.removeprefix(prefix))
         if text.startswith(_ATTACHABLE):
             return _ATTACHABLE + self.driver(text.removeprefix(_ATTACHABLE))
-        found = self.name(GPU if _GPUS.fullmatch(text) else RESOURCE, text)
-        return f"example.com/{found}" if self.frozen else text
+        pseudonym = self.name(GPU if _GPUS.fullmatch(text) else RESOURCE, text)
+        return f"example.com/{pseudonym}" if self.frozen else text
 
     def numeric(self, key: str) -> None:
-        """Note that values of this key are compared as numbers (Gt, Lt): they keep their value."""
+        """Record that values of this key are compared as numbers (Gt, Lt), so that they keep their value."""
         self._numeric.add(key)
 
     def value(self, key: str, text: str) -> str:
@@ -156,7 +157,7 @@ class Names:
             return self.name(GROUP, text)
         if key == _NAMESPACE_LABEL:
             return self.name(NAMESPACE, text)
-        if key in _HOSTNAMES and (not self.frozen or text in self._given.get(NODE, ())):
+        if key in _HOSTNAMES and (not self.frozen or text in self._pseudonyms.get(NODE, ())):
             if not self.frozen:
                 self.name(VALUE, text)
                 return text
@@ -172,5 +173,5 @@ def _pseudonym(domain: str, number: int, width: int) -> str:
 
 
 def domain_of(kind: str) -> str:
-    """Return the domain that the names of a kind belong to."""
+    """Return the domain of the names of a kind."""
     return _DOMAINS.get(kind, kind.lower())

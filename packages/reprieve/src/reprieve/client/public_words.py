@@ -1,7 +1,7 @@
-"""What is the same in every cluster, and so identifies nothing: all else is replaced in anonymous snapshots.
+"""Words that are the same in every cluster and thus identify nothing; anonymous snapshots replace all others.
 
-Each table is closed. A form (such as "in a domain of Kubernetes") is no reason to keep a text: a user may choose any
-text of that form.
+Each table is closed. A format (such as "in a domain of Kubernetes") is no reason to keep a text: a user may choose any
+text of that format.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _WORDS_IN_LINES: Final = """
     KubeletHasSufficientPID
 """
 _WORDS: Final = frozenset(_WORDS_IN_LINES.split())
-"""Values of fields of which an API server takes these alone."""
+"""The values of fields for which an API server accepts no others."""
 
 
 def is_public(text: str) -> bool:
@@ -110,19 +110,19 @@ def is_public(text: str) -> bool:
 
 
 def is_public_resource(name: str) -> bool:
-    """Return whether the name of a resource is that of Kubernetes or of a device plugin which many use."""
+    """Return whether a resource is one of Kubernetes or of a common device plugin."""
     return _RESOURCES.fullmatch(name) is not None
 
 
 def is_public_owner(version: str, kind: str) -> bool:
-    """Return whether an apiVersion and kind are those of a controller which many use."""
+    """Return whether an apiVersion and kind are those of a common controller."""
     group, _, version = version.rpartition("/")
     return (group, kind) in OWNERS and _VERSION.fullmatch(version) is not None
 
 
 @functools.cache
 def field_names() -> frozenset[str]:
-    """Return the names that fields of objects have."""
+    """Return the names of the fields of objects."""
 
     def all_below(kind: type[msgspec.Struct]) -> Iterable[type[msgspec.Struct]]:
         for item in kind.__subclasses__():

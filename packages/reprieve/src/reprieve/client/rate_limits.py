@@ -1,7 +1,7 @@
-"""Rate limits of requests, and the pauses before retries.
+"""Rate limits of requests, and backoffs before retries.
 
-Terms: a token bucket lets `burst` requests through at once and then `qps` a second (client-go's flow control); a
-backoff is a row of growing waits, each with jitter so that many clients do not come back together.
+Terms: a token bucket permits `burst` requests at once and then `qps` a second (client-go's flow control). A backoff is
+a sequence of growing waits, each with jitter so that clients do not retry at the same time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reprieve.client.clock import Clock
 
 
 class TokenBucket:
-    """Lets callers through in the order they came; `qps` 0 or less means no limit."""
+    """Lets callers through in their order; `qps` 0 or less means no limit."""
 
     def __init__(self, qps: float, burst: int, clock: Clock) -> None:
         self._qps = qps
@@ -23,7 +23,7 @@ class TokenBucket:
         self._at = clock.monotonic()
 
     async def take(self) -> None:
-        """Return when it is the caller's turn."""
+        """Wait for the caller's turn."""
         if self._qps <= 0:
             return
         now = self._clock.monotonic()
@@ -36,7 +36,7 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class BackoffPolicy:
-    """Waits of `initial`, `initial * factor`, ... up to `maximum` seconds, each longer by up to `jitter` of itself."""
+    """Waits of `initial`, `initial * factor`, ... up to `maximum` seconds, each extended by up to its `jitter` part."""
 
     initial: float = 0.25
     maximum: float = 30.0
@@ -45,7 +45,7 @@ class BackoffPolicy:
 
 
 class Backoff:
-    """One row of waits."""
+    """One sequence of waits."""
 
     def __init__(self, policy: BackoffPolicy, random: Random) -> None:
         self._policy = policy
@@ -53,12 +53,12 @@ class Backoff:
         self._turn = 0
 
     def next(self) -> float:
-        """Return seconds to wait now."""
+        """Return the next wait in seconds."""
         policy = self._policy
         wait = min(policy.initial * policy.factor ** min(self._turn, 64), policy.maximum)
         self._turn += 1
         return wait * (1.0 + policy.jitter * self._random.random())
 
     def reset(self) -> None:
-        """Begin again: the last attempt went well."""
+        """Start over after a successful attempt."""
         self._turn = 0

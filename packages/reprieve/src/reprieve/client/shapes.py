@@ -1,8 +1,8 @@
-"""What of each kind may leave a cluster: the tables behind `snapshot`.
+"""The fields of each kind in snapshots: the tables behind `snapshot`.
 
-Terms: a shape is the table of a kind: its fields and what happens to each; a leaf is what happens to one value.
+Terms: a shape is the table of a kind: its fields and the conversion of each; a leaf is the conversion of one value.
 
-Invariant: a field without an entry does not leave, so that what Kubernetes adds stays inside until an entry is made.
+Invariant: a field without an entry is omitted, so that new fields of Kubernetes need an entry first.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
 
 
 def name_of(kind: type[KubernetesObject]) -> Leaf:
-    """Return what happens to the name of an object."""
+    """Return the conversion of the name of an object."""
     special = {o.PriorityClass: leaves.priority_class, o.CSIDriver: leaves.driver}
     return special.get(kind) or leaves.named(domain_of(kind.KIND))
 
@@ -400,7 +400,7 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     "resource.kubernetes.io/pod-claim-name": leaves.named(DEVICE_CLAIM),
     PROVISIONING_STATE: leaves.request_state,
 }
-"""The annotations that a scheduler, or the volume controllers beside it, read."""
+"""The annotations that a scheduler or the volume controllers read."""
 
 
 def _annotations(value: Mapping[str, str], names: Names) -> Json:

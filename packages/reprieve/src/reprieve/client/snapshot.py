@@ -1,8 +1,8 @@
-"""A cluster as a document that `reprieve plan -f` reads: only what a scheduler reads, names replaced if wanted.
+"""A cluster as a document for `reprieve plan -f`: only the fields that a scheduler reads, with pseudonyms if requested.
 
-Invariants: environment variables, finalizers, messages, data and annotations that no scheduler reads never leave; an
-image is a number that is the same for the pods that run it and the nodes that have it. Planning the snapshot decides
-what planning the cluster decides. Objects stay in their order. What leaves is listed in the tables of `shapes`.
+Invariants: environment variables, finalizers, messages, data and other annotations never leave the cluster. An image is
+a number that is the same for the pods that run it and the nodes that have it. A plan of the snapshot equals a plan of
+the cluster. Objects keep their order. The tables of `shapes` list the fields.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from reprieve.client.pseudonyms import CLAIM, IMAGE, NAMESPACE, POD, UID, Names
 from reprieve.client.shapes import METADATA, SHAPES, name_of
 
 _OF_DEVICES: Final = (o.ResourceClaim, o.ResourceSlice, o.DeviceClass, o.DeviceTaintRule)
-"""Left out when names are replaced: names in their attributes and CEL expressions cannot be followed."""
+"""Omitted from anonymous snapshots: names in their attributes and CEL expressions cannot be replaced."""
 
 
 def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) -> tuple[list[Json], list[str]]:
-    """Return the objects as manifests in their order, and what there is to say about it (`snapshot_items`)."""
+    """Return the objects as manifests in their order, and remarks (`snapshot_items`)."""
     manifests, _, notes = snapshot_items(objects, anonymize=anonymize)
     return list(manifests), notes
 
@@ -36,36 +36,36 @@ def snapshot(objects: Sequence[KubernetesObject], *, anonymize: bool = False) ->
 def snapshot_items(
     objects: Sequence[KubernetesObject], *, anonymize: bool = False
 ) -> tuple[Iterator[Json], int, list[str]]:
-    """Return the objects as manifests in their order, their number, and what there is to say about them.
+    """Return the objects as manifests in their order, their number, and remarks.
 
-    A manifest is made when it is asked for: together those of a large cluster take more memory than its objects. Each
-    is of the version it is best read in; unknown fields are gone, names replaced if wanted.
+    Manifests are created lazily: together those of a large cluster take more memory than its objects. Each has the
+    version that is best to read; unknown fields are omitted, names replaced if requested.
     """
-    kept = [item for item in objects if not (anonymize and isinstance(item, _OF_DEVICES))]
+    included = [item for item in objects if not (anonymize and isinstance(item, _OF_DEVICES))]
     notes = []
-    if len(kept) < len(objects):
-        notes.append(f"left out of an anonymised snapshot: {len(objects) - len(kept)} objects of resource.k8s.io")
-    kept = without_void_classes(kept)
+    if len(included) < len(objects):
+        notes.append(f"left out of an anonymised snapshot: {len(objects) - len(included)} objects of resource.k8s.io")
+    included = without_void_classes(included)
     names = Names(anonymize=anonymize)
     names.images = frozenset(
         with_tag(container.image)
-        for item in kept
+        for item in included
         if isinstance(item, o.Pod)
         for container in (*item.spec.containers, *item.spec.init_containers)
     )
-    _note_generated_claims(kept, names)
+    _note_generated_claims(included, names)
     if anonymize:
-        for item in kept:
+        for item in included:
             _manifest(type(item), msgspec.to_builtins(item), names)
-    else:  # images alone are replaced
+    else:  # only images are replaced
         for tagged in names.images:
             names.name(IMAGE, tagged)
     names.freeze()
-    return (_manifest(type(item), msgspec.to_builtins(item), names) for item in kept), len(kept), notes
+    return (_manifest(type(item), msgspec.to_builtins(item), names) for item in included), len(included), notes
 
 
 def _note_generated_claims(objects: Sequence[KubernetesObject], names: Names) -> None:
-    """The claim of an ephemeral volume is found by its name, `<pod>-<volume>`: that has to stay so."""
+    """Record the names of claims of ephemeral volumes: they must remain `<pod>-<volume>`."""
     for item in objects:
         if isinstance(item, o.Pod):
             for volume in item.spec.volumes:
@@ -76,20 +76,21 @@ def _note_generated_claims(objects: Sequence[KubernetesObject], names: Names) ->
 
 def _manifest(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
     fields = shaped_by(SHAPES[kind], data, names)
-    made = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": _metadata(kind, data, names), **fields}
+    manifest = {"apiVersion": kind.API_VERSION, "kind": kind.KIND, "metadata": _metadata(kind, data, names), **fields}
     spec = fields.get("spec", {})
     if kind is o.Pod:
         _mount(spec)
-    if FOREIGN in made:
-        return manifest_of(made)
+    if FOREIGN in manifest:
+        return manifest_of(manifest)
     if kind is o.PodGroup and spec.get("preemptionPolicy") == o.NO_POLICY_FIELD:
-        return from_internal(made, f"{SCHEDULING_GROUP}/v1alpha2")  # the version that has no such field
-    return made
+        return from_internal(manifest, f"{SCHEDULING_GROUP}/v1alpha2")  # the version without this field
+    return manifest
 
 
 def _mount(spec: Json) -> None:
-    """Let mounts with options for the node be mounts of a volume, as the API demands; ephemeral containers are none
-    of a new pod, so theirs become the first container's.
+    """Turn mounts with options for the node into mounts of a volume, as the API requires.
+
+    New pods have no ephemeral containers, so their mounts become the first container's.
     """
     temporary = [mount for item in spec.pop("ephemeralContainers", ()) for mount in item.get("volumeMounts", ())]
     if temporary:
@@ -108,13 +109,13 @@ def _mount(spec: Json) -> None:
 def _metadata(kind: type[KubernetesObject], data: Json, names: Names) -> Json:
     meta = data.get("metadata", {})
     name = meta.get("name", "")
-    made: Json = {"name": name_of(kind)(name, names)}
+    metadata: Json = {"name": name_of(kind)(name, names)}
     if meta.get("namespace"):
-        made["namespace"] = names.name(NAMESPACE, meta["namespace"])
+        metadata["namespace"] = names.name(NAMESPACE, meta["namespace"])
     if meta.get("uid"):
-        made["uid"] = names.name(UID, meta["uid"])
-    made |= shaped_by(METADATA, meta, names)
-    return made
+        metadata["uid"] = names.name(UID, meta["uid"])
+    metadata |= shaped_by(METADATA, meta, names)
+    return metadata
 
 
 def text_of(manifests: Iterable[Json], *, json: bool) -> str:
@@ -123,7 +124,7 @@ def text_of(manifests: Iterable[Json], *, json: bool) -> str:
 
 
 def texts_of(manifests: Iterable[Json], *, json: bool) -> Iterator[str]:
-    """Yield the text of manifests (`text_of`) in pieces, one for each: a large cluster is never held as text."""
+    """Yield the text of manifests (`text_of`), one at a time: the text of a large cluster is never held as a whole."""
     return _json_texts(manifests) if json else yaml_texts(manifests)
 
 
@@ -132,6 +133,6 @@ def _json_texts(manifests: Iterable[Json]) -> Iterator[str]:
     separator, end = "\n  ", "]\n}\n"
     for item in manifests:
         text = msgspec.json.format(msgspec.json.encode(item), indent=1).decode()
-        yield separator + text.replace("\n", "\n  ")  # no string of JSON has a line break
+        yield separator + text.replace("\n", "\n  ")  # JSON strings have no line breaks
         separator, end = ",\n  ", "\n ]\n}\n"
     yield end

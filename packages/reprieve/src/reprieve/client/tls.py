@@ -1,7 +1,6 @@
-"""TLS contexts from settings and credentials, made again when a certificate file changes.
+"""TLS contexts from settings and credentials, recreated when a certificate file changes.
 
-Invariant: keys that come as text touch the disk only for the moment OpenSSL reads them, in a directory closed to
-others.
+Invariant: keys that are given as text are on disk only while OpenSSL reads them, in a private directory.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 
 class TlsContexts:
-    """The context for the next connection. Raises ConfigError for certificates that cannot be used."""
+    """The context for the next connection. Raises ConfigError for unusable certificates."""
 
     def __init__(self, settings: TlsSettings, clock: Clock, where: str) -> None:
         self._settings = settings
         self._clock = clock
         self._where = where
-        self._made: ssl.SSLContext | None = None
-        self._made_for: tuple[_Stamp, Pem | None] | None = None
+        self._context: ssl.SSLContext | None = None
+        self._context_key: tuple[_Stamp, Pem | None] | None = None
         self._checked_at: float | None = None
         self._stamp: _Stamp = ()
 
     def context(self, certificate: Pem | None = None) -> ssl.SSLContext:
-        """Return the context, with a client certificate from a plugin instead of the settings' where there is one."""
+        """Return the context; a client certificate of a plugin replaces that of the settings."""
         now = self._clock.monotonic()
         if self._checked_at is None or now - self._checked_at >= CHECK_FILES_SECONDS:
             self._checked_at = now
             self._stamp = self._stamps()
         wanted = (self._stamp, certificate)
-        if self._made is None or self._made_for != wanted:
-            self._made = self._make(certificate)
-            self._made_for = wanted
-        return self._made
+        if self._context is None or self._context_key != wanted:
+            self._context = self._make(certificate)
+            self._context_key = wanted
+        return self._context
 
     def _stamps(self) -> _Stamp:
         result = []
@@ -109,5 +108,5 @@ class TlsContexts:
 
 
 def _no_password() -> str:
-    """Encrypted keys are refused instead of asking on the terminal."""
+    """Refuse encrypted keys instead of prompting on the terminal."""
     raise ValueError("the key is encrypted")

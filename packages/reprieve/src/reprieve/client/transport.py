@@ -1,17 +1,15 @@
-"""Requests to one API server: credentials, deadlines, retries, pacing; and streams for watches.
+"""Requests to one API server: credentials, deadlines, retries, rate limits; and streams for watches.
 
-What is repeated, and when (client-go's rules, with jittered backoff; Retry-After wins where the server sends it):
+Retries follow client-go's rules, with jittered backoff; a Retry-After of the server takes precedence:
 
-| what happened | repeated |
-|---|---|
-| the connection could not be made (nothing was sent) | any request |
-| 429, or 5xx with Retry-After (the server did not take it up) | any request |
-| 500, 502, 503, 504 without Retry-After; cut in the middle of the answer | reads, and writes marked `repeatable` |
-| 401 with credentials that can be renewed | any request, once |
-| an untrusted certificate | never |
+| event | repeated | |---|---| | the connection could not be made (nothing was sent) | any request | | 429, or 5xx with
+Retry-After (the server did not process it) | any request | | 500, 502, 503, 504 without Retry-After; cut in the middle
+of the response | reads, and writes marked `repeatable` | | 401 with credentials that can be renewed | any request, once
+| | an untrusted certificate | never |
 
-Invariants: no request outlives its deadline; a guard is asked before every attempt, so that what lost its right to
-write stops writing at once; redirects are refused, as they would carry the credentials elsewhere; answers are bounded.
+Invariants: no request outlives its deadline. A guard is called before every attempt, so that a client that lost its
+right to write stops writing at once. Redirects are refused, as they would send the credentials elsewhere. Responses are
+limited in size.
 """
 
 from __future__ import annotations
@@ -59,12 +57,12 @@ BACKOFF: Final = BackoffPolicy(initial=0.2, maximum=8.0)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How a client behaves; times in seconds, sizes in bytes. The pace is kube-scheduler's default."""
+    """Limits of a client; times in seconds, sizes in bytes. The rate limit is kube-scheduler's default."""
 
     qps: float = 50.0
     burst: int = 100
     deadline: float = 30.0
-    """For one request with all its repetitions."""
+    """For one request with all its retries."""
     connect: float = 10.0
     attempts: int = 6
     backoff: BackoffPolicy = BACKOFF
@@ -75,14 +73,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """A 2xx answer, read in full."""
+    """A complete 2xx response."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
 
     def read(self, of: type[T]) -> T:
-        """Return the body as an object of a type; UnreachableError if it is not JSON of that form."""
+        """Return the body as an object of a type; raises UnreachableError for other content."""
         try:
             return msgspec.json.decode(self.body, type=of)
         except (ValueError, RecursionError) as error:
@@ -90,17 +88,17 @@ class ApiResponse:
 
 
 class RequestWatch(Protocol):
-    """Is notified of every attempt at a request; `host` is the server's, with its port."""
+    """Is notified of every attempt of a request; `host` is the server's, with its port."""
 
     def held_back(self, method: str, host: str, seconds: float) -> None:
-        """It waited for so long for its turn (`Limits.qps`)."""
+        """Record how long an attempt waited for its turn (`Limits.qps`)."""
 
     def answered(self, method: str, host: str, code: int | None, seconds: float) -> None:
-        """It was answered with that status, or not at all."""
+        """Record the status of a response, None without a response."""
 
 
 class Stream:
-    """An open answer that keeps coming."""
+    """An open response that continues."""
 
     def __init__(self, response: aiohttp.ClientResponse, where: str) -> None:
         self._response = response
@@ -119,7 +117,7 @@ class Stream:
 
 
 class ApiClient:
-    """One server, one user; an asynchronous context that holds the connections."""
+    """A client of one server for one user; an asynchronous context that holds the connections."""
 
     def __init__(
         self,
@@ -165,7 +163,7 @@ class ApiClient:
     async def get(
         self, path: str, query: Query = (), *, accept: str = JSON, deadline: float | None = None
     ) -> ApiResponse:
-        """Read. See `request`."""
+        """Send a GET request. See `request`."""
         return await self.request("GET", path, query, accept=accept, deadline=deadline)
 
     async def request(
@@ -181,10 +179,11 @@ class ApiClient:
         repeatable: bool = False,
         guard: Guard | None = None,
     ) -> ApiResponse:
-        """Ask and return the whole 2xx answer. `path` is below the server's URL, quoted; `body` plain data or bytes.
+        """Send a request and return the complete 2xx response.
 
-        Raises ApiError for a refusal, UnreachableError where there is no answer within `deadline` seconds (default: the
-        limits'), CredentialError, and whatever `guard` raises.
+        `path` is below the server's URL, quoted; `body` is plain data or bytes. Raises ApiError for a refusal,
+        UnreachableError without a response within `deadline` seconds (default: the limits'), CredentialError, and the
+        errors of `guard`.
         """
         ends = self.clock.monotonic() + (self.limits.deadline if deadline is None else deadline)
         data = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
@@ -232,14 +231,14 @@ class ApiClient:
             self.watch.answered(method, self._host, code, self.clock.monotonic() - began)
 
     def _wait_after_refusal(self, error: ApiError, unsure_too: bool, backoff: Backoff) -> float | None:
-        """Return seconds until the request may be repeated, None if it may not (the table above)."""
+        """Return the seconds until the request may be repeated, None if it may not (the table above)."""
         retry_requested = error.retry_after is not None and (error.code == 429 or error.code >= 500)
         if not (error.code == 429 or retry_requested or (error.code in _UNSURE and unsure_too)):
             return None
         wait = backoff.next()
         if error.retry_after is None:
             return wait
-        # What the server requests, and a little more so that those it answered alike do not come back together.
+        # The requested time, and a little more so that clients with the same response do not retry at once.
         return min(error.retry_after, self.limits.longest_retry_after) + min(wait, 0.5)
 
     async def _once(
@@ -316,7 +315,7 @@ class ApiClient:
 
     @asynccontextmanager
     async def stream(self, path: str, query: Query, *, opening: float) -> AsyncIterator[Stream]:
-        """An answer that is read piece by piece, with no end in time but for its first byte: `opening` seconds.
+        """Yield a response that is read piece by piece, without a timeout except for its first byte: `opening` seconds.
 
         One attempt (and one more after a 401 with credentials that can be renewed). Raises as `request`.
         """
@@ -330,7 +329,7 @@ class ApiClient:
 
     async def _answering(self, path: str, query: Query, opening: float, where: str) -> aiohttp.ClientResponse:
         credential = await self._credentials.current()
-        # Events have to arrive when they happen: a compressed stream is held back by the compressor.
+        # Events must arrive when they occur: a compressor would delay them.
         headers = {"Accept": JSON, "Accept-Encoding": "identity"}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(self.limits.connect, opening))
         for renewing in (True, False):
@@ -346,7 +345,7 @@ class ApiClient:
                     try:
                         body = await self._body(response, where)
                     except BaseException:
-                        response.close()  # a refusal that does not end would keep the connection
+                        response.close()  # an endless refusal would keep the connection open
                         raise
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 raise _unreachable(error, where) from None
@@ -369,19 +368,19 @@ def _fixed_headers(connection: Connection) -> CIMultiDict[str]:
     return headers
 
 
-def _impersonation(asked: Impersonation) -> list[tuple[str, str]]:
-    if not asked.user:
+def _impersonation(user: Impersonation) -> list[tuple[str, str]]:
+    if not user.user:
         return []
-    result = [("Impersonate-User", asked.user)]
-    if asked.uid:
-        result.append(("Impersonate-Uid", asked.uid))
-    result += [("Impersonate-Group", group) for group in asked.groups]
-    result += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in asked.extra for value in values]
+    result = [("Impersonate-User", user.user)]
+    if user.uid:
+        result.append(("Impersonate-Uid", user.uid))
+    result += [("Impersonate-Group", group) for group in user.groups]
+    result += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for key, values in user.extra for value in values]
     return result
 
 
 def _unreachable(error: BaseException, where: str) -> UnreachableError:
-    """Return what a failed attempt means for the next one."""
+    """Return the error of a failed attempt, with its meaning for the next one."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return UnreachableError(
             f"{where}: the server's certificate is not trusted: {_why(error)}", sent=False, lasting=True
@@ -399,12 +398,12 @@ def _unreachable(error: BaseException, where: str) -> UnreachableError:
 
 
 def _why(error: BaseException) -> str:
-    """Return the root of a connection error in a few words."""
+    """Return the root cause of a connection error in a few words."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         inner = error.certificate_error
         return getattr(inner, "verify_message", "") or str(inner)
     if isinstance(error, aiohttp.ClientConnectorError):
         inner = error.os_error
-        number = inner.errno or 0  # of a name that cannot be resolved it is negative
+        number = inner.errno or 0  # negative for a name that cannot be resolved
         return os.strerror(number) if number > 0 else inner.strerror or str(inner)
     return str(error) or type(error).__name__

@@ -1,10 +1,10 @@
-"""One watch: a stream of lines, each an event, for as long as the connection lasts.
+"""One watch: a stream of lines, each with an event, for as long as the connection lasts.
 
-Terms: an event is one line of JSON with a type and an object; a bookmark is an event that only says how far the stream
-is; silence is the time without a single byte.
+Terms: an event is one line of JSON with a type and an object; a bookmark is an event that only has the stream's
+revision; silence is the time without any data.
 
-Invariant: every whole line is handed on once and in order; what comes after the last line end is not an event. A stream
-that stays silent too long is cut, since a connection can die without notice.
+Invariant: every complete line is passed on once and in order; data after the last line end is not an event. A stream
+that is silent for too long is cut, since a connection can die without notice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ERROR: Final = "ERROR"
 _TYPES: Final = (ADDED, MODIFIED, DELETED, BOOKMARK)
 
 MAX_EVENT: Final = 16 * 1024 * 1024
-"""Bytes of one event; etcd holds objects of at most 1.5 MiB."""
+"""The largest event in bytes; etcd stores objects of at most 1.5 MiB."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -37,11 +37,11 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class GarbledError(UnreachableError):
-    """The stream holds something that is no event: the connection is not to be trusted any more."""
+    """Raised for data that is not an event: the connection is no longer trusted."""
 
 
 class IdleTimeoutError(UnreachableError):
-    """Nothing came for longer than is usual while a connection lives."""
+    """Raised if a stream is silent for longer than a live connection."""
 
 
 _DECODER = msgspec.json.Decoder(Event)
@@ -56,11 +56,11 @@ async def watch(
     silence: Callable[[], float],
     opened: Callable[[], None] = lambda: None,
 ) -> None:
-    """Hand events to `handle` until the server ends the stream.
+    """Pass events to `handle` until the server ends the stream.
 
-    `silence` says how many seconds the stream may be silent now; `opened` is called when the server begins to answer.
-    Raises ApiError if the server refuses or sends an
-    ERROR event, GarbledError, UnreachableError if the stream is cut or silent, and whatever `handle` raises.
+    `silence` returns how many seconds the stream may be silent now; `opened` is called when the server starts to
+    answer. Raises ApiError if the server refuses or sends an ERROR event, GarbledError, UnreachableError if the stream
+    is cut or silent, and the errors of `handle`.
     """
     where = f"{client.connection.server}{path}"
     async with client.stream(path, {**query, "watch": "true"}, opening=silence()) as stream:
@@ -109,7 +109,7 @@ def _event(line: bytes, where: str) -> Event:
 
 
 class _IdleTimeout:
-    """Cuts a stream that says nothing for too long."""
+    """Cuts a stream that is silent for too long."""
 
     def __init__(self, client: ApiClient, stream: Stream, limit: Callable[[], float]) -> None:
         self._clock = client.clock
@@ -120,11 +120,11 @@ class _IdleTimeout:
         self.tripped = False
 
     def received(self) -> None:
-        """Some bytes came."""
+        """Record received data."""
         self._last = self._clock.monotonic()
 
     async def run(self) -> None:
-        """Watch the stream until it is silent for too long."""
+        """Monitor the stream until it is silent for too long."""
         while True:
             self.limit = self._limit()
             left = self._last + self.limit - self._clock.monotonic()

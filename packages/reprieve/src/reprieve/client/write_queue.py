@@ -1,12 +1,12 @@
 """Writes to the API server: many at a time, those to one object in order, none after leadership is lost.
 
-Terms: a key names what a write is about (`Pod default/web`); a writer is something that carries writes out, several at
-a time for different keys.
+Terms: a key names the object of a write (`Pod default/web`); a worker executes writes, several at a time for different
+keys.
 
-Invariants: of the writes with one key the next begins when the one before has ended; no more than `workers` are in
-flight; every write ends: with its result, with the error of its last attempt, or with LeadershipLostError. After the
-fence has shut nothing is sent: waiting writes end at once, those in flight are cancelled, and the fence is asked again
-before every attempt of a request (`ApiClient.request(guard=...)`).
+Invariants: of the writes with one key the next starts when the previous one has ended. At most `workers` are in flight.
+Every write ends: with its result, with the error of its last attempt, or with LeadershipLostError. After the fence has
+shut nothing is sent: waiting writes end at once, those in flight are cancelled, and the fence is checked again before
+every attempt of a request (`ApiClient.request(guard=...)`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _QueuedWrite(Generic[T]):
 
 
 class WriterPool:
-    """Carries out writes. Made and used in one event loop; `aclose` it."""
+    """Executes writes. Use it in one event loop and call `aclose`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class WriterPool:
         self._attempts = attempts
         self._policy = backoff
         self._waiting: dict[str, deque[_QueuedWrite[Any]]] = {}
-        """By key, while it has a write that has not ended; the first of a busy key is in flight."""
+        """By key, while it has a write that has not ended; the first one of a busy key is in flight."""
         self._ready: deque[str] = deque()
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._idle = asyncio.Event()
@@ -65,28 +65,26 @@ class WriterPool:
 
     @property
     def guard(self) -> Guard | None:
-        """Return what a request asks before every attempt (`ApiClient.request`): whether there is still the right to
-        write.
-        """
+        """Return the check before each attempt of a request (`ApiClient.request`), which raises without the right."""
         return self._fence.check if self._fence is not None else None
 
     @property
     def in_flight(self) -> int:
-        """Return how many writes are being carried out."""
+        """Return the number of writes in flight."""
         return len(self._tasks)
 
     @property
     def pending(self) -> int:
-        """Return how many writes have not ended."""
+        """Return the number of writes that have not ended."""
         return sum(len(writes) for writes in self._waiting.values())
 
     def submit(self, key: str, act: Callable[[], Awaitable[T]]) -> asyncio.Future[T]:
-        """Carry out `act` after all earlier writes with this key; it may be called again after a passing failure.
+        """Execute `act` after all earlier writes with this key; it may be called again after a temporary failure.
 
-        Returns its result. Refused at once with LeadershipLostError if there is no right to write.
+        Returns its result. Refused at once with LeadershipLostError without the right to write.
         """
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        # The caller need not wait for the result: an error that is not asked for is no noise.
+        # The caller need not wait for the result: unretrieved errors cause no warning.
         result.add_done_callback(_retrieved)
         if self._closed or (self._fence is not None and not self._fence.open):
             result.set_exception(
@@ -105,11 +103,11 @@ class WriterPool:
         return result
 
     async def drain(self) -> None:
-        """Return when everything submitted so far, and meanwhile, has ended."""
+        """Wait until all writes submitted so far, and meanwhile, have ended."""
         await self._idle.wait()
 
     async def aclose(self) -> None:
-        """Cancel what is in flight and refuse the rest."""
+        """Cancel writes in flight and refuse the rest."""
         self._closed = True
         tasks = list(self._tasks)
         self._end_all("closed")
@@ -119,7 +117,7 @@ class WriterPool:
         while self._ready and len(self._tasks) < self._workers:
             key = self._ready.popleft()
             if key in self._waiting:
-                task = asyncio.get_running_loop().create_task(self._carry_out(self._waiting[key][0]))
+                task = asyncio.get_running_loop().create_task(self._execute(self._waiting[key][0]))
                 self._tasks[task] = key
                 task.add_done_callback(self._ended)
 
@@ -127,7 +125,7 @@ class WriterPool:
         key = self._tasks.pop(task)
         writes = self._waiting.get(key)
         if writes:
-            self._fail(writes.popleft(), LeadershipLostError(f"{key}: not written: cancelled"))  # before it began
+            self._fail(writes.popleft(), LeadershipLostError(f"{key}: not written: cancelled"))  # before it started
             if writes:
                 self._ready.append(key)
             else:
@@ -136,7 +134,7 @@ class WriterPool:
             self._idle.set()
         self._start()
 
-    async def _carry_out(self, write: _QueuedWrite[Any]) -> None:
+    async def _execute(self, write: _QueuedWrite[Any]) -> None:
         if write.result.done():
             return  # cancelled by its caller
         backoff = Backoff(self._policy, self._client.chance)
@@ -144,7 +142,7 @@ class WriterPool:
             try:
                 if self._fence is not None:
                     self._fence.check()
-                found = await write.act()
+                outcome = await write.act()
             except (ApiError, UnreachableError) as error:
                 wait = backoff.next()
                 if attempt < self._attempts and _passing(error):
@@ -160,7 +158,7 @@ class WriterPool:
                 self._fail(write, error)
             else:
                 if not write.result.done():
-                    write.result.set_result(found)
+                    write.result.set_result(outcome)
             return
 
     @staticmethod
@@ -189,9 +187,7 @@ class WriterPool:
 
 
 def _passing(error: ApiError | UnreachableError) -> bool:
-    """Return whether the same write may go well later; an unsure outcome counts: what was written answers 409 or the
-    same.
-    """
+    """Return whether the same write may succeed later, also after an unknown outcome, which a retry resolves."""
     if isinstance(error, UnreachableError):
         return not error.lasting
     return error.code == 429 or error.code >= 500

@@ -1,1 +1,1 @@
-"""The scheduler on a live cluster: one engine driven by a Kubernetes API, and how its decisions are carried out."""
+"""The scheduler on a live cluster: one engine driven by a Kubernetes API, and the execution of its decisions."""

@@ -1,12 +1,12 @@
-"""The live scheduler, assembled: connection, discovery, election, informers, loop, endpoint; and how it ends.
+"""The live scheduler, assembled: connection, discovery, election, informers, loop, endpoint, and shutdown.
 
 Rules: informers run and feed the engine from the start, so that a new leader has the whole cluster cache at once. Only
 the leader makes decisions and writes. A leader that loses the lease writes nothing more from that moment (the fence)
-and ends with LeadershipLostError, as kube-scheduler does; after a restart it builds its cache again.
+and exits with LeadershipLostError, as kube-scheduler does; after a restart it builds its cache again.
 
-Invariants: when `run` returns or raises, no task of it is left and no connection open. Asked to stop, it decides
-nothing more, lets writes under way end for at most `GRACE` seconds, and gives the lease back last, so that the next
-leader finds what this one did.
+Invariants: when `run` returns or raises, all its tasks have ended and all connections are closed. When asked to stop,
+it makes no further decisions, lets writes in flight finish for at most `GRACE` seconds, and releases the lease last, so
+that the next leader finds all writes of this one.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.profile_remarks import remarks_on
 
 GRACE: Final = 3.0
-"""Seconds that writes under way get to end."""
+"""How long writes in flight may take at shutdown, in seconds."""
 SCRAPE_WAITS: Final = 2.0
-"""Seconds that a scrape waits for a cycle to end; Prometheus gives up after ten."""
+"""How long a scrape waits for a cycle to end, in seconds; Prometheus gives up after ten."""
 RECALL: Final = 5.0
-"""Seconds that a new leader waits for the records of the one before."""
+"""How long a new leader waits for the records of the previous one, in seconds."""
 STUCK: Final = 60.0
-"""A loop that has not come around for so long does not come back by itself."""
+"""The time in seconds without a turn after which the loop counts as stuck."""
 _EVENTS_WAITING: Final = 5000
-"""kube-scheduler drops what is beyond 1000; a burst of bindings is longer than that here."""
+"""The limit of waiting events. kube-scheduler drops events beyond 1000; a burst of bindings here is longer."""
 _EVENT_WORKERS: Final = 4
 _FIRST_ATTEMPTS: Final = 4
 
 
 async def _nothing() -> None:
-    """There are no records of a scheduler before."""
+    """Recall nothing: there are no records of an earlier scheduler."""
 
 
 class Scheduler:
-    """One scheduler on one API server. Made by `scheduler`; its parts are public to be inspected."""
+    """One scheduler on one API server, created by `scheduler`; its parts are public for inspection."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Scheduler:
         served: Served,
         observer: Observer,
         engine: Engine,
-        recalled: Callable[[], Coroutine[Any, Any, None]] = _nothing,
+        recall: Callable[[], Coroutine[Any, Any, None]] = _nothing,
     ) -> None:
         self.settings = settings
-        self._recall = recalled
+        self._recall = recall
         self._recalling: asyncio.Task[None] | None = None
         self.engine = engine
         self.observer = observer
@@ -133,22 +133,22 @@ class Scheduler:
         self._clock = client.clock
 
     def clock(self) -> float:
-        """Return seconds of the clock that never goes back."""
+        """Return the seconds of the monotonic clock."""
         return self._clock.monotonic()
 
     @property
     def leading(self) -> bool:
-        """Return whether there is the right to act."""
+        """Return whether the scheduler may act."""
         return self.election is None or self.election.fence.open
 
     @property
     def may_act(self) -> bool:
-        """Return whether there is the right to act, and what the leader before did is known."""
+        """Return whether the scheduler may act and knows what the previous leader did."""
         return self.leading and (self._recalling is None or self._recalling.done())
 
     @property
     def deciding(self) -> bool:
-        """Return whether it knows everything and may act."""
+        """Return whether the scheduler has the whole cluster cache and may act."""
         return self.feed.fed and self.may_act
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -184,10 +184,9 @@ class Scheduler:
                 await self._end(tasks["election"])
 
     async def _elect(self, election: Election) -> None:
-        """Stand for election once the cluster is known, as kube-scheduler does: reading a large one takes longer than a
-        lease may go without renewal. Raises as `Election.run` does.
+        """Stand for election once the cluster cache is complete, as kube-scheduler does. Raises as `Election.run` does.
 
-        The lease is looked at from the start: if the leader goes meanwhile, its time runs while the cluster is read.
+        Reading a large cluster takes longer than a lease lasts. The lease is observed meanwhile, so it may expire.
         """
         watching = asyncio.create_task(election.watch(), name="lease")
         try:
@@ -197,7 +196,7 @@ class Scheduler:
         await election.run()
 
     async def _end(self, task: asyncio.Task[Any]) -> None:
-        """Cancel a task and wait for it; log what it raised, unless that is being raised here, too."""
+        """Cancel a task and wait for it; log its error unless that error is being raised here."""
         task.cancel()
         await asyncio.wait([task])
         error = None if task.cancelled() else task.exception()
@@ -205,7 +204,7 @@ class Scheduler:
             self.observer.log.error(f"{task.get_name()}: {type(error).__name__}: {error}")
 
     async def _finish(self) -> None:
-        """Let what is under way end, for a while."""
+        """Wait for writes in flight, up to the limit."""
         self.observer.close(self.loop.time())
         await self.executor.conditions_written(GRACE)
         with contextlib.suppress(TimeoutError):
@@ -214,7 +213,7 @@ class Scheduler:
                 await self.events.drain()
 
     def counted_by(self, runtime: RuntimeMetrics) -> None:
-        """Let its tasks, its leadership and up to which revision it has observed be read."""
+        """Register the scheduler's tasks, leadership and observed revisions with the runtime metrics."""
         runtime.counts_tasks("binding", lambda: self.executor.binder.under_way)
         runtime.counts_tasks("preemption", lambda: self.executor.preemptor.under_way)
         runtime.counts_tasks("api_calls", lambda: self.pool.in_flight)
@@ -241,7 +240,7 @@ class Scheduler:
             health.live["leaderElection"] = self._expired
 
     def _expired(self) -> str | None:
-        """Check as kube-scheduler does: only a leader that could not renew its lease in time is unhealthy."""
+        """Return an error if a leader could not renew its lease in time, as kube-scheduler's check does."""
         return "the lease has expired" if self._led and not self.leading else None
 
     def _stuck(self) -> str | None:
@@ -251,10 +250,10 @@ class Scheduler:
 
 @asynccontextmanager
 async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
-    """Yield a scheduler that is connected and has asked what is served; call `Scheduler.run` inside.
+    """Yield a scheduler that is connected and has discovered the served kinds; call `Scheduler.run` inside.
 
-    Raises ConfigError for a kubeconfig or address that cannot be used, and ClientError if the API server cannot be
-    reached or refuses.
+    Raises ConfigError for an unusable kubeconfig or address, and ClientError if the API server cannot be reached or
+    refuses.
     """
     environment = environment_of(settings)
     connection = connect(settings.kubeconfig, settings.context, environment)
@@ -270,7 +269,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
             return client
 
         client = await client_with(Limits(qps=settings.qps, burst=settings.burst))
-        # Renewing the lease waits neither for the client's pace nor for a connection.
+        # Renewing the lease waits neither for the client's rate limit nor for a connection.
         lease_client = await client_with(Limits(qps=0.0, connections=4))
         served = await discover(await client_with(Limits(qps=0.0, attempts=_FIRST_ATTEMPTS)))
         store = open_records(settings, metrics, log)
@@ -311,7 +310,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
 
 
 def report_setup(settings: Settings, served: Served, observer: Observer, log: Log) -> None:
-    """Report kinds that are not served, and what is noteworthy about the profiles."""
+    """Report kinds that are not served, and remarks about the profiles."""
     for reason in served.unavailable:
         observer.trouble("discovery", f"not read: {reason}")
     for profile in settings.profiles.values():
@@ -320,9 +319,9 @@ def report_setup(settings: Settings, served: Served, observer: Observer, log: Lo
 
 
 def open_records(settings: Settings, metrics: Metrics, log: Log) -> HistoryStore:
-    """Open the store of decision records. Raises ConfigError if its file or database cannot be used."""
+    """Open the store of decision records. Raises ConfigError if its file or database is unusable."""
 
-    def records_trouble(text: str) -> None:  # from the thread that writes them
+    def records_trouble(text: str) -> None:  # called from the writer's thread
         metrics.trouble.labels("records").inc()
         log.error(text, where="records")
 
@@ -383,17 +382,17 @@ def page_snapshots(
     store: HistoryStore,
     add: Callable[[PageDocument], PageDocument] = lambda document: document,
 ) -> PageSnapshots:
-    """Return the snapshots of the page; the engine is read while no cycle runs. `add`: adds what is not its own."""
+    """Return the snapshots of the page; they read the engine while no cycle runs. `add` adds data of other sources."""
 
     async def read() -> PageDocument | None:
-        found: list[PageDocument] = []
+        documents: list[PageDocument] = []
         await loop.at_rest(
-            lambda: found.append(without_decisions(engine, loop.time(), keeper.latest)), within=SCRAPE_WAITS
+            lambda: documents.append(without_decisions(engine, loop.time(), keeper.latest)), within=SCRAPE_WAITS
         )
-        if not found:
+        if not documents:
             return None
         try:
-            return add(with_decisions(found[0], await store.evictions(0.0)))
+            return add(with_decisions(documents[0], await store.evictions(0.0)))
         except RecordsAwayError:
             return None
 
@@ -409,14 +408,14 @@ def page_snapshots(
 
 
 async def run(settings: Settings, stop: asyncio.Event, *, begun: Callable[[Scheduler], None] = lambda _: None) -> None:
-    """Schedule until `stop` is set; `begun` is called when the API server has answered. Raises as the parts do."""
+    """Schedule until `stop` is set; `begun` is called after the API server has responded. Raises as the parts do."""
     async with scheduler(settings) as assembled:
         begun(assembled)
         await assembled.run(stop)
 
 
 class _Sink:
-    """Takes event bodies; what cannot be written soon is dropped, and counted: events never hold up binding."""
+    """Accepts event bodies; events beyond the limit are dropped and counted, so that events never delay bindings."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -1,14 +1,13 @@
-"""Carrying out a binding that the engine has assumed: what PreBind asks for, the bind itself, and what happened to it.
+"""Executes the bindings that the engine has assumed: PreBind instructions, the bind itself, and its outcome.
 
-Rules (scheduling.md 2): the instructions of `Binding.before` are carried out in order, each after the one before has
-gone well; then the pod is bound by POST pods/NAME/binding, or as its Bind plugin wants. A refusal (404, 409) is final
-for this attempt; the server's trouble is waited out by the `WriterPool`. A 409 of a pod that is where we wanted it is a
-success (`Writes.bind`).
+Rules (scheduling.md 2): the instructions of `Binding.before` run in order, each after the previous one has succeeded;
+then the pod is bound by POST pods/NAME/binding, or as its Bind plugin requires. A refusal (404, 409) is final for this
+attempt; the `WriterPool` retries after server errors. A 409 for a pod that is already on the intended node is a success
+(`Writes.bind`).
 
-Invariants: every started binding ends in exactly one call of `bound` or `failed`, unless the right to write was lost
-or this was closed: then in none. As long as it is unsure whether a binding was carried out (no answer came) the pod
-keeps its room, and the API is asked until it says where the pod is. The listener decides when the engine is notified:
-never while a cycle runs.
+Invariants: every started binding ends in exactly one call of `bound` or `failed`; none if the right to write was lost
+or this object was closed. While the outcome is unknown (no response) the pod keeps its reserved capacity, and the API
+is queried until it reports the pod's node. The listener decides when the engine is notified: never during a cycle.
 """
 
 from __future__ import annotations
@@ -41,33 +40,33 @@ from reprieve.framework.status import Code
 from reprieve.live.writes import UnservedError, Writes
 from reprieve.scheduling.decision import Binding
 
-_ASKING: Final = BackoffPolicy(initial=0.5, maximum=15.0)
-_LOOKING: Final = BackoffPolicy(initial=0.2, maximum=2.0, jitter=0.1)
+_POLLING_OUTCOME: Final = BackoffPolicy(initial=0.5, maximum=15.0)
+_POLLING_OBJECT: Final = BackoffPolicy(initial=0.2, maximum=2.0, jitter=0.1)
 
 CallOut = Callable[[CallExtender], Any]
-"""Carries out a call of an HTTP extender: an awaitable that raises what went wrong."""
+"""Executes a call of an HTTP extender: an awaitable that raises on failure."""
 
 
 class InstructionError(ClientError):
-    """What had to be done before or for a binding failed for good."""
+    """Raised if an instruction before or for a binding failed for good."""
 
 
 class BindingListener(Protocol):
-    """Receives the outcome of bindings, in the event loop."""
+    """Receives the outcome of bindings in the event loop."""
 
     def bound(self, binding: Binding) -> None:
-        """The API has the pod on its node."""
+        """Handle a pod that is bound to its node."""
 
-    def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
-        """The pod is not bound, and this attempt will not bind it.
+    def failed(self, binding: Binding, error: str, *, pod_deleted: bool, taken_back: bool) -> None:
+        """Handle a pod that is not bound and that this attempt will not bind.
 
-        `gone`: that very pod no longer exists. `taken_back`: its capacity was given to a preemptor.
+        `pod_deleted`: that very pod no longer exists. `taken_back`: its capacity was given to a preemptor.
         """
 
 
 @dataclass(slots=True)
 class BindingCounts:
-    """What was done so far."""
+    """The number of bindings by outcome."""
 
     started: int = 0
     bound: int = 0
@@ -79,7 +78,7 @@ async def _no_extenders(call: CallExtender) -> None:
 
 
 class Binder:
-    """See the module docstring. Made and used in one event loop; `aclose` it."""
+    """Executes bindings; see the module docstring. Use it in one event loop and call `aclose`."""
 
     def __init__(
         self,
@@ -97,20 +96,20 @@ class Binder:
         self._call_extender = call_extender
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: dict[str, asyncio.Task[None]] = {}
-        """By UID, bindings that want something done first."""
+        """By UID, bindings with instructions before the bind."""
         self._binding: set[str] = set()
-        """UIDs of those of them that have come to the bind itself."""
+        """UIDs of those bindings that have reached the bind itself."""
         self._under_way = 0
         self._closed = False
         self.counts = BindingCounts()
 
     @property
     def under_way(self) -> int:
-        """Bindings that have not ended."""
+        """Return the number of bindings in flight."""
         return self._under_way
 
     def start(self, binding: Binding) -> None:
-        """Carry out a binding."""
+        """Start a binding."""
         self._under_way += 1
         self.counts.started += 1
         if binding.before or isinstance(binding.how, CallExtender | PatchObject | CreateObject):
@@ -121,9 +120,9 @@ class Binder:
             )
 
     async def take_back(self, pod: PodRecord) -> bool:
-        """Stop the binding of a pod to free its capacity for a preemptor (preemption.md 7.2); return whether in time.
+        """Cancel the binding of a pod to free its capacity for a preemptor (preemption.md 7.2); return whether in time.
 
-        Returns when the outcome is known. The listener has then been notified, unless the API server has not answered
+        Returns when the outcome is known. The listener has then been notified, unless the API server has not reported
         whether the pod is bound.
         """
         preparing = self._preparing.get(pod.uid)
@@ -133,20 +132,20 @@ class Binder:
             return True
         sent = self._writes.take_back(pod.uid)
         if sent is None:
-            await asyncio.sleep(0)  # lets the callbacks of what was cancelled go first
+            await asyncio.sleep(0)  # lets the callbacks of the cancelled call run first
             return True
-        await asyncio.wait((sent,))  # ends after what else waits for it, the listener's notice among that
+        await asyncio.wait((sent,))  # ends after the other waiters, including the listener's callback
         error = sent.exception() if not sent.cancelled() else None
         return error is not None and not _unsure(error)
 
     async def aclose(self) -> None:
-        """Stop everything under way; the listener is no longer notified."""
+        """Stop all bindings in flight; the listener is no longer notified."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # -- the plain way ---------------------------------------------------------------------------------
+    # -- plain bindings ---------------------------------------------------------------------------------
 
     def _answered(self, binding: Binding, result: asyncio.Future[None]) -> None:
         if result.cancelled():
@@ -164,9 +163,9 @@ class Binder:
         elif _unsure(error):
             self._spawn(self._settle(binding, str(error)))
         else:
-            self._end(binding, str(error), gone=isinstance(error, ApiError) and error.code == 404)
+            self._end(binding, str(error), pod_deleted=isinstance(error, ApiError) and error.code == 404)
 
-    def _end(self, binding: Binding, error: str | None, *, gone: bool = False, taken_back: bool = False) -> None:
+    def _end(self, binding: Binding, error: str | None, *, pod_deleted: bool = False, taken_back: bool = False) -> None:
         self._under_way -= 1
         if self._closed:
             return
@@ -175,7 +174,7 @@ class Binder:
             self._listener.bound(binding)
         else:
             self.counts.failed += 1
-            self._listener.failed(binding, error, gone=gone, taken_back=taken_back)
+            self._listener.failed(binding, error, pod_deleted=pod_deleted, taken_back=taken_back)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
@@ -183,25 +182,25 @@ class Binder:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # -- unsure ----------------------------------------------------------------------------------------
+    # -- unknown outcomes --------------------------------------------------------------------------------
 
     async def _settle(self, binding: Binding, error: str) -> None:
-        """Ask until the API says where the pod is; an informer that was quicker settles it as well."""
-        pod, backoff = binding.pod, Backoff(_ASKING, self._client.chance)
+        """Query the API until it reports the pod's node; a faster informer settles the outcome, too."""
+        pod, backoff = binding.pod, Backoff(_POLLING_OUTCOME, self._client.chance)
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
         while not pod.bound:
             try:
-                found = (await self._client.get(path)).read(dict)
+                stored_pod = (await self._client.get(path)).read(dict)
             except ApiError as refusal:
                 if refusal.code == 404:
-                    self._end(binding, error, gone=True)
+                    self._end(binding, error, pod_deleted=True)
                     return
             except ClientError:
                 pass
             else:
-                if found["metadata"].get("uid") != pod.uid:
-                    self._end(binding, error, gone=True)
-                elif (found.get("spec") or {}).get("nodeName") == binding.node:
+                if stored_pod["metadata"].get("uid") != pod.uid:
+                    self._end(binding, error, pod_deleted=True)
+                elif (stored_pod.get("spec") or {}).get("nodeName") == binding.node:
                     self._end(binding, None)
                 else:
                     self._end(binding, error)
@@ -209,12 +208,12 @@ class Binder:
             await self._client.clock.sleep(backoff.next())
         self._end(binding, None)
 
-    # -- the way with instructions -----------------------------------------------------------------------
+    # -- bindings with instructions -----------------------------------------------------------------------
 
     async def _instructed(self, binding: Binding) -> None:
         try:
             for instruction in binding.before:
-                await self._carry_out(instruction)
+                await self._execute(instruction)
             self._binding.add(binding.pod.uid)
             await self._bind(binding)
         except asyncio.CancelledError:
@@ -223,7 +222,7 @@ class Binder:
             raise
         except ClientError as error:
             self._failed(binding, error)
-        except Exception as error:  # `done` of a plugin raised, or an unexpected answer: only this attempt fails
+        except Exception as error:  # a plugin's `done` raised, or an unexpected response: only this attempt fails
             self._end(binding, f"{type(error).__name__}: {error}")
         else:
             self._end(binding, None)
@@ -232,19 +231,19 @@ class Binder:
             self._binding.discard(binding.pod.uid)
 
     async def _bind(self, binding: Binding) -> None:
-        """The bind itself; where an extender that is to do it may be passed over, its failure is not the end."""
+        """Bind the pod by its Bind plugin; if an ignorable extender fails, bind it directly."""
         how = binding.how
         if isinstance(how, CallExtender | PatchObject | CreateObject):
             try:
-                await self._carry_out(how)
+                await self._execute(how)
                 return
             except ClientError:
                 if not isinstance(how, CallExtender) or not how.ignorable:
                     raise
         await self._writes.bind(binding.pod, binding.node, binding.annotations)
 
-    async def _carry_out(self, instruction: Instruction) -> None:
-        """One instruction. Raises ClientError."""
+    async def _execute(self, instruction: Instruction) -> None:
+        """Execute one instruction. Raises ClientError."""
         match instruction:
             case PatchObject():
                 await self._writes.patch_object(instruction)
@@ -258,22 +257,22 @@ class Binder:
                 await self._await(instruction)
 
     async def _await(self, wanted: AwaitObject) -> None:
-        """Look at an object until it is as it has to be (PreBind of VolumeBinding waits so for a claim)."""
+        """Poll an object until it has the required state (PreBind of VolumeBinding waits for a claim this way)."""
         kind = KINDS[wanted.kind][0]
         resource = next(iter(self._served.readable(wanted.kind)), None)
         if resource is None:
             raise UnservedError(f"{wanted.kind} is not served")
-        clock, backoff = self._client.clock, Backoff(_LOOKING, self._client.chance)
+        clock, backoff = self._client.clock, Backoff(_POLLING_OBJECT, self._client.chance)
         path = resource.path(wanted.namespace or None, wanted.name)
         ends = clock.monotonic() + wanted.seconds
         while True:
-            found: KubernetesObject | None = None
+            current: KubernetesObject | None = None
             try:
-                found = stored(kind, (await self._client.get(path)).body, resource)
+                current = stored(kind, (await self._client.get(path)).body, resource)
             except ApiError as error:
                 if error.code != 404:
                     raise
-            status = wanted.done(found)
+            status = wanted.done(current)
             if status.ok:
                 return
             if status.code is not Code.WAIT:
@@ -288,7 +287,7 @@ class Binder:
 
 
 def _unsure(error: BaseException) -> bool:
-    """Return whether the binding may have been carried out all the same."""
+    """Return whether the binding may have been made despite the error."""
     if isinstance(error, UnreachableError):
         return error.sent and not error.lasting
     return isinstance(error, ApiError) and error.code >= 500

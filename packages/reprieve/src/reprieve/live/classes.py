@@ -1,16 +1,15 @@
-"""Resolve the priority that groups have as victims, from the PriorityClass that an annotation names.
+"""Resolve the priority of groups as victims, from the PriorityClass that an annotation names.
 
 The API has no field for it yet, so the API server does not resolve the name when a group is written (preemption.md 4,
-"Options"; the first text of KEP-5710). This module looks it up among the PriorityClasses of the cluster.
+"Options"; the first text of KEP-5710). This module looks it up among the PriorityClasses of the cluster. Rules: a class
+that appears later counts from then on, and so does a new value of a class. The deletion of a class does not change the
+groups that had it (preemption.md 8) while this process runs. A value below the group's own priority is refused: groups
+could evict each other in turn. A group counts with its own priority if its class is refused or unknown, and `refused`
+is called once for every reason. The same holds for a number without a class, because any author of a group could write
+one.
 
-Rules: a class that appears later counts from then on, and so does a new value of a class. The deletion of a class
-changes nothing for the groups that had it (preemption.md 8), for as long as this process remembers. A value below the
-group's own priority is refused: groups could evict each other in turn. A group counts with its own priority if its
-class is refused or unknown, and `refused` is called once for every reason. The same holds for a number without a class,
-because any author of a group could write one.
-
-Invariant: a group that comes out has the value as its `preemption-priority` annotation, where the class gives one; a
-group without the annotation comes out as it is.
+Invariant: a resolved group has the value of its class as its `preemption-priority` annotation; a group without the
+annotation is returned unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _NO_CLASS: Final = f"it is the value of the class that {PREEMPTION_PRIORITY_CLAS
 
 
 class _Had(NamedTuple):
-    """What a group was given last."""
+    """The class and value that a group got last."""
 
     uid: str
     name: str
@@ -39,26 +38,26 @@ GroupT = TypeVar("GroupT", PodGroup, CompositePodGroup)
 
 
 class VictimClasses(Generic[GroupT]):
-    """The groups of one kind. `refused(group, reason)` is called when an annotation does not count."""
+    """The victim classes of groups of one kind. `refused(group, reason)` reports an annotation that does not count."""
 
     def __init__(self, refused: Callable[[GroupT, str], None]) -> None:
         self._refused: Callable[[GroupT, str], None] = refused
         self._classes: dict[str, PriorityClass] = {}
         self._admission = PriorityAdmission()
         self._naming: dict[str, str] = {}
-        """Groups with the annotation, by key, and the class they name."""
+        """The class that each group with the annotation names, by group key."""
         self._had: dict[str, _Had] = {}
         self._reported: dict[str, str] = {}
-        """Why a group was refused last, by key."""
+        """The last reason why a group was refused, by key."""
 
-    def set_class(self, found: PriorityClass) -> list[str]:
-        """A class appeared or changed; returns the keys of the groups to be set again."""
-        before = self._classes.get(found.name)
-        self._classes[found.name] = found
+    def set_class(self, priority_class: PriorityClass) -> list[str]:
+        """Set a new or changed class; return the keys of the groups to set again."""
+        before = self._classes.get(priority_class.name)
+        self._classes[priority_class.name] = priority_class
         self._admission = PriorityAdmission(self._classes.values())
-        if before is not None and before.value == found.value:
+        if before is not None and before.value == priority_class.value:
             return []
-        return [key for key, name in self._naming.items() if name == found.name]
+        return [key for key, name in self._naming.items() if name == priority_class.name]
 
     def remove_class(self, name: str) -> None:
         """Remove a class; groups that had it keep its value."""
@@ -66,13 +65,13 @@ class VictimClasses(Generic[GroupT]):
             self._admission = PriorityAdmission(self._classes.values())
 
     def forget(self, key: str) -> None:
-        """A group (`namespace/name`) was deleted."""
+        """Forget a deleted group (`namespace/name`)."""
         self._naming.pop(key, None)
         self._had.pop(key, None)
         self._reported.pop(key, None)
 
     def resolved(self, group: GroupT) -> GroupT:
-        """Return the group with the preemption priority that its annotation stands for now."""
+        """Return the group with the preemption priority that its annotation currently resolves to."""
         annotations = group.metadata.annotations
         name = annotations.get(PREEMPTION_PRIORITY_CLASS, "")
         key, uid = group.key, group.metadata.uid
@@ -95,8 +94,8 @@ class VictimClasses(Generic[GroupT]):
         except FieldError as error:
             self._had.pop(key, None)
             self._refuse(group, str(error))
-            kept = {name: text for name, text in annotations.items() if name != PREEMPTION_PRIORITY}
-            return replace(group, metadata=replace(group.metadata, annotations=kept))
+            own_annotations = {name: text for name, text in annotations.items() if name != PREEMPTION_PRIORITY}
+            return replace(group, metadata=replace(group.metadata, annotations=own_annotations))
         self._reported.pop(key, None)
         self._had[key] = _Had(uid, name, annotations[PREEMPTION_PRIORITY])
         return replace(group, metadata=replace(group.metadata, annotations=annotations))

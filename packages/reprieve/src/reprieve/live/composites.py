@@ -1,8 +1,8 @@
-"""CompositePodGroups as the API has them, brought to the engine (composite.md 1, 2).
+"""Passes CompositePodGroups from the API to the engine (composite.md 1, 2).
 
-There may be two of one name: a native one and one of our custom resources; the native one counts. Custom resources have
-no admission that would resolve a priority class: a composite that came without a priority has the highest of the groups
-in it, which have theirs from their pods where they came without one, too.
+There may be two of one name: a native one and a custom resource of ours; the native one counts. Custom resources have
+no admission that resolves a priority class. A composite without a priority gets the highest priority of its groups;
+groups without a priority get theirs from their pods.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ChangeListener = Callable[[Change[CompositePodGroup], Resource], None]
 
 
 class Composites:
-    """See the module docstring. `listener` is notified of each change of the one that counts once the engine has it.
+    """Passes composites to the engine. `listener` is notified of each change of the one that counts, after the engine.
 
     `effects` gets what the engine returns, `inspect(group)` every composite as the engine has it; `refused(group,
-    reason)` is called for a composite with a class as victim that does not count.
+    reason)` is called for a composite with a victim class that does not count.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Composites:
         self._namesakes: Namesakes[CompositePodGroup] = Namesakes((SCHEDULING_GROUP, CRD_GROUP), warn)
         self._victims: VictimClasses[CompositePodGroup] = VictimClasses(refused)
         self._open: dict[str, int | None] = {}
-        """Those without a priority of their own, and the one they were given."""
+        """The inherited priority of each composite without its own; None for not yet known."""
 
     def take(self, change: Change[CompositePodGroup], resource: Resource, now: float) -> None:
-        """One of a name appeared, changed or went."""
+        """Process a composite that was added, changed or deleted."""
         item = change.object
         counted = self._namesakes.counting(item.key)
         self._namesakes.take(change, resource)
@@ -73,19 +73,19 @@ class Composites:
         self._set(best[0], now)
         self._listener(Change(ChangeKind.ADDED if old is None else ChangeKind.UPDATED, best[0], old), best[1])
 
-    def set_class(self, found: PriorityClass, now: float) -> None:
-        """A PriorityClass appeared or changed: composites that name it as victims count with its value."""
-        for key in self._victims.set_class(found):
+    def set_class(self, priority_class: PriorityClass, now: float) -> None:
+        """Set a new or changed PriorityClass: composites that name it as victims count with its value."""
+        for key in self._victims.set_class(priority_class):
             counted = self._namesakes.counting(key)
             if counted is not None:
                 self._set(counted[0], now)
 
     def remove_class(self, name: str) -> None:
-        """A PriorityClass was deleted; composites that had its value as victims keep it."""
+        """Remove a PriorityClass; composites that had its value as victims keep it."""
         self._victims.remove_class(name)
 
     def settled(self, parent: str | None, now: float) -> None:
-        """What is in a composite (`namespace/name`) has another priority than before, is new or gone."""
+        """Update composites (`namespace/name`) after children changed their priority, were added or removed."""
         if not self._open:
             return
         seen: set[str] = set()
@@ -95,7 +95,7 @@ class Composites:
             if composite is None or composite.spec is None:
                 return
             if parent in self._open and self._open[parent] != self._highest(parent):
-                self._give(parent, now)
+                self._inherit_priority(parent, now)
             parent = composite.spec.parent
 
     def _set(self, composite: CompositePodGroup, now: float) -> None:
@@ -105,23 +105,23 @@ class Composites:
             self._open[key] = None
         self._bring(composite, now)
         if key in self._open and self._highest(key) is not None:
-            self._give(key, now)
+            self._inherit_priority(key, now)
         self.settled(self._parent(key), now)
 
     def _parent(self, key: str) -> str | None:
-        known = self._engine.cluster.trees.composites.get(key)
-        return known.spec.parent if known is not None and known.spec is not None else None
+        state = self._engine.cluster.trees.composites.get(key)
+        return state.spec.parent if state is not None and state.spec is not None else None
 
-    def _give(self, key: str, now: float) -> None:
-        """A composite without a priority gets the highest of what is in it."""
+    def _inherit_priority(self, key: str, now: float) -> None:
+        """Give a composite without a priority the highest priority of its children."""
         counted = self._namesakes.counting(key)
         priority = self._highest(key)
         if counted is None or priority is None:
             return
         self._open[key] = priority
         composite = counted[0]
-        given = replace(composite, spec=replace(composite.spec, priority=priority))
-        self._bring(given, now)
+        with_priority = replace(composite, spec=replace(composite.spec, priority=priority))
+        self._bring(with_priority, now)
 
     def _bring(self, composite: CompositePodGroup, now: float) -> None:
         resolved = self._victims.resolved(composite)
@@ -129,7 +129,7 @@ class Composites:
         self._effects(self._engine.set(resolved, now, created=composite.created))
 
     def _highest(self, key: str) -> int | None:
-        """Return the highest priority of the groups in a composite; None if none has one."""
+        """Return the highest priority of a composite's groups, None if none has a priority."""
         return max(self._priorities(key), default=None)
 
     def _priorities(self, key: str) -> Iterator[int]:

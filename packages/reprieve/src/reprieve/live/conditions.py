@@ -1,21 +1,21 @@
 """The scheduling status of pods and pod groups: conditions and nominations, written only when they change.
 
 Rules (observability.md "Conditions", and kube-scheduler's where that is silent):
-- PodScheduled=False carries a reason and a message; `lastTransitionTime` is when it became False, not when the message
+- PodScheduled=False has a reason and a message; `lastTransitionTime` is when it became False, not when the message
   last changed; `observedGeneration` is the pod's, where the API counts generations.
-- Condition and nominatedNodeName of one pod go out in one patch. While a patch is on its way, later changes of the same
-  pod come together in the next one.
+- One patch carries the condition and nominatedNodeName of a pod. While a patch is in flight, later changes of the same
+  pod are combined in the next one.
 - A pod that was placed meanwhile gets no more messages about not being placed.
-- The status of a PodGroup of another scheduler is in the terms of its API (workloads.md 4); a new one is accepted.
-- PodGroupInitiallyScheduled, of a composite CompositePodGroupInitiallyScheduled (composite.md 5), never goes back to
-  False, unless a binding of that very scheduling failed for good. If the tree of a composite cannot be scheduled as it
-  is (a cycle, too many levels), its condition has the reason Invalid, with or without pods below it.
-- A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); about scheduling gates the
-  API server has said so itself. A group of pods that are kept back, one below its minCount for example, has its
-  condition from the start.
+- The status of a PodGroup of another scheduler uses the terms of its API (workloads.md 4); a new one is accepted.
+- PodGroupInitiallyScheduled, for a composite CompositePodGroupInitiallyScheduled (composite.md 5), never returns to
+  False, unless a binding of that very scheduling failed for good. If the tree of a composite is unschedulable as
+  defined (a cycle, too many levels), its condition has the reason Invalid, with or without pods below it.
+- A pod that PreEnqueue keeps back for 5 s gets the reason NotReadyForScheduling (KEP-5501); the
+  API server itself reports scheduling gates. A group of gated pods, for example below its minCount, has its condition
+  from the start.
 
-Invariant: for every object there is what the API is known to have, or is about to have; a change to just that costs no
-call. What the informers bring of the past, from before a patch, does not count as a change.
+Invariant: for every object this module has the state that the API is known to have or is about to have; a change to
+that state costs no call. Older states from informers, from before a patch, do not count as changes.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _GROUP_SCHEDULED: Final[Mapping[str, str]] = {
     "PodGroup": "PodGroupInitiallyScheduled",
     "CompositePodGroup": "CompositePodGroupInitiallyScheduled",
 }
-"""Kind of a group to the type of its condition."""
+"""The type of the condition of each kind of group."""
 KEPT_BACK: Final = 5.0
-"""Seconds behind a gate before a pod says so: most gates open at once (KEP-5501)."""
+"""How long a pod is gated, in seconds, before its condition reports it: most gates open at once (KEP-5501)."""
 
 
 class _WrittenCondition(NamedTuple):
@@ -71,14 +71,14 @@ class _WrittenCondition(NamedTuple):
 
 
 class _View(NamedTuple):
-    """What this module writes of an object."""
+    """The part of an object's status that this module writes."""
 
     condition: _WrittenCondition = _WrittenCondition()
     nominated: str = ""
 
 
 class _Subject:
-    """One pod or group: what the API has (`now`), what is wished, and the patch that is on its way."""
+    """One pod or group: the state in the API (`now`), the desired state, and the patch in flight."""
 
     __slots__ = (
         "back",
@@ -110,25 +110,25 @@ class _Subject:
         self.record: PodRecord | None = None
         self.now = _View()
         self.seen = _View()
-        """As an informer last had it."""
+        """The state that an informer last observed."""
         self.stale: list[_View] = []
-        """What it was before patches that the informer does not have yet: no news."""
+        """States from before patches that the informer has not observed yet: they are not changes."""
         self.flight: asyncio.Future[None] | None = None
         self.error: BaseException | None = None
-        """How the last patch failed, if it did."""
+        """The error of the last patch, if it failed."""
         self.condition: tuple[str, str, str] | None = None
-        """Wished status, reason and message."""
+        """Desired status, reason and message."""
         self.nominated: str | None = None
-        """Wished node, empty for none."""
+        """Desired node, empty for none."""
         self.back = False
-        """Of a group: what is wished may take back that it was scheduled."""
+        """For a group: the desired condition may undo that it was scheduled."""
         self.disrupted = False
-        """Of a group: its DisruptionTarget condition is True."""
+        """For a group: its DisruptionTarget condition is True."""
         self.foreign: ForeignGroup | None = None
-        """Of a group of another scheduler's API: what only that says."""
+        """For a group of another scheduler's API: the fields that only this API has."""
 
     def observe(self, view: _View) -> None:
-        """An informer has a new state; echoes of what was there before our own patches are passed over."""
+        """Process a new state of an informer; states from before the scheduler's own patches are ignored."""
         self.seen = view
         if view == self.now:
             self.stale.clear()
@@ -137,21 +137,21 @@ class _Subject:
             self.stale.clear()
 
     def sent(self, view: _View, flight: asyncio.Future[None]) -> None:
-        """A patch that makes it so is on its way."""
+        """Record a patch in flight to this state."""
         self.stale.append(self.now)
         self.now = view
         self.flight = flight
         self.error = None
 
     def failed(self, error: BaseException) -> None:
-        """The patch failed, or its outcome is unknown: fall back on what the informer has seen."""
+        """Record a failed patch or an unknown outcome: return to the state that the informer observed."""
         self.error = error
         self.now = self.seen
         self.stale.clear()
 
 
 class Conditions:
-    """See the module docstring. Made and used in one event loop. `on_trouble` is called for writes that failed."""
+    """Writes conditions; see the module docstring. Use it in one event loop. `on_trouble` reports failed writes."""
 
     def __init__(self, writes: Writes, clock: Clock, *, on_trouble: Callable[[str], None] = lambda _: None) -> None:
         self._writes = writes
@@ -163,16 +163,16 @@ class Conditions:
         """Groups of all levels by `ref`: `group/...` or `composite/...`."""
         self._dirty: dict[str, _Subject] = {}
         self._again: dict[str, _Subject] = {}
-        """Pods and groups for which the last patch failed: `waiting` tries it again."""
+        """Pods and groups with a failed last patch; `waiting` retries it."""
         self._flights: set[asyncio.Future[None]] = set()
         self.satisfied = SatisfiedConditions(writes, self._flights, on_trouble=on_trouble)
         self._unaccepted: dict[str, _Subject] = {}
         """Groups of other APIs that a scheduler must accept before their controllers continue, by key."""
 
-    # -- what the API says -------------------------------------------------------------------------
+    # -- states from the API ----------------------------------------------------------------------
 
     def seen_pod(self, pod: objects.Pod) -> None:
-        """An informer has a pod, new or changed."""
+        """Process a new or changed pod of an informer."""
         meta = pod.metadata
         if pod.spec.node_name:
             self.forget_pod(meta.uid)
@@ -182,16 +182,16 @@ class Conditions:
         if subject is None:
             subject = self._pods[meta.uid] = _Subject(meta.namespace or "default", meta.name, meta.uid)
         subject.generation = meta.generation
-        found = next((c for c in status.conditions if c.type == _SCHEDULED), None)
-        subject.observe(_View(_written(found) if found else _WrittenCondition(), status.nominated_node_name))
+        scheduled = next((c for c in status.conditions if c.type == _SCHEDULED), None)
+        subject.observe(_View(_written(scheduled) if scheduled else _WrittenCondition(), status.nominated_node_name))
 
     def forget_pod(self, uid: str) -> None:
-        """A pod was deleted, or has its node."""
+        """Forget a pod that was deleted or has its node."""
         if self._pods.pop(uid, None) is not None:
             self._dirty.pop(uid, None)
 
     def seen_group(self, group: objects.PodGroup | objects.CompositePodGroup, resource: Resource | None = None) -> None:
-        """An informer has a group; `resource` is where it was read (None: the best version that is served)."""
+        """Process a group of an informer; `resource` is where it was read (None: the best served version)."""
         meta = group.metadata
         ref = ref_of(group)
         subject = self._groups.get(ref)
@@ -202,30 +202,30 @@ class Conditions:
         if isinstance(group, objects.PodGroup):
             self.satisfied.seen(group, resource)
         subject.foreign = foreign
-        subject.generation = meta.generation if foreign is None else 0  # other APIs do not name it
-        found = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED[group.KIND]), None)
-        view = _View(_written(found, found.observed_generation)) if found else _View()
+        subject.generation = meta.generation if foreign is None else 0  # other APIs do not have it
+        scheduled = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED[group.KIND]), None)
+        view = _View(_written(scheduled, scheduled.observed_generation)) if scheduled else _View()
         if foreign is not None:
             if accepted(foreign.api_version, foreign.phase):
                 self._unaccepted[group.key] = subject
             if not has_message(foreign.api_version) and view.condition.status != "True":
-                view = subject.now  # it has no word for more than was written
+                view = subject.now  # this API cannot express more than was written
         subject.observe(view)
         subject.disrupted = any(c.type == DISRUPTION_TARGET and c.status == "True" for c in group.status.conditions)
 
     def forget_group(self, ref: str) -> None:
-        """A group was deleted."""
+        """Forget a deleted group."""
         self._groups.pop(ref, None)
         self._dirty.pop(ref, None)
         kind, _, key = ref.partition("/")
-        if kind == "group":  # a standby replica never comes to `_accept`
+        if kind == "group":  # a standby replica never calls `_accept`
             self._unaccepted.pop(key, None)
             self.satisfied.forget(key)
 
-    # -- what the scheduler says -------------------------------------------------------------------
+    # -- decisions of the scheduler ----------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
-        """All that one attempt wants written. A deferred resize has no conditions of ours (resizes.md 4.1)."""
+        """Write the conditions and nominations of an attempt; a deferred resize has none here (resizes.md 4.1)."""
         if decision.resize:
             return
         for rejection in decision.rejections:
@@ -238,40 +238,40 @@ class Conditions:
             self.group(condition)
 
     def rejected(self, rejection: Rejection) -> None:
-        """A pod found no place: PodScheduled=False."""
+        """Set PodScheduled=False on a pod that could not be placed."""
         self._not_scheduled(rejection.pod, rejection.reason, rejection.message)
 
     def nominated(self, pod: PodRecord, node: str) -> None:
-        """A pod is to get a place on the node when its victims have left."""
+        """Set the node on which a pod will be placed when its victims have terminated."""
         subject = self._subject(pod)
         subject.nominated = node
         self._touched(pod.uid, subject)
 
     def cleared(self, pod: PodRecord) -> None:
-        """A pod's nomination is no longer true."""
+        """Clear the nomination of a pod."""
         subject = self._subject(pod)
         subject.nominated = ""
         self._touched(pod.uid, subject)
 
     def group(self, condition: GroupCondition) -> None:
-        """A group was scheduled, for the first time or again, or not."""
+        """Set the condition of a group that was scheduled, for the first time or again, or was not."""
         ref = _carrier_of(condition.ref)
         subject = self._groups.get(ref)
         if subject is not None and condition.scheduled and subject.disrupted:
             self._undisrupted(subject)
-        # What is to be written counts, not what is on its way: a failed binding may have taken that back.
+        # The desired state counts, not the patch in flight: a failed binding may have undone that.
         if subject is not None and (subject.condition or subject.now.condition)[0] != "True":
             status = "True" if condition.scheduled else "False"
             subject.condition = (status, condition.reason, condition.message)
             self._touched(ref, subject)
 
     def was_scheduled(self, ref: str) -> bool:
-        """Return whether a group says, or is about to say, that it was scheduled."""
+        """Return whether the condition of a group reports, or is about to report, that it was scheduled."""
         subject = self._groups.get(_carrier_of(ref))
         return subject is not None and "True" in (subject.now.condition.status, (subject.condition or ("",))[0])
 
     def not_scheduled_after_all(self, ref: str, reason: str, message: str) -> None:
-        """A group was reported as scheduled, and is not: a binding failed (scheduling.md 3.6)."""
+        """Set the condition of a group that was reported as scheduled before a binding failed (scheduling.md 3.6)."""
         ref = _carrier_of(ref)
         subject = self._groups.get(ref)
         if subject is not None:
@@ -280,9 +280,9 @@ class Conditions:
             self._touched(ref, subject)
 
     def waiting(self, engine: Engine, now: float) -> None:
-        """Look after what no decision tells: pods behind gates, and patches that failed.
+        """Update conditions that no decision covers: gated pods, and failed patches.
 
-        To be called about once a second; costs a look at every pod behind a gate.
+        Call it about once a second; it visits every gated pod.
         """
         self._accept(engine)
         self.satisfied.again()
@@ -311,12 +311,12 @@ class Conditions:
                 for pod in entity.ready.values():
                     self._not_scheduled(pod, NOT_READY, why)
             for uid, status in entity.held.items():
-                held = engine.cluster.pods.get(uid)
-                if held is not None and not held.gates:
-                    self._not_scheduled(held, NOT_READY, status.reason)
+                gated_pod = engine.cluster.pods.get(uid)
+                if gated_pod is not None and not gated_pod.gates:
+                    self._not_scheduled(gated_pod, NOT_READY, status.reason)
 
     def _accept(self, engine: Engine) -> None:
-        """Groups that no scheduler has accepted yet: their controllers may make the pods now (workloads.md 4.3)."""
+        """Accept groups that no scheduler has accepted, so that their controllers create pods (workloads.md 4.3)."""
         unaccepted, self._unaccepted = self._unaccepted, {}
         for key, subject in unaccepted.items():
             foreign, where = subject.foreign, subject.resource
@@ -341,9 +341,9 @@ class Conditions:
             self._unaccepted[key] = subject
 
     def _group_gated(self, group: Group, why: str, *, first: bool) -> None:
-        """Why a group waits: at once if it says nothing yet (`first`), for an empty status tells nothing.
+        """Report why a group waits: at once if it has no condition yet (`first`), else after the delay of its pods.
 
-        What it said of an earlier attempt, or of a preemption that is over, gives way after the pause of its pods.
+        The later report replaces the condition of an earlier attempt or of a finished preemption.
         """
         subject = self._groups.get(group.ref)
         if subject is None or subject.now.condition.status == "True":
@@ -352,14 +352,14 @@ class Conditions:
             self.group(GroupCondition(group.key, False, UNSCHEDULABLE, why, composite=group.kind != "PodGroup"))
 
     def _without_root(self, composite: CompositeState, fault: Fault) -> None:
-        """Report why the root of a composite cannot be found: Invalid, unless a missing object may still appear."""
+        """Report why a composite has no root: Invalid, unless a missing object may still appear."""
         reason = UNSCHEDULABLE if fault.missing else INVALID
         self.group(GroupCondition(composite.key, False, reason, fault.message, composite=True))
 
     async def written(self, pod: PodRecord) -> None:
-        """Return when what is wished for a pod is in the API. Raises what the call failed with.
+        """Wait until the desired state of a pod is in the API. Raises the error of the call.
 
-        A pod that was placed or forgotten meanwhile needs nothing.
+        Returns at once for a pod that was placed or forgotten meanwhile.
         """
         subject = self._pods.get(pod.uid)
         if subject is None:
@@ -368,18 +368,18 @@ class Conditions:
         self._flush(pod.uid, subject)
         while subject.flight is not None:
             await asyncio.wait((subject.flight,))
-            await asyncio.sleep(0)  # lets the callback of the flight go first
+            await asyncio.sleep(0)  # lets the callback of the patch run first
         if subject.error is not None:
             raise subject.error
 
     def disruption_target(self, preemptor: PodRecord, *, by: str, observed: int = 0) -> dict[str, Any]:
-        """Return the condition of a victim (and of an `all` group). `by` names the kind of the preemptor."""
+        """Return the DisruptionTarget condition of a victim or an `all` group. `by` names the preemptor's kind."""
         text = f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {by}"
         written = _WrittenCondition("True", PREEMPTION_BY_SCHEDULER, text, self._moment(), observed)
         return _condition(DISRUPTION_TARGET, written)
 
     async def group_disrupted(self, group: Group, preemptor: PodRecord, *, by: str) -> None:
-        """DisruptionTarget on every group of an `all` unit; a deleted one needs none. Raises as the call fails."""
+        """Set DisruptionTarget on every group of an `all` unit except deleted ones. Raises the error of the call."""
         for item in disrupted_with(group):
             await self._group_disrupted(item, preemptor, by=by)
 
@@ -397,7 +397,7 @@ class Conditions:
             subject.disrupted = True
 
     def _undisrupted(self, subject: _Subject) -> None:
-        """A preempted group runs again: its DisruptionTarget is history, as the API's disruption controller says."""
+        """Set DisruptionTarget=False on a preempted group that runs again, as the API's disruption controller does."""
         text = "scheduled again after it was preempted"
         written = _WrittenCondition("False", _SCHEDULED_AGAIN, text, self._moment(), subject.generation)
         subject.disrupted = False
@@ -414,19 +414,19 @@ class Conditions:
         flight.add_done_callback(landed)
 
     def is_disrupted(self, ref: str) -> bool:
-        """Return whether DisruptionTarget of a group is True, as last observed."""
+        """Return whether DisruptionTarget of a group was last observed as True."""
         subject = self._groups.get(ref)
         return subject is not None and subject.disrupted
 
     def spared(self, observed: int = 0) -> dict[str, Any]:
-        """Return the condition of a chosen victim that stays: status False, as the disruption controller writes it."""
+        """Return the condition of a selected victim that stays: status False, as the disruption controller sets it."""
         text = "the preemption failed before anything was deleted"
         return _condition(DISRUPTION_TARGET, _WrittenCondition("False", _SPARED, text, self._moment(), observed))
 
     def group_spared(self, group: Group) -> list[asyncio.Future[None]]:
-        """DisruptionTarget=False on the groups of an `all` unit that stays, except deleted ones."""
-        found = (self._group_spared(item) for item in disrupted_with(group))
-        return [write for write in found if write is not None]
+        """Set DisruptionTarget=False on the groups of an `all` unit that stays, except deleted ones."""
+        writes = (self._group_spared(item) for item in disrupted_with(group))
+        return [write for write in writes if write is not None]
 
     def _group_spared(self, group: Group) -> asyncio.Future[None] | None:
         subject = self._groups.get(group.ref)
@@ -436,7 +436,7 @@ class Conditions:
         return self._send(subject, [self.spared(subject.generation)])
 
     async def drain(self) -> None:
-        """Return when everything wished so far, and meanwhile, is written or has failed."""
+        """Wait until all desired states, including later ones, are written or have failed."""
         while self._dirty or self._flights or self.satisfied.waits:
             self._flush_all()
             self.satisfied.flush()
@@ -444,7 +444,7 @@ class Conditions:
                 await asyncio.wait(self._flights)
             await asyncio.sleep(0)
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------
 
     def _not_scheduled(self, pod: PodRecord, reason: str, message: str) -> None:
         subject = self._pods.get(pod.uid) or self._subject(pod)
@@ -476,7 +476,7 @@ class Conditions:
             self._flush(key, subject)
 
     def _flush(self, key: str, subject: _Subject) -> None:
-        """Send what is wished and is not so; while a patch is on its way its end will come back here."""
+        """Send the changes of an object; while its patch is in flight, the end of that patch calls this again."""
         self._dirty.pop(key, None)
         if subject.flight is not None:
             return
@@ -484,13 +484,13 @@ class Conditions:
         condition, nominated = subject.condition, subject.nominated
         subject.condition = subject.nominated = None
         if record is not None and record.row >= 0:
-            return  # placed: the binding says all there is to say
+            return  # placed: the binding has all information
         of_group = key in self._groups
         back, subject.back = subject.back, False
         before = subject.now
         written = before.condition
         if of_group and written.status == "True" and not back:
-            return  # observed meanwhile, and it stays so
+            return  # observed meanwhile, and it does not change
         if condition is not None and (
             condition != written[:3] or (of_group and written.observed != subject.generation)
         ):
@@ -538,13 +538,13 @@ class Conditions:
             self._flush(key, subject)
 
     def _failed(self, key: str, subject: _Subject, before: _View, error: BaseException) -> None:
-        """Fall back on what the informer has seen, as it is unknown whether it was written, and try again later."""
+        """Return to the state that the informer observed, as the outcome of the patch is unknown, and retry later."""
         meant = subject.now
         subject.failed(error)
         if superseded(error):
-            for known in (self._pods, self._groups):
-                if known.get(key) is subject:
-                    del known[key]
+            for subjects in (self._pods, self._groups):
+                if subjects.get(key) is subject:
+                    del subjects[key]
             return
         self._on_trouble(f"status of {subject.namespace}/{subject.name}: {error}")
         if isinstance(error, LeadershipLostError):
@@ -557,18 +557,18 @@ class Conditions:
         self._again[key] = subject
 
     def _moment(self) -> datetime:
-        """Now, to the second: as exactly as the API keeps it."""
+        """Return the current time in whole seconds, the API's resolution."""
         return self._clock.now().replace(microsecond=0)
 
 
 def ref_of(group: objects.PodGroup | objects.CompositePodGroup) -> str:
-    """Return what a group is called here and in the queue, by which one does not pass for a composite of its name."""
+    """Return the `ref` of a group here and in the queue; it distinguishes a group from a composite of the same name."""
     kind = "composite" if isinstance(group, objects.CompositePodGroup) else "group"
     return f"{kind}/{group.metadata.namespace or 'default'}/{group.metadata.name}"
 
 
-def _written(found: objects.PodCondition | objects.Condition, observed: int = 0) -> _WrittenCondition:
-    return _WrittenCondition(found.status, found.reason, found.message, found.last_transition_time, observed)
+def _written(source: objects.PodCondition | objects.Condition, observed: int = 0) -> _WrittenCondition:
+    return _WrittenCondition(source.status, source.reason, source.message, source.last_transition_time, observed)
 
 
 def _condition(kind: str, written: _WrittenCondition) -> dict[str, Any]:
@@ -590,9 +590,7 @@ def observed(condition: dict[str, Any], generation: int) -> dict[str, Any]:
 
 
 def _carrier_of(ref: str) -> str:
-    """Return where a group's conditions go: for the root of a foreign PodGroup's tree, to that group (workloads.md
-    4.7).
-    """
+    """Return the ref that has a group's conditions: for the root of a foreign tree its PodGroup (workloads.md 4.7)."""
     kind, _, key = ref.partition("/")
     namespace, _, name = key.partition("/")
     own = made_for(name) if kind == "composite" else None

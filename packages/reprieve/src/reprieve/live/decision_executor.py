@@ -1,12 +1,12 @@
-"""Carries out one engine's decisions: they become API calls, and what happened to them goes back to the engine.
+"""Executes the decisions of one engine: they become API calls, and the outcomes return to the engine.
 
-It only joins the parts: `Binder` for bindings, `PreemptionExecutor` for evictions, `Conditions` for the conditions of
-pods and groups, `Observer` for metrics, events, logs and records. What any of them reports reaches the engine by
+It connects the parts: `Binder` for bindings, `PreemptionExecutor` for evictions, `Conditions` for the conditions of
+pods and groups, `Observer` for metrics, events, logs and records. Their results reach the engine by
 `SchedulingLoop.call_soon`, between cycles.
 
-All or nothing also holds at the end (scheduling.md 3.6). If the binding of a gang member fails for good, its condition
-and an event report that. If the gang then has fewer members than its minimum, its condition and an event report that,
-too. The gang is tried again, and its bound members count.
+All-or-nothing scheduling also covers failed bindings (scheduling.md 3.6). If the binding of a gang member fails for
+good, its condition and an event report that. If the gang then has fewer members than its minimum, its condition and an
+event report that, too. The gang is tried again, and its bound members count.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 
 class DecisionExecutor:
-    """See the module docstring. Made and used in one event loop; `attach` the loop before it runs, `aclose` it."""
+    """Executes decisions; see the module docstring. Use it in one event loop: `attach` the loop, later `aclose`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class DecisionExecutor:
         self._loop: SchedulingLoop | None = None
         self._resumed = False
         self._first_bindings: dict[str, set[str]] = {}
-        """UIDs of the pods that a group was first scheduled with and that are not confirmed as bound, by group key."""
+        """By group key, UIDs of the pods of the first scheduling of a group that are not confirmed as bound."""
         self._bodies = extenders.bodies if extenders is not None else None
         calls = {} if extenders is None else {"call_extender": extenders.bind}
         self.binder = Binder(client, served, writes, self, **calls)
@@ -90,17 +90,17 @@ class DecisionExecutor:
         )
 
     def attach(self, loop: SchedulingLoop) -> None:
-        """The loop that calls what changes the engine."""
+        """Set the loop that makes calls which change the engine."""
         self._loop = loop
 
     async def conditions_written(self, seconds: float) -> None:
-        """Wait until all that pods and groups are to say is written, but no longer than so many seconds."""
+        """Wait until the conditions of pods and groups are written, for at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.conditions.drain()
 
     async def aclose(self) -> None:
-        """Stop what is under way; the engine is no longer notified."""
+        """Stop work in flight; the engine is no longer notified."""
         await self._evictions.aclose()
         await self.preemptor.aclose()
         await self.binder.aclose()
@@ -109,11 +109,11 @@ class DecisionExecutor:
 
     @property
     def bindings_under_way(self) -> int:
-        """Return the number of bindings that have no known outcome yet."""
+        """Return the number of bindings without a known outcome."""
         return self.binder.under_way
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """Act on a decision: start what it asks for, without waiting."""
+        """Act on a decision: start its bindings, evictions and writes, without waiting."""
         for condition in decision.conditions:
             if condition.scheduled and not condition.composite and not self.conditions.was_scheduled(condition.ref):
                 placed = (item.pod for item in (*decision.bindings, *decision.waiting))
@@ -135,14 +135,14 @@ class DecisionExecutor:
         await self.preemptor.run(preemption)
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
-        """Nominations that ended without a decision."""
+        """Clear nominations that ended without a decision."""
         for pod in pods:
             self.conditions.cleared(pod)
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
-        """Write the nominations of a reservation, as far as they still hold, and report it (reservations.md 3)."""
-        held = self._engine.reservations.held.get(reservation.ref)
-        if held is not reservation:
+        """Write the nominations of a reservation that still apply, and report it (reservations.md 3)."""
+        current = self._engine.reservations.held.get(reservation.ref)
+        if current is not reservation:
             return
         for pod, node in reservation.standing(self._engine.cluster.nodes.row_of):
             self.conditions.nominated(pod, node)
@@ -153,7 +153,7 @@ class DecisionExecutor:
         self._observer.room_released(room, now=self._now())
 
     def capacity_kept(self, place: LostPlace) -> None:
-        """Write the nomination of a replacement, as far as it still holds, and report it (repair.md 2.3)."""
+        """Write the nomination of a replacement if it still applies, and report it (repair.md 2.3)."""
         keeper = place.keeper
         if place.replaced and keeper.nominated == place.row:
             self.conditions.nominated(keeper, place.node)
@@ -165,12 +165,12 @@ class DecisionExecutor:
         self.conditions.satisfied.wish(state)
 
     def evict(self, eviction: DirectEviction) -> None:
-        """Evict a degraded gang (repair.md 4), or backfilled work that runs for too long (reservations.md 4.5)."""
+        """Evict a degraded gang (repair.md 4), or backfilled work that runs too long (reservations.md 4.5)."""
         self._observer.evicts(eviction, now=self._now())
         self._evictions.start(eviction)
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
-        """Start writes that belong to no binding. A failed one is not repeated: the caller that needs it asks again."""
+        """Start writes outside of bindings. A failed one is not repeated: its caller requests it again."""
         for instruction in instructions:
             if isinstance(instruction, PatchObject):
                 self._writes.patch_object(instruction).add_done_callback(self._deferred_write_done)
@@ -183,13 +183,13 @@ class DecisionExecutor:
             self._observer.trouble("write", str(error))
 
     def incidents(self, incidents: Iterable[PluginIncident]) -> None:
-        """Write what went wrong in plugins to the log and the counters."""
+        """Report incidents in plugins to the log and the counters."""
         for incident in incidents:
             where = "extender" if incident.plugin == Extenders.name else "plugin"
             self._observer.trouble(where, f"{incident.text}\n{incident.detail}" if incident.detail else incident.text)
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
-        """What Permit plugins have decided about pods they had let wait."""
+        """Act on the verdicts of Permit plugins about waiting pods."""
         for binding in allowed:
             self._observer.permitted(binding.pod, "Success", now=self._now())
             self.binder.start(binding)
@@ -200,7 +200,7 @@ class DecisionExecutor:
             self._observer.bind_failed(rejection.pod, "", rejection.message, now=self._now())
 
     def tick(self, now: float) -> Effects:
-        """Look after what comes with no event: pods long gated, series of events, what a killed scheduler left."""
+        """Handle work without events: long-gated pods, event series, what a killed scheduler left."""
         if not self._resumed:
             self._resumed = True
             self.preemptor.resume(self._engine.cluster)
@@ -212,16 +212,16 @@ class DecisionExecutor:
             self._node_requests.tick(now)
         return effects
 
-    # -- what happened to bindings (live.binding.BindingListener) ----------------------------------------
+    # -- outcomes of bindings (live.binding.BindingListener) ----------------------------------------
 
     def bound(self, binding: Binding) -> None:
-        """The API has the pod on its node."""
+        """Notify the engine of a bound pod."""
         self._notify(lambda _: self._engine.bound(binding.pod.uid))
         self._settled(binding.pod)
         self._observer.bound(binding.pod, binding.node, now=self._now())
 
-    def failed(self, binding: Binding, error: str, *, gone: bool, taken_back: bool) -> None:
-        """It is not bound, and will not be by this attempt."""
+    def failed(self, binding: Binding, error: str, *, pod_deleted: bool, taken_back: bool) -> None:
+        """Notify the engine of a failed binding, and report it."""
         pod = binding.pod
         first = self._settled(pod)
 
@@ -230,17 +230,17 @@ class DecisionExecutor:
             group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
             if group is not None and not taken_back and group.scheduled < group.min_count:
                 self._not_scheduled_after_all(group, f"binding of pod {pod.key} failed: {error}")
-            if not gone and not taken_back and pod.uid in self._engine.cluster.pods:
+            if not pod_deleted and not taken_back and pod.uid in self._engine.cluster.pods:
                 self.conditions.rejected(Rejection(pod, SCHEDULER_ERROR, f"binding rejected: {error}"))
             return effects
 
         self._notify(report)
-        if not taken_back and not gone:
+        if not taken_back and not pod_deleted:
             self._observer.bind_failed(pod, binding.node, f"binding rejected: {error}", now=self._now())
 
-    def _not_scheduled_after_all(self, group: GroupState, what: str) -> None:
-        """The gang has less than its minimum by that, and so may the composites above it (composite.md 3.4)."""
-        text = f"{what}; {group.scheduled} of the {group.min_count} have a node"
+    def _not_scheduled_after_all(self, group: GroupState, cause: str) -> None:
+        """Report that a gang, and composites above it, have fewer members than their minimum (composite.md 3.4)."""
+        text = f"{cause}; {group.scheduled} of the {group.min_count} have a node"
         self.conditions.not_scheduled_after_all(group.ref, SCHEDULER_ERROR, text)
         if group.fault is not None:
             return
@@ -250,12 +250,12 @@ class DecisionExecutor:
             above = trees.composites[below.spec.parent]
             if is_ready(above, lambda leaf: leaf.scheduled):
                 return
-            text = f"{what}; groups in it have less than their minimum"
+            text = f"{cause}; groups in it have less than their minimum"
             self.conditions.not_scheduled_after_all(above.ref, SCHEDULER_ERROR, text)
             below = above
 
     def _settled(self, pod: PodRecord) -> bool:
-        """A binding has ended; whether it was of the pods that its group was first scheduled with."""
+        """Record the end of a binding; return whether the pod was in the first scheduling of its group."""
         first = self._first_bindings.get(pod.group, set()) if pod.group is not None else set()
         if pod.uid not in first:
             return False
@@ -265,7 +265,7 @@ class DecisionExecutor:
         return True
 
     async def _release(self, pod: PodRecord) -> bool:
-        """A victim that is only reserved gives its room back without an API call (preemption.md 7.2)."""
+        """Release the capacity of a victim that is only reserved, without an API call (preemption.md 7.2)."""
         assert self._loop is not None
         if not await self.binder.take_back(pod):
             return False
@@ -274,7 +274,7 @@ class DecisionExecutor:
         return pod.row < 0
 
     def _preemption_failed(self, preemption: Preemption, error: str) -> None:
-        """Its nominations are taken back; the preemptor's conditions and events say why (observability.md 1.10)."""
+        """Clear the nominations of a failed preemption; conditions and events state why (observability.md 1.10)."""
         message = f"preemption failed: {error}"
 
         def report(now: float) -> Effects:
@@ -295,10 +295,10 @@ class DecisionExecutor:
 
         self._notify(report)
 
-    # -- what the API says (live.event_handlers.ChangeListener) -----------------------------------------------------
+    # -- changes from the API (live.event_handlers.ChangeListener) ---------------------------------------------
 
     def object_changed(self, change: Change[Any], resource: Resource) -> None:
-        """A change has been brought to the engine."""
+        """Process a change that the engine already has."""
         item = change.object
         if self._bodies is not None:
             (self._bodies.gone if change.kind is ChangeKind.DELETED else self._bodies.seen)(item)
@@ -309,7 +309,7 @@ class DecisionExecutor:
                 self.conditions.seen_pod(item)
         elif isinstance(item, (o.PodGroup, o.CompositePodGroup)):
             if self._node_requests is not None:
-                self._node_requests.group_changed(item, gone=change.kind is ChangeKind.DELETED)
+                self._node_requests.group_changed(item, deleted=change.kind is ChangeKind.DELETED)
             if change.kind is ChangeKind.DELETED:
                 if isinstance(item, o.PodGroup):
                     self._first_bindings.pop(item.key, None)
@@ -317,7 +317,7 @@ class DecisionExecutor:
             else:
                 self.conditions.seen_group(item, resource)
 
-    # -- inside ----------------------------------------------------------------------------------------
+    # -- internals --------------------------------------------------------------------------------------
 
     def _notify(self, listener: EngineCall) -> None:
         assert self._loop is not None

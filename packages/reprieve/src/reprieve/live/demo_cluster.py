@@ -1,6 +1,6 @@
-"""The demo's stage: objects are made and watched through the Kubernetes API alone, as any user would.
+"""The cluster of the demo: creates and watches objects only through the Kubernetes API, as any user would.
 
-Invariants: what is reported of the cluster was read from the API; nothing is waited for without an end.
+Invariants: reports on the cluster were read from the API; every wait has a timeout.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _DEADLINE: Final = 60.0
 
 
 class LateError(Exception):
-    """Something did not happen in time; the text says what."""
+    """Raised if something did not happen in time; the text states what."""
 
 
 class DemoCluster:
-    """Pods and groups as the API has them, kept up to date."""
+    """Pods and groups of the API, kept up to date."""
 
     def __init__(self, client: ApiClient, served: Served) -> None:
         self._client = client
         self._served = served
         self._changed = asyncio.Event()
         self.preempted: dict[str, o.Pod] = {}
-        """Every pod that is marked to be evicted, by `namespace/name`, as last seen."""
+        """Every pod that is marked for eviction, by `namespace/name`, as last observed."""
         self._pods = Informer(client, self._resource("Pod"), o.Pod, self._pod_changed)
         self._groups = Informer(client, self._resource("PodGroup"), o.PodGroup, lambda _: self._changed.set())
         self._trees = Informer(
@@ -44,21 +44,21 @@ class DemoCluster:
         )
 
     def _resource(self, kind: str) -> Resource:
-        found = self._served.readable(kind)
-        if not found:
+        resources = self._served.readable(kind)
+        if not resources:
             raise LateError(f"{kind} is not served")
-        return found[0]
+        return resources[0]
 
     # -- reading ---------------------------------------------------------------------------------------
 
     def pods(self, *groups: str) -> list[o.Pod]:
         """Return all pods, or those of some groups (`namespace/name`), by name."""
-        found = self._pods.objects.values()
-        chosen = [pod for pod in found if not groups or f"{pod.namespace}/{pod_group_name(pod)}" in groups]
+        stored_pods = self._pods.objects.values()
+        chosen = [pod for pod in stored_pods if not groups or f"{pod.namespace}/{pod_group_name(pod)}" in groups]
         return sorted(chosen, key=lambda pod: pod.key)
 
     def running(self, *groups: str) -> list[o.Pod]:
-        """Return those of them that run and are not being deleted."""
+        """Return the pods that run and are not being deleted, of all or of some groups."""
         return [
             pod
             for pod in self.pods(*groups)
@@ -66,11 +66,9 @@ class DemoCluster:
         ]
 
     def waits(self, group: str) -> str | None:
-        """Return why a group and its pods cannot be scheduled, in the words of its first pod, once all say so; else
-        None.
-        """
-        found = self._groups.objects.get(group)
-        conditions = found.status.conditions if found is not None else ()
+        """Return the message why a group and all its pods are unschedulable, from its first pod; None otherwise."""
+        stored_group = self._groups.objects.get(group)
+        conditions = stored_group.status.conditions if stored_group is not None else ()
         rejected = any(
             (condition.type, condition.status, condition.reason)
             == ("PodGroupInitiallyScheduled", "False", UNSCHEDULABLE)
@@ -80,15 +78,15 @@ class DemoCluster:
         return messages[0] if rejected and messages and all(messages) else None
 
     def tree_is_scheduled(self, root: str) -> bool:
-        """Return whether a CompositePodGroup says that its tree was scheduled."""
-        found = self._trees.objects.get(root)
-        return found is not None and any(
+        """Return whether the condition of a CompositePodGroup reports that its tree was scheduled."""
+        stored_root = self._trees.objects.get(root)
+        return stored_root is not None and any(
             (condition.type, condition.status) == ("CompositePodGroupInitiallyScheduled", "True")
-            for condition in found.status.conditions
+            for condition in stored_root.status.conditions
         )
 
     def units(self) -> set[str]:
-        """Return the names of the evicted units: the group, where it is evicted as a whole, or else the pod."""
+        """Return the names of the evicted units: the group if it is evicted as a whole, else the pod."""
         result = set()
         for pod in self.preempted.values():
             key = f"{pod.namespace}/{pod_group_name(pod)}"
@@ -97,7 +95,7 @@ class DemoCluster:
         return result
 
     def latest_start(self) -> datetime | None:
-        """Return when the pod that started last started."""
+        """Return the latest start time of a running pod."""
         return max((pod.status.start_time for pod in self.running() if pod.status.start_time), default=None)
 
     # -- acting ----------------------------------------------------------------------------------------
@@ -110,8 +108,8 @@ class DemoCluster:
             namespace = item["metadata"].get("namespace")
             await self._client.request("POST", resource.path(namespace), body=item)
 
-    async def until(self, check: Callable[[], bool], what: str, *, seconds: float = _DEADLINE) -> None:
-        """Return as soon as `check` holds; raises LateError, which says `what` did not come."""
+    async def until(self, check: Callable[[], bool], subject: str, *, seconds: float = _DEADLINE) -> None:
+        """Wait until `check` returns true; raises LateError with the `subject`."""
         try:
             async with asyncio.timeout(seconds):
                 while True:
@@ -120,14 +118,14 @@ class DemoCluster:
                         return
                     await self._changed.wait()
         except TimeoutError:
-            raise LateError(f"{what}: not within {seconds:g} s") from None
+            raise LateError(f"{subject}: not within {seconds:g} s") from None
 
     async def all_running(self, number: int) -> None:
-        """Return when so many pods run. Raises LateError."""
+        """Wait until the given number of pods run. Raises LateError."""
         await self.until(lambda: len(self.running()) == number, f"{number} pods running")
 
     async def tick_over(self) -> None:
-        """Wait until a pod that starts now starts in a later second than every pod that runs: times have no more."""
+        """Wait until a new pod would start in a later second than all running pods: start times have whole seconds."""
         latest = self.latest_start()
         if latest is not None:
             ends = latest.timestamp() + 1.0
@@ -141,11 +139,11 @@ class DemoCluster:
             self._changed.set()
 
     async def watch(self) -> None:
-        """Keep up to date until cancelled."""
+        """Keep the objects up to date until cancelled."""
         await asyncio.gather(self._pods.run(), self._groups.run(), self._trees.run())
 
     async def synced(self) -> None:
-        """Return when everything that is there is known."""
+        """Wait until all initial objects are known."""
         await asyncio.gather(*(item.wait_synced() for item in (self._pods, self._groups, self._trees)))
 
 
@@ -158,12 +156,12 @@ def _unschedulable(pod: o.Pod) -> str | None:
 
 @asynccontextmanager
 async def demo_cluster(client: ApiClient) -> AsyncIterator[DemoCluster]:
-    """A stage that is kept up to date while the context lasts."""
-    found = DemoCluster(client, await discover(client))
-    watching = asyncio.create_task(found.watch())
+    """Yield a cluster that is kept up to date until the context exits."""
+    cluster = DemoCluster(client, await discover(client))
+    watching = asyncio.create_task(cluster.watch())
     try:
-        await found.synced()
-        yield found
+        await cluster.synced()
+        yield cluster
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Carries out evictions that are not by a preemption: every pod is marked as disrupted and deleted.
+"""Executes evictions without a preemption: every pod is marked as disrupted and deleted.
 
-They are of degraded gangs (repair.md 4) and of backfilled work that runs for too long (reservations.md 4.5).  A pod
-that cannot be deleted now is tried again with its unit: the engine asks again while pods of it run.  So a scheduler
-that is killed in the middle of a restart needs nothing but the gang's conditions to go on.
+They are of degraded gangs (repair.md 4) and of backfilled work that runs too long (reservations.md 4.5).  A pod that
+cannot be deleted now is tried again with its unit: the engine requests the eviction again while pods of it run. So a
+scheduler that is killed during a restart of a gang needs only the gang's conditions to continue.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _OF_RESTARTS: Final = "restarting a pod group that has less than its minimum"
 
 
 class DirectEvictions:
-    """See the module docstring. Made and used in one event loop; `aclose` it.
+    """Executes direct evictions; see the module docstring. Use it in one event loop and call `aclose`.
 
-    `trouble` is called with a failure, `done` when all calls of an eviction were made.
+    `trouble` is called with a failure, `done` after all calls of an eviction.
     """
 
     def __init__(
@@ -35,17 +35,17 @@ class DirectEvictions:
     ) -> None:
         self._writes, self._clock, self._trouble, self._done = writes, clock, trouble, done
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        """By `ref` of the eviction."""
+        """By the `ref` of the eviction."""
 
     def start(self, eviction: DirectEviction) -> None:
-        """Evict a unit while the scheduler continues; nothing happens if it is being evicted."""
+        """Start evicting a unit; no effect if its eviction is in progress."""
         ref = eviction.ref
         if ref not in self._tasks:
             task = self._tasks[ref] = asyncio.get_running_loop().create_task(self._evict(eviction))
             task.add_done_callback(lambda _: self._tasks.pop(ref, None))
 
     async def aclose(self) -> None:
-        """Stop what is under way."""
+        """Stop evictions in progress."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

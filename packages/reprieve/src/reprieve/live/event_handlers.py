@@ -1,22 +1,21 @@
-"""From the API server to the engine: informers, a queue of changes, and `apply`.
+"""Event handlers from the API server to the engine: informers, a queue of changes, and `apply`.
 
-Informers run all the time and only append to the queue; `apply` empties it into the engine. The scheduling loop calls
-it between cycles, so that a cycle sees one consistent snapshot.
+Informers run all the time and only append to the queue; `apply` passes its changes to the engine. The scheduling loop
+calls it between cycles, so that a cycle sees one consistent snapshot.
 
-Terms: a *source* is one resource that a kind is read from. PodGroup may have several: native ones, our custom
-resources and those of other schedulers (workloads.md 1); of two groups of one name the native one counts, then ours.
-*Synced* means that every source has delivered what was there at the start.
+Terms: a *source* is one resource that a kind is read from. PodGroup may have several: native ones, our custom resources
+and those of other schedulers (workloads.md 1); of two groups of one name the native one counts, then ours. *Synced*
+means that every source has delivered its initial objects.
 
-Custom resources have no admission that would resolve a priority class. A PodGroup that came without a priority has the
-highest of its members, which are pods and so have theirs resolved; members that differ from it are rejected as ever.
-CompositePodGroups are brought by `live.composites`.
-An annotation can set the priority of a group as a victim; only `live.classes` resolves it.
+Custom resources have no admission that resolves a priority class. A PodGroup without a priority gets the highest of its
+members, which are pods with resolved priorities; members with another priority are rejected as usual. `live.composites`
+handles CompositePodGroups. An annotation can set the priority of a group as a victim; only `live.classes` resolves it.
 
-Invariants: nothing reaches the engine before all sources are synced; the first feed comes in the order of
+Invariants: nothing reaches the engine before all sources are synced; the first feed has the order of
 `scheduling.arrival_order.in_order` (nodes, budgets, groups, ..., bound pods, pending pods), so that a restart decides
-as a run from the beginning; later changes come in the order in which each watch brought them. Pods and nodes are
-required; any other kind that is not served, which is nothing unusual, or that we may not read is left out, is reported,
-and is requested again with every rediscovery, as is one that begins to be served later (an installed CRD).
+as a run from the beginning; later changes have the order of their watch. Pods and nodes are required. Any other kind
+that is not served, which is common, or that may not be read is omitted and reported. It is requested again with every
+rediscovery, as is a kind that is served later (an installed CRD).
 """
 
 from __future__ import annotations
@@ -57,19 +56,19 @@ log = logging.getLogger("reprieve.live")
 KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
     kind for kind in (*REQUIRED, *OPTIONAL) if kind is not o.Workload
 )
-"""What a plan reads as well, but for workloads: what they say of their groups stands in the groups."""
+"""The kinds that a plan reads, too, except workloads: their groups have the same fields."""
 NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Pods that have ended use no capacity; as in kube-scheduler, the watch reports a pod that ends as deleted."""
 _REFUSED: Final = (401, 403)
 _MOST_WARNINGS: Final = 1_000
-"""Warnings that are kept so as not to be repeated."""
+"""The largest number of warnings that are stored to avoid repetition."""
 _STRONGER_FIRST: Final = tuple(row.api_group for row in SOURCES if row.api_group is not None)
-"""API groups that have PodGroups."""
+"""The API groups of PodGroups, the one that counts first."""
 _ALWAYS: Final = _STRONGER_FIRST[:2]
-"""Those from which PodGroups are read whatever sources are on: gates turn them off."""
+"""The API groups from which PodGroups are always read, whatever sources are enabled: gates disable them."""
 WATCH: Final = "watch"
 DISCOVERY: Final = "discovery"
-"""Where trouble was, in the observer's words."""
+"""The names of the places of trouble for the observer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +76,21 @@ class ClusterFeedOptions:
     """Times in seconds."""
 
     rediscover: float = 5.0
-    """How often to ask what is served: a CRD may have been installed. Within twice this it is watched."""
+    """How often to discover served kinds: a CRD may have been installed. It is watched within twice this time."""
     informers: InformerOptions = field(default_factory=InformerOptions)
 
 
 _ARRIVALS: Final = 1_000_000
-"""The number of pods for which the order of arrival is kept apart; beyond that it begins again."""
+"""The number of pods for which the order of arrival is distinguished; then the count starts again."""
 
 ChangeListener = Callable[[Change[Any], Resource], None]
-"""Notified of every change when it has been applied, with the resource it came from."""
+"""Notified of every change after it was applied, with its resource."""
 ChangeWatcher = Callable[[Change[Any], float], None]
-"""Notified of every change before it is applied, but those of the start; with the engine's time."""
+"""Notified of every change before it is applied, except the initial objects; with the engine's time."""
 
 
 class _Source:
-    """One resource that is watched."""
+    """One watched resource."""
 
     __slots__ = ("informer", "inherited", "kind", "refused", "resource", "task")
 
@@ -100,7 +99,7 @@ class _Source:
         self.resource = resource
         self.informer = informer
         self.inherited: dict[str, tuple[KubernetesObject, Resource]] = {}
-        """What the same resource had in the versions it was read in before, until this one is synced."""
+        """The objects of earlier versions of the resource, until this source is synced."""
         self.task: asyncio.Task[None] | None = None
         self.refused = False
 
@@ -111,26 +110,26 @@ class _Source:
 
     @property
     def objects(self) -> dict[str, tuple[KubernetesObject, Resource]]:
-        """Return all that the engine may have of it, with the version each was read in."""
+        """Return all objects of the source that the engine may have, each with the version it was read in."""
         return {**self.inherited, **{key: (item, self.resource) for key, item in self.informer.objects.items()}}
 
 
 class _UncountedTrouble:
-    """Trouble that is not counted."""
+    """Reports trouble without counting it."""
 
     def __init__(self, report: Callable[[str, str], None]) -> None:
         self.trouble = report
 
     def trouble_again(self, where: str) -> None:
-        """Said already."""
+        """Ignore repeated trouble: it was already reported."""
 
 
 class ClusterFeed:
-    """See the module docstring. `wake` is called when there is something to apply; `listener` is notified of all of it.
+    """The feed; see the module docstring. `wake` is called when there are changes, `listener` after each of them.
 
     `effects` gets what the engine returns for each change.
-    `refused(group, reason)` is called for groups with a class as victims that does not count, `ignored(object, reason)`
-    for other annotations that cannot be read, and with only the metadata of objects that cannot be read at all.
+    `refused(group, reason)` is called for groups with a victim class that does not count, `ignored(object, reason)`
+    for other annotations that cannot be read, and with only the metadata of unreadable objects.
     """
 
     def __init__(
@@ -165,7 +164,7 @@ class ClusterFeed:
         self._changes: deque[tuple[Change[Any], Resource]] = deque()
         self._namesakes: Namesakes[o.PodGroup] = Namesakes(_STRONGER_FIRST, self._warn_once)
         self._open: dict[str, int | None] = {}
-        """PodGroups without a priority of their own, and the one they were given."""
+        """The inherited priority of each PodGroup without its own; None for not yet known."""
         self._refused = refused
         self._ignored = ignored
         self._victims: VictimClasses[o.PodGroup] = VictimClasses(self._refuse)
@@ -183,37 +182,37 @@ class ClusterFeed:
         """Kinds that are not served."""
         self._arrived_pods = 0
         self._not_found = asyncio.Event()
-        """A list or watch was answered 404: its version is no longer served (api.md 2.9)."""
+        """Set when a list or watch gets 404: its version is no longer served (api.md 2.9)."""
         self._synced = asyncio.Event()
         self._fed = asyncio.Event()
         self._owner_kinds: frozenset[str] = frozenset()
-        """Kinds of controllers that the engine waits for."""
+        """The kinds of controllers that the engine waits for."""
 
     # -- watching --------------------------------------------------------------------------------------
 
     @property
     def synced(self) -> bool:
-        """Return whether everything that was there at the start has arrived."""
+        """Return whether all initial objects have arrived."""
         return self._synced.is_set()
 
     @property
     def fed(self) -> bool:
-        """Return whether the engine has been given it: from then on it may decide."""
+        """Return whether the engine has the initial objects, so that it may decide."""
         return self._fed.is_set()
 
     async def wait_fed(self) -> None:
-        """Return when the engine has everything that there was at the start."""
+        """Wait until the engine has all initial objects."""
         await self._fed.wait()
 
     @property
     def pending(self) -> int:
-        """Changes that wait for `apply`."""
+        """Return the number of changes that wait for `apply`."""
         return len(self._changes)
 
     def revisions(self) -> dict[tuple[str, str, str], str]:
-        """(API group, version, plural) of each source -> the revision up to which it has been observed.
+        """Return the observed revision of each source, by (API group, version, plural).
 
-        What was observed before something else, by whichever watch, is applied before it as well.
+        Changes are applied in the order of their observation, across all watches.
         """
         return {
             (source.resource.group, source.resource.version, source.resource.plural): source.informer.revision
@@ -244,7 +243,7 @@ class ClusterFeed:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _until(self, when: float) -> None:
-        """Return at a monotonic time, when a version is not found, or when a watch has ended, which is looked into."""
+        """Wait for a monotonic time, a version that is not found, or the end of a watch, which is handled."""
         clock = self._client.clock
         alarm = asyncio.create_task(clock.sleep(max(when - clock.monotonic(), 0.0)))
         lost = asyncio.create_task(self._not_found.wait())
@@ -259,7 +258,7 @@ class ClusterFeed:
                 self._ended(source)
 
     def _ended(self, source: _Source) -> None:
-        """A watch ends only when it is refused from the start, or because of an error of ours."""
+        """Handle the end of a watch: it was refused from the start, or it has an internal error, which is raised."""
         assert source.task is not None
         error = source.task.exception()
         if error is None:
@@ -272,7 +271,7 @@ class ClusterFeed:
         self._check_synced()
 
     async def _rediscover(self, served: Served) -> None:
-        """Discover again what is served, and update `served` in place for all parts that share it."""
+        """Discover the served kinds again, and update `served` in place for all parts that share it."""
         try:
             served.become(await discover(self._client))
         except ClientError as error:
@@ -285,7 +284,7 @@ class ClusterFeed:
             self._trouble(WATCH, f"still waiting for {', '.join(waiting)}")
 
     def _watch_all(self, served: Served) -> None:
-        """Begin to watch what is served and not yet watched; forget what is no longer served."""
+        """Start to watch newly served kinds; forget those that are no longer served."""
         wanted: dict[tuple[str, str], tuple[type[KubernetesObject], Resource]] = {}
         absent = []
         for kind in KINDS_READ:
@@ -301,11 +300,11 @@ class ClusterFeed:
                 wanted[owner.KIND, found_owner.group] = (owner, found_owner)
         down = " ".join(served.unavailable)
         for where, source in list(self._sources.items()):
-            found = wanted.get(where)
-            if found is None and source.kind not in REQUIRED and source.resource.api_version not in down:
+            current = wanted.get(where)
+            if current is None and source.kind not in REQUIRED and source.resource.api_version not in down:
                 self._stop(where, source)
-            elif found is not None and (found[1] != source.resource or source.refused):
-                self._start(where, *found, before=source)
+            elif current is not None and (current[1] != source.resource or source.refused):
+                self._start(where, *current, before=source)
         for where, (kind, resource) in wanted.items():
             if where not in self._sources:
                 self._start(where, kind, resource)
@@ -347,7 +346,7 @@ class ClusterFeed:
         source.task = asyncio.create_task(informer.run(), name=f"watch {resource}")
 
     def _stop(self, where: tuple[str, str], source: _Source) -> None:
-        """The resource is no longer served (its CRD was deleted): so are its objects."""
+        """Delete the objects of a resource that is no longer served (its CRD was deleted)."""
         del self._sources[where]
         if source.task is not None:
             source.task.cancel()
@@ -356,7 +355,7 @@ class ClusterFeed:
             self._handle(Change(ChangeKind.DELETED, item, item), resource)
 
     def _arrived(self, where: tuple[str, str]) -> None:
-        """A source is synced; what only its predecessors (other versions of the resource) knew is deleted."""
+        """Delete the objects that only earlier versions of a synced resource had."""
         source = self._sources[where]
         inherited, source.inherited = source.inherited, {}
         for key, (item, resource) in inherited.items():
@@ -365,7 +364,7 @@ class ClusterFeed:
         self._check_synced()
 
     def _cut(self, name: str, error: ClientError) -> None:
-        """A list or watch failed and is tried again; 404 asks at once for what is served instead (api.md 2.9)."""
+        """Report a list or watch that failed and is retried; 404 causes a discovery at once (api.md 2.9)."""
         if isinstance(error, ApiError) and error.unserved:
             self._not_found.set()
         self._outages.failed(name, WATCH, f"{name}: watching again: {error}")
@@ -381,9 +380,9 @@ class ClusterFeed:
             self._wake()
 
     def _unreadable(self, kind: type[KubernetesObject], resource: Resource, meta: Metadata, error: InputError) -> None:
-        """Leave an object out, or as it was, and report that by an event: its author does not read this log."""
-        known = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
-        item = kind.named(known)
+        """Skip an unreadable object or its change, and report that by an event: its author does not read this log."""
+        object_meta = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid)
+        item = kind.named(object_meta)
         if isinstance(item, o.PodGroup) and resource.api_version in FOREIGN_VERSIONS:
             item = msgspec.structs.replace(item, foreign=ForeignGroup(api_version=resource.api_version))
         self._ignored(item, f"{error.path}: {error.message}" if error.path else error.message)
@@ -398,9 +397,9 @@ class ClusterFeed:
     # -- applying --------------------------------------------------------------------------------------
 
     def apply(self, now: float, *, seconds: float = float("inf"), clock: Clock | None = None) -> bool:
-        """Bring what has changed to the engine, for at most `seconds`; whether all of it is there now.
+        """Pass changes to the engine for at most `seconds`; return whether none are left.
 
-        `now` is the engine's time (seconds since the epoch). Not to be called while a cycle runs.
+        `now` is the engine's time (seconds since the epoch). Do not call it during a cycle.
         """
         if not self._synced.is_set():
             return False
@@ -420,7 +419,7 @@ class ClusterFeed:
         return not changes
 
     def _update_owner_kinds(self, now: float) -> None:
-        """Pods wait for their controller only where it is watched (workloads.md 2.10)."""
+        """Set the kinds of controllers that pods wait for: those that are watched (workloads.md 2.10)."""
         kinds = frozenset(
             source.kind.KIND
             for source in self._sources.values()
@@ -431,23 +430,23 @@ class ClusterFeed:
             self._effects(self._engine.watch_owners(kinds, now))
 
     def _first_feed(self, now: float) -> None:
-        """Everything there is, in order; what the queue holds is part of it."""
+        """Pass all objects in order; they include the changes in the queue."""
         self._update_owner_kinds(now)
         self._changes.clear()
-        found: list[tuple[KubernetesObject, float]] = []
+        items: list[tuple[KubernetesObject, float]] = []
         where: dict[int, Resource] = {}
         for source in self._sources.values():
             for _, item in sorted(source.informer.objects.items()):
-                found.append((item, item.created))
+                items.append((item, item.created))
                 where[id(item)] = source.resource
-        # What groups count as is looked up among the classes.
-        for item, _ in sorted(in_order(found), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
+        # Groups look up their victim priority in the classes, so classes come first.
+        for item, _ in sorted(in_order(items), key=lambda entry: not isinstance(entry[0], o.PriorityClass)):
             self._take(Change(ChangeKind.ADDED, item, None), where[id(item)], now)
         self._effects(self._engine.complete(now))
         self._fed.set()
 
     def _take(self, change: Change[Any], resource: Resource, now: float) -> None:
-        """One change; an object that the engine cannot take in is reported and left out: the others go on."""
+        """Pass one change; an object that the engine cannot process is reported and skipped."""
         try:
             self._dispatch(change, resource, now)
         except Exception as error:
@@ -486,8 +485,8 @@ class ClusterFeed:
         self._effects(self._engine.set(pod, now, created=self._arrival(pod)))
         record = self._engine.cluster.pods.get(pod.metadata.uid)
         if record is not None and record.group in self._open:
-            given = self._open[record.group]
-            if given is None or record.priority > given:
+            inherited = self._open[record.group]
+            if inherited is None or record.priority > inherited:
                 self._give_priority(record.group, now)
 
     def _remove_pod(self, pod: o.Pod, now: float) -> None:
@@ -497,7 +496,7 @@ class ClusterFeed:
             self._lower_priority(record.group, record.priority, now)
 
     def _class_changed(self, item: o.PriorityClass, now: float, *, deleted: bool) -> None:
-        """Groups that name the class as victims count with its value, and keep it if the class is deleted."""
+        """Update groups that name the class as victims; after its deletion they keep its value."""
         if deleted:
             self._victims.remove_class(item.name)
             self._composites.remove_class(item.name)
@@ -508,14 +507,14 @@ class ClusterFeed:
         self._remarks.classes_changed()
 
     def _arrival(self, pod: o.Pod) -> float | None:
-        """Return when a new pod was created: to the second as the API has it, and in the order of arrival within it."""
+        """Return the creation time of a new pod: the API's seconds, plus a fraction by the order of arrival."""
         if pod.metadata.uid in self._engine.cluster.pods:
             return None
         self._arrived_pods = (self._arrived_pods + 1) % _ARRIVALS
         return pod.created + self._arrived_pods / (_ARRIVALS + 1)
 
     def _take_group(self, change: Change[o.PodGroup], resource: Resource, now: float) -> None:
-        """Of two groups of one name that of the stronger API group counts, whichever came first."""
+        """Pass the change of a group; of two groups of one name that of the stronger API group counts."""
         item = change.object
         counted = self._counted(item.key)
         self._namesakes.take(change, resource)
@@ -552,22 +551,22 @@ class ClusterFeed:
         self._effects(self._engine.set(resolved, now, created=group.created))
 
     def _set_group_again(self, key: str, now: float) -> None:
-        """What a group says means something else now."""
+        """Set a group again after the meaning of its fields changed."""
         group = self._counted(key)
         if group is not None:
             self._set_group(group, now)
 
-    def _lower_priority(self, key: str, gone: int, now: float) -> None:
-        """A member of that priority was deleted: a group that had it of this one alone gets that of the others."""
-        given = self._open.get(key)
-        if given is None or gone < given:
+    def _lower_priority(self, key: str, removed_priority: int, now: float) -> None:
+        """Recompute the inherited priority of a group after a member with that priority was deleted."""
+        inherited = self._open.get(key)
+        if inherited is None or removed_priority < inherited:
             return
         state = self._engine.cluster.groups.get(key)
-        if state is None or not any(pod.priority >= given for pod in state.members.values()):
+        if state is None or not any(pod.priority >= inherited for pod in state.members.values()):
             self._set_group_again(key, now)
 
     def _give_priority(self, key: str, now: float) -> bool:
-        """A group without a priority gets the highest of its members; whether there are any."""
+        """Give a group without a priority the highest of its members; return whether it has members."""
         state = self._engine.cluster.groups.get(key)
         members = state.members.values() if state is not None else ()
         priority = max((pod.priority for pod in members), default=0)
@@ -575,8 +574,8 @@ class ClusterFeed:
         if group is None or not members:
             return False
         self._open[key] = priority
-        given = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=priority))
-        self._bring(given, now)
+        with_priority = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, priority=priority))
+        self._bring(with_priority, now)
         self._composites.settled(self._parent(key), now)
         return True
 
@@ -585,9 +584,9 @@ class ClusterFeed:
         return state.spec.parent if state is not None and state.spec is not None else None
 
     def _counted(self, key: str) -> o.PodGroup | None:
-        """Of the groups of one name the one that counts."""
-        found = self._namesakes.counting(key)
-        return found[0] if found is not None else None
+        """Return the group that counts among those of one name."""
+        counting = self._namesakes.counting(key)
+        return counting[0] if counting is not None else None
 
     def _refuse(self, group: o.PodGroup | o.CompositePodGroup, why: str) -> None:
         self._trouble(WATCH, f"{group.KIND} {group.key}: {why}")

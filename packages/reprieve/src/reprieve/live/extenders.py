@@ -1,14 +1,14 @@
-"""HTTP extenders reached over the network: the transports of `reprieve.plugins.extender` (scheduling.md 6).
+"""HTTP extenders over the network: the transports of `reprieve.plugins.extender` (scheduling.md 6).
 
-Calls are synchronous: a cycle waits for its extenders, as kube-scheduler's does, in a thread of its own so that the
-event loop continues (`Plugin.blocking`).  A connection is kept open between calls, and made again once if the extender
-has closed it meanwhile.
+Calls are synchronous: a cycle waits for its extenders, as kube-scheduler's does, in its own thread so that the event
+loop continues (`Plugin.blocking`).  A connection stays open between calls, and is opened once more if the extender has
+closed it meanwhile.
 
-Bodies: pods and nodes are sent as far as the scheduler reads them (labels, annotations, requests, limits, affinity,
-tolerations, taints, allocatable, ...); fields it never reads, such as the commands of containers, are not there.
+Bodies: pods and nodes have only the fields that the scheduler reads (labels, annotations, requests, limits, affinity,
+tolerations, taints, allocatable, ...); other fields, such as the commands of containers, are missing.
 
-Security: as upstream, a server is not verified where `enableHTTPS` is set without a certificate authority; redirects
-are not followed and proxies not used.
+Security: as upstream, a server is not verified if `enableHTTPS` is set without a certificate authority; redirects are
+not followed and proxies not used.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.plugins.extender import ExtenderError, Extenders, HttpExtender, address
 
 MAX_ANSWER: Final = 64 * 1024 * 1024
-"""Bytes; an answer with all nodes of a large cluster is smaller."""
+"""The largest response in bytes; one with all nodes of a large cluster is smaller."""
 _CHUNK: Final = 64 * 1024
 
 
 class Bodies:
-    """Pods and nodes as the API has them, for the bodies of calls. Written by informers, read by cycles."""
+    """Pods and nodes of the API, for the bodies of calls. Written by informers, read by cycles."""
 
     def __init__(self, items: Iterable[KubernetesObject] = ()) -> None:
         self._pods: dict[str, objects.Pod] = {}
@@ -53,14 +53,14 @@ class Bodies:
             self.seen(item)
 
     def seen(self, item: KubernetesObject) -> None:
-        """An object appeared or changed."""
+        """Store a new or changed object."""
         if isinstance(item, objects.Pod):
             self._pods[_uid(item)] = item
         elif isinstance(item, objects.Node):
             self._nodes[item.metadata.name] = item
 
     def gone(self, item: KubernetesObject) -> None:
-        """An object was deleted."""
+        """Forget a deleted object."""
         if isinstance(item, objects.Pod):
             self._pods.pop(_uid(item), None)
         elif isinstance(item, objects.Node):
@@ -79,14 +79,14 @@ def _uid(pod: objects.Pod) -> str:
     return pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
 
 
-def _body(item: KubernetesObject | None, what: str) -> Mapping[str, Any]:
+def _body(item: KubernetesObject | None, subject: str) -> Mapping[str, Any]:
     if item is None:
-        raise ExtenderError(f"{what} is not known any more")
+        raise ExtenderError(f"{subject} is not known any more")
     return {"kind": item.KIND, "apiVersion": "v1", **msgspec.to_builtins(item)}
 
 
 class HttpTransport:
-    """One extender over HTTP. Calls may come from any thread, one at a time is made. Raises ConfigurationError."""
+    """One extender over HTTP. Calls may come from any thread and are made one at a time. Raises ConfigurationError."""
 
     def __init__(self, settings: Extender, bodies: Bodies, *, where: str = "") -> None:
         self._connection: http.client.HTTPConnection | None = None
@@ -105,11 +105,11 @@ class HttpTransport:
         return self._bodies.node(name)
 
     def call(self, verb: str, body: Mapping[str, Any]) -> Any:
-        """See `reprieve.plugins.extender.Transport.call`. Waits no longer than the extender's timeout in all."""
+        """See `reprieve.plugins.extender.Transport.call`. The extender's timeout covers the whole call."""
         return self.post(address(self._settings, verb), body, self._settings.seconds)
 
     def post(self, url: str, body: Mapping[str, Any], seconds: float) -> Any:
-        """POST to a full address of this extender. Raises ExtenderError, UnsentError if nothing has left."""
+        """POST to a full URL of this extender. Raises ExtenderError, UnsentError if nothing was sent."""
         data = msgspec.json.encode(body)
         ends = time.monotonic() + seconds
         if not self._lock.acquire(timeout=seconds):
@@ -117,7 +117,7 @@ class HttpTransport:
         try:
             try:
                 return self._exchange(url, data, ends, seconds)
-            except _StaleError:  # of an earlier call, and closed meanwhile: this time it is a new one
+            except _StaleError:  # an idle connection that was closed meanwhile: retry with a new one
                 return self._exchange(url, data, ends, seconds)
         finally:
             self._lock.release()
@@ -191,8 +191,8 @@ class HttpTransport:
         connection.sock.settimeout(left)
 
     def _read(self, connection: http.client.HTTPConnection, answer: http.client.HTTPResponse, ends: float) -> bytes:
-        """Return the body; the limit of time holds for all of it, however slowly it comes."""
-        found = bytearray()
+        """Return the body; the timeout covers all of it, however slowly it arrives."""
+        received = bytearray()
         while True:
             if connection.sock is not None:
                 self._limit(connection, ends)
@@ -201,9 +201,9 @@ class HttpTransport:
             chunk = answer.read1(_CHUNK)
             if not chunk:
                 answer.close()
-                return bytes(found)
-            found += chunk
-            if len(found) > MAX_ANSWER:
+                return bytes(received)
+            received += chunk
+            if len(received) > MAX_ANSWER:
                 raise http.client.HTTPException(f"the answer is larger than {MAX_ANSWER} bytes")
 
     def _forget(self) -> None:
@@ -213,15 +213,15 @@ class HttpTransport:
 
 
 class UnsentError(ExtenderError):
-    """The request has not left: whatever it asks for has not been done."""
+    """Raised if the request was not sent, and thus has no effect."""
 
 
 class _StaleError(Exception):
-    """A kept connection turned out to be closed."""
+    """Raised if an idle connection turned out to be closed."""
 
 
 class ExtenderCalls:
-    """The extenders of a configuration: the plugin that asks them, and the binds they carry out."""
+    """The extenders of a configuration: the plugin that calls them, and the bindings that they make."""
 
     def __init__(
         self,
@@ -231,16 +231,16 @@ class ExtenderCalls:
     ) -> None:
         self.bodies = bodies
         self._transports = [
-            HttpTransport(each, bodies, where=f"extenders[{index}]") for index, each in enumerate(settings)
+            HttpTransport(extender, bodies, where=f"extenders[{index}]") for index, extender in enumerate(settings)
         ]
         self._by_prefix = {
-            each.url_prefix.rstrip("/"): transport for each, transport in zip(settings, self._transports, strict=True)
+            item.url_prefix.rstrip("/"): transport for item, transport in zip(settings, self._transports, strict=True)
         }
-        pairs = [HttpExtender(each, transport) for each, transport in zip(settings, self._transports, strict=True)]
+        pairs = [HttpExtender(item, transport) for item, transport in zip(settings, self._transports, strict=True)]
         self.plugin = Extenders(pairs, note)
 
     async def bind(self, call: CallExtender) -> None:
-        """Let an extender bind. Raises ClientError; UnreachableError where it is unsure whether it has."""
+        """Let an extender bind a pod. Raises ClientError; UnreachableError if the outcome is unknown."""
         transport = next(
             transport for prefix, transport in self._by_prefix.items() if call.url.startswith(f"{prefix}/")
         )
@@ -261,7 +261,7 @@ class ExtenderCalls:
 
 
 def _error_of(answer: Any) -> str:
-    """`Error` of an ExtenderBindingResult, whatever the case of its letters."""
+    """Return `Error` of an ExtenderBindingResult, in any letter case."""
     if not isinstance(answer, Mapping):
         return "" if answer is None else f"expected an object, found {type(answer).__name__}"
     return next((str(text) for key, text in answer.items() if str(key).lower() == "error" and text), "")

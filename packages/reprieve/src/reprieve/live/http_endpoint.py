@@ -1,21 +1,19 @@
 """The HTTP endpoint: health, /metrics, /metrics/resources, /explain, /shadow (observability.md), /ui/ (page.md 7).
 
-Who may read what, as kube-scheduler has it on its port 10259:
+Who may read what, as with kube-scheduler on its port 10259:
 
-| | health | metrics, explain |
-|---|---|---|
-| loopback, no token set | open | open |
-| loopback, a token set | open | metrics open; explain with the token |
-| elsewhere | open | a bearer token the API server knows (TokenReview) and lets `get` the path (SubjectAccessReview) |
+| | health | metrics, explain | |---|---|---| | loopback, no token set | open | open | | loopback, a token set | open |
+metrics open; explain with the token | | elsewhere | open | a bearer token the API server knows (TokenReview) and lets
+`get` the path (SubjectAccessReview) |
 
 Beyond loopback /explain with a namespace may also be read with the right to `get` the pods of that namespace.
 
-On loopback the Host header must say so, or a web page could read it by way of a name that resolves to 127.0.0.1.
-Beyond loopback there is always TLS; without a certificate file a self-signed one is made, kept in memory only.
+On loopback the Host header must be a loopback name, or a web page could read it by a name that resolves to 127.0.0.1.
+Beyond loopback there is always TLS; without a certificate file a self-signed one is created, in memory only.
 
-Invariants: answers of the API server about tokens are kept a short while, by the token's hash, and refusals are not
-kept longer than permissions; nothing here waits on the scheduling loop or makes it wait; of an error the server never
-shows a client more than a status and a word.
+Invariants: reviews of tokens by the API server are cached for a short time, by the token's hash, refusals no longer
+than permissions. The endpoint never waits for the scheduling loop without limit or delays it. Clients see of an
+internal error only a status and its reason phrase.
 """
 
 from __future__ import annotations
@@ -51,16 +49,16 @@ from reprieve.observability.resource_metrics import PodResources, pod_resources,
 
 DEFAULT_PORT: Final = 10259
 _KEPT_SECONDS: Final = 10.0
-"""How long the API server's answers hold, either way, as for kube-scheduler."""
+"""How long the API server's reviews are valid, both permissions and refusals, as for kube-scheduler."""
 _REMEMBERED: Final = 1024
 _REVIEW_SECONDS: Final = 10.0
 _REVIEWS_AT_ONCE: Final = 8
 MOST_NAMESPACES: Final = 200
-"""Of a reader that may not see all: so many are asked about, the others are not shown."""
+"""The largest number of namespaces that are reviewed for a restricted reader; further ones are not shown."""
 _encode: Final = msgspec.json.Encoder().encode
 
 Check = Callable[[], str | None]
-"""None if all is well, else what is wrong in a few words."""
+"""Returns None if healthy, else a short reason."""
 Records = Callable[[str, str, str], Awaitable[Sequence[Any]]]
 """(kind, namespace, name) -> decision records, newest first; kind is `Pod`, `PodGroup` or `CompositePodGroup`."""
 Evictions = Callable[[float], Awaitable[Sequence[Any]]]
@@ -69,7 +67,7 @@ Evictions = Callable[[float], Awaitable[Sequence[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """Where to listen. `token`: what /explain wants on loopback. `names`: for the certificate that is made."""
+    """Where to listen. `token`: required for /explain on loopback. `names`: for the self-signed certificate."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -88,33 +86,33 @@ class ServingOptions:
 
     @property
     def loopback(self) -> bool:
-        """Return whether only this machine can get there."""
+        """Return whether only this machine can connect."""
         return _is_loopback(self.host)
 
     @property
     def secure(self) -> bool:
-        """Return whether TLS is spoken."""
+        """Return whether TLS is used."""
         if self.tls is not None:
             return self.tls
         return not self.loopback or self.certificate is not None
 
 
 class Health:
-    """What the health endpoints say. Checks are added by name; each is asked again every time.
+    """The checks of the health endpoints. Checks are added by name and run for every request.
 
-    `live` checks say whether the process should be restarted, `ready` ones whether it does its work: a scheduler that
-    stands by for the leader is alive, healthy and ready, as kube-scheduler is.
+    `live` checks report whether the process should be restarted, `ready` ones whether it works: a standby scheduler is
+    alive, healthy and ready, as kube-scheduler is.
     """
 
     def __init__(self) -> None:
         self.live: dict[str, Check] = {"ping": lambda: None}
         self.ready: dict[str, Check] = {}
 
-    def report(self, checks: Mapping[str, Check], *, but: Sequence[str] = ()) -> tuple[bool, str]:
-        """Return whether all is well, and a line per check in the form of kube-scheduler's `?verbose`."""
+    def report(self, checks: Mapping[str, Check], *, excluded: Sequence[str] = ()) -> tuple[bool, str]:
+        """Return whether all checks pass, and a line per check in the format of kube-scheduler's `?verbose`."""
         well, lines = True, []
         for name, check in checks.items():
-            if name in but:
+            if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
                 continue
             wrong = check()
@@ -127,22 +125,22 @@ class Health:
 
 
 class DelegatedAuth:
-    """Asks the API server for the user of a token and its right to `get` a path; answers are kept ten seconds."""
+    """Lets the API server review a token's user and its right to `get` a path; results are valid for ten seconds."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._known: dict[tuple[bytes, str], tuple[float, int]] = {}
 
     async def __call__(self, token: str, path: str, namespace: str = "") -> int:
-        """Return 200, 401 (unknown token), 403 (not allowed) or 500 (the API server could not be asked).
+        """Return 200, 401 (unknown token), 403 (not allowed) or 500 (the API server could not be reached).
 
-        With a namespace: whether the user may `get` its pods, and so read the records about them (history.md 1.7).
+        With a namespace: whether the user may `get` its pods, and thus read the records about them (history.md 1.7).
         """
         key = (hashlib.sha256(token.encode()).digest(), f"{path} {namespace}")
         now = asyncio.get_running_loop().time()
-        known = self._known.get(key)
-        if known is not None and known[0] > now:
-            return known[1]
+        cached = self._known.get(key)
+        if cached is not None and cached[0] > now:
+            return cached[1]
         try:
             status = await self._ask(token, path, namespace)
         except ClientError:
@@ -163,9 +161,9 @@ class DelegatedAuth:
         return 200 if access.get("allowed") and not access.get("denied") else 403
 
     async def namespaces(self, token: str, names: Sequence[str]) -> frozenset[str] | None:
-        """Return those in which the token's user may list pods; None: in all, whatever they are called (page.md 4.4).
+        """Return the namespaces in which the token's user may list pods; None: in all of them (page.md 4.4).
 
-        An API server that cannot be asked, or does not know the token, allows none.
+        An unreachable API server, or an unknown token, allows none.
         """
         try:
             review = await self._review("authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
@@ -187,9 +185,9 @@ class DelegatedAuth:
     async def _lists_pods(self, review: Mapping[str, Any], token: str, namespace: str) -> bool:
         key = (hashlib.sha256(token.encode()).digest(), f"pods/{namespace}")
         now = asyncio.get_running_loop().time()
-        known = self._known.get(key)
-        if known is not None and known[0] > now:
-            return known[1] == 200
+        cached = self._known.get(key)
+        if cached is not None and cached[0] > now:
+            return cached[1] == 200
         attributes = {"verb": "list", "version": "v1", "resource": "pods", "namespace": namespace}
         spec = {**_user_of(review), "resourceAttributes": attributes}
         access = await self._review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", spec)
@@ -214,7 +212,7 @@ class DelegatedAuth:
 
 
 def _user_of(review: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the user of a TokenReview as a SubjectAccessReview names it."""
+    """Return the user of a TokenReview in the format of a SubjectAccessReview."""
     user = review.get("user") or {}
     return {
         "user": user.get("username", ""),
@@ -225,7 +223,7 @@ def _user_of(review: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Server:
-    """Serves until `stop`. `authorize`: a `DelegatedAuth`; without one nothing but health is served beyond loopback."""
+    """Serves until `stop`. `authorize`: a `DelegatedAuth`; without one only health is served beyond loopback."""
 
     def __init__(
         self,
@@ -254,13 +252,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Return where it is served, once it is started."""
+        """Return the URL of the started server."""
         host = self.options.host
         shown = f"[{host}]" if ":" in host else host
         return f"{'https' if self.options.secure else 'http'}://{shown}:{self.port}"
 
     async def start(self) -> None:
-        """Listen. Raises ConfigError for an address or certificate that cannot be used."""
+        """Listen. Raises ConfigError for an unusable address or certificate."""
         app = web.Application(client_max_size=64 * 1024)
         for path in ("/healthz", "/livez"):
             app.router.add_get(path, self._alive)
@@ -287,12 +285,12 @@ class Server:
             self.port = int(addresses[0][1])
 
     async def stop(self) -> None:
-        """Stop listening and end what is open."""
+        """Stop listening and close open connections."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
 
-    # -- answers -----------------------------------------------------------------------------------
+    # -- responses ---------------------------------------------------------------------------------
 
     async def _alive(self, request: web.Request) -> web.Response:
         return self._report(request, self._health.live)
@@ -301,7 +299,7 @@ class Server:
         return self._report(request, {**self._health.live, **self._health.ready})
 
     def _report(self, request: web.Request, checks: Mapping[str, Check]) -> web.Response:
-        well, lines = self._health.report(checks, but=request.query.getall("exclude", []))
+        well, lines = self._health.report(checks, excluded=request.query.getall("exclude", []))
         name = request.path.lstrip("/")
         if well:
             text = f"{lines}\n{name} check passed\n" if "verbose" in request.query else "ok"
@@ -320,19 +318,19 @@ class Server:
         if refused is not None:
             return refused
         engine = self._metrics.engine
-        found: list[tuple[list[PodResources], list[str]]] = []
+        snapshots: list[tuple[list[PodResources], list[str]]] = []
         if engine is not None:
-            await self._at_rest(lambda: found.append(pod_resources(engine)))
-            if not found:
+            await self._at_rest(lambda: snapshots.append(pod_resources(engine)))
+            if not snapshots:
                 return web.Response(status=503, text="a scheduling cycle takes long; ask again\n")
-        body = await asyncio.to_thread(rendered, *(found[0] if found else ([], [])))
+        body = await asyncio.to_thread(rendered, *(snapshots[0] if snapshots else ([], [])))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _read_engine(self) -> None:
         await self._at_rest(self._metrics.read_engine)
 
     async def _at_rest(self, read: Callable[[], None]) -> None:
-        """Read the engine while no cycle runs; not at all if one runs for long."""
+        """Read the engine while no cycle runs; skip it if one runs too long."""
         if self._when_at_rest is not None:
             await self._when_at_rest(read)
         else:
@@ -356,10 +354,10 @@ class Server:
         if (kind not in ("Pod", "PodGroup", "CompositePodGroup") and not kind.islower()) or not name:
             text = "kind=Pod, kind=PodGroup, kind=CompositePodGroup or an owner's (kind=job), and name, are needed\n"
             return web.Response(status=400, text=text)
-        found: Sequence[Any] = ()
+        records: Sequence[Any] = ()
         if self._records is not None:
-            found = await self._records(kind, query.get("namespace", "default"), name)
-        return _listed(found)
+            records = await self._records(kind, query.get("namespace", "default"), name)
+        return _listed(records)
 
     async def _shadow_report(self, request: web.Request) -> web.Response:
         refused = await self._refused(request, local_token=True)
@@ -370,24 +368,24 @@ class Server:
         return web.Response(body=self._shadow(), content_type="application/json")
 
     async def _history(self, since: str, namespace: str) -> web.Response:
-        """Return every preemption since a time, in seconds since 1970; of a namespace those by it and of it."""
+        """Return every preemption since a time, in seconds since 1970; with a namespace those by or of its pods."""
         try:
             seconds = float(since)
         except ValueError:
             seconds = math.nan
         if not math.isfinite(seconds):
             return web.Response(status=400, text="since: seconds since 1970\n")
-        found = await self._evictions(seconds) if self._evictions is not None else ()
-        return _listed([record for record in found if not namespace or involves(record, namespace)])
+        records = await self._evictions(seconds) if self._evictions is not None else ()
+        return _listed([record for record in records if not namespace or involves(record, namespace)])
 
     async def _refused_page(self, request: web.Request, data: bool) -> web.Response | None:
-        """Refuse as for /explain; the client, which has no data, needs no token (page.md 7.2)."""
+        """Refuse as for /explain; the static files of the page need no token (page.md 7.2)."""
         if data:
             return await self._refused(request, local_token=True)
         return _refusal(403) if self.options.loopback and not _is_loopback(_host(request)) else None
 
     async def _seen_namespaces(self, request: web.Request, names: Sequence[str]) -> frozenset[str] | None:
-        """Return the namespaces that the reader of a request that is not refused may see; None: all."""
+        """Return the namespaces that the reader of an accepted request may see; None: all."""
         options, token = self.options, _bearer(request)
         if options.loopback or (options.token is not None and token is not None and _same(token, options.token)):
             return None
@@ -396,7 +394,7 @@ class Server:
         return await self._authorize.namespaces(token, names)
 
     async def _refused(self, request: web.Request, *, local_token: bool) -> web.Response | None:
-        """Return the refusal for a client that may not read this, or else None."""
+        """Return the refusal for a client that may not read this, else None."""
         options = self.options
         token = _bearer(request)
         if options.token is not None and token is not None and _same(token, options.token):
@@ -446,22 +444,22 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())
+def _same(left: str, right: str) -> bool:
+    return hmac.compare_digest(left.encode(), right.encode())
 
 
 # -- certificates ----------------------------------------------------------------------------------
 
 
 def tls_context(options: ServingOptions) -> ssl.SSLContext:
-    """Return the server's context, from the files or from a certificate made now. Raises OSError or ssl.SSLError."""
+    """Return the server's context, from the files or with a new certificate. Raises OSError or ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if options.certificate is not None and options.key is not None:
         context.load_cert_chain(options.certificate, options.key)
         return context
     certificate, key = self_signed((*options.names, options.host))
-    # OpenSSL reads files only; this one is deleted before a client can connect.
+    # OpenSSL reads only files; this one is deleted before a client can connect.
     with tempfile.TemporaryDirectory(prefix="reprieve-") as place:
         file = Path(place) / "server.pem"
         file.touch(mode=0o600)
@@ -471,7 +469,7 @@ def tls_context(options: ServingOptions) -> ssl.SSLContext:
 
 
 def self_signed(names: Sequence[str]) -> tuple[bytes, bytes]:
-    """A certificate for these host names and addresses, and its key, as PEM."""
+    """Return a certificate for these host names and addresses, and its key, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "reprieve-scheduler")])
@@ -503,6 +501,6 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _listed(found: Sequence[Any]) -> web.Response:
-    body = _encode({"apiVersion": DOCUMENT_VERSION, "kind": "DecisionRecordList", "items": list(found)})
+def _listed(records: Sequence[Any]) -> web.Response:
+    body = _encode({"apiVersion": DOCUMENT_VERSION, "kind": "DecisionRecordList", "items": list(records)})
     return web.Response(body=body, content_type="application/json")

@@ -1,7 +1,7 @@
 """A whole cluster on one machine: the control plane in this process, the scheduler in a child (`reprieve up`).
 
-Invariants: what is handed out is ready - the API serves and the scheduler has its picture; the scheduler speaks to the
-control plane over the API alone, as anywhere else; on the way out the scheduler stops before the API it speaks to.
+Invariants: a yielded cluster is ready - the API serves and the scheduler has its cluster cache. The scheduler uses only
+the API of the control plane, as anywhere else. At the end the scheduler stops before the API.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reprieve.client.kubeconfig import SCHEDULER_EXTENSION
 from reprieve.live.supervisor import ChildRefusedError, Restarts, Supervisor
 
 BAD_INPUT: Final = 2
-"""The exit code of a command that refuses its input (interfaces.md): starting it again changes nothing."""
+"""The exit code of a command that refuses its input (interfaces.md): a restart does not help."""
 _READY_SECONDS: Final = 60.0
 _MOST_RECORDS: Final = "64Mi"
 _LOOPBACK: Final = "127.0.0.1"
@@ -31,10 +31,10 @@ _LOOPBACK: Final = "127.0.0.1"
 
 @dataclass
 class LocalOptions:
-    """What is asked for. `metrics_port` 0 takes a free one.
+    """Options of a local cluster. `metrics_port` 0 selects a free one.
 
-    `arguments` are further ones of `reprieve scheduler`; what it writes goes to the descriptor `output`, by default
-    our stderr. `report` is called when it died.
+    `arguments` are further arguments of `reprieve scheduler`; its output goes to the descriptor `output`, by default
+    stderr. `report` is called when it exits.
     """
 
     serve: ServeOptions
@@ -46,7 +46,7 @@ class LocalOptions:
 
 
 class LocalCluster:
-    """A running one. `failed` ends with the error, should the scheduler refuse to run."""
+    """A running local cluster. `failed` ends with the error if the scheduler refuses to run."""
 
     def __init__(self, server: Serving, supervisor: Supervisor, scheduler_url: str, run: asyncio.Task[None]) -> None:
         self.server = server
@@ -62,10 +62,10 @@ class LocalCluster:
 
 @asynccontextmanager
 async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
-    """Run one while the context lasts.
+    """Run a local cluster until the context exits.
 
     Raises OSError for a port that is taken, StorageError or ValueError as `serving` does, ChildRefusedError if the
-    scheduler does not take its arguments.
+    scheduler refuses its arguments.
     """
     with kept_port(options.metrics_port) as port:
         url = f"http://{_LOOPBACK}:{port}"
@@ -89,7 +89,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
 
 
 def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[str]) -> list[str]:
-    """Return the command line of the scheduler of a server."""
+    """Return the command line of a server's scheduler."""
     kubeconfig = server.directory / "scheduler.kubeconfig"
     write_kubeconfig(kubeconfig, server=server.url, ca=server.ca, token=server.keys.admin_token, name="scheduler")
     command = [
@@ -106,26 +106,26 @@ def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[st
 
 @contextmanager
 def kept_port(wanted: int) -> Iterator[int]:
-    """Keep a port of loopback, any free one for 0, for a child. Raises OSError, which names the port.
+    """Reserve a port of loopback for a child, any free one for 0. Raises OSError with the port in its message.
 
-    The child takes it seconds later, and again after every restart. On Linux a socket that is bound and does not listen
-    keeps the port for processes that ask for its number: the kernel does not give it to a process that asks for any
-    free port. Elsewhere such a socket would keep the port from the child as well, and is closed at once.
+    The child takes it seconds later, and again after every restart. On Linux a bound socket that does not listen
+    reserves the port for processes that request its number: the kernel does not give it to a process that requests any
+    free port. Elsewhere such a socket would block the child as well, so it is closed at once.
     """
-    with socket.socket() as kept:
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            kept.bind((_LOOPBACK, wanted))
+            reserved.bind((_LOOPBACK, wanted))
         except OSError as error:
             raise OSError(error.errno, f"cannot listen on {_LOOPBACK}:{wanted}: {error.strerror}") from error
-        port = int(kept.getsockname()[1])
+        port = int(reserved.getsockname()[1])
         if sys.platform != "linux":
-            kept.close()
+            reserved.close()
         yield port
 
 
 async def _until_ready(url: str, running: asyncio.Task[None]) -> None:
-    """Wait until the scheduler says it is ready. Raises what ended it, or TimeoutError."""
+    """Wait until the scheduler is ready. Raises the error that ended it, or TimeoutError."""
     async with asyncio.timeout(_READY_SECONDS), aiohttp.ClientSession() as session:
         while not running.done():
             try:

@@ -1,15 +1,15 @@
-"""The scheduling loop: take changes in, run cycles, and hand decisions to the listener that carries them out.
+"""The scheduling loop: process changes, run cycles, and pass decisions to the listener that executes them.
 
-One task. It waits for something to do - a change, a finished call, the end of a backoff - and then, in turns: brings
-what has changed to the engine, runs cycles for at most `Pace.slice` seconds, and gives way to the event loop, so that
-leases are renewed and answers are read however much there is to decide.
+One task. It waits for work - a change, a finished call, the end of a backoff. Each turn then passes changes to the
+engine, runs cycles for at most `Pace.slice` seconds, and yields to the event loop, so that leases are renewed and
+responses are read however many decisions are pending.
 
-Invariants: only this loop touches the engine, and never while a cycle runs: other parts pass calls for it to
-`call_soon`, which runs them at the next turn. A decision is handed on before the next cycle begins. Nothing is decided
-before everything is known (`ClusterFeed.fed`) or without the right to act (`allowed`). While too many bindings are
-under way no cycle runs: to decide further ahead of a slow API server has no benefit. Nothing here polls.
+Invariants: only this loop uses the engine, and never while a cycle runs: other parts pass calls for it to `call_soon`,
+which runs them in the next turn. A decision is passed on before the next cycle begins. No decision is made before the
+cluster cache is complete (`ClusterFeed.fed`) or without the right to act (`allowed`). While too many bindings are in
+flight no cycle runs: deciding further ahead of a slow API server has no benefit. Nothing polls.
 
-With plugins that block (`Plugin.blocking`: HTTP extenders, third parties') a cycle runs in a worker thread and the
+With blocking plugins (`Plugin.blocking`: HTTP extenders, third-party plugins) a cycle runs in a worker thread and the
 event loop continues meanwhile (scheduling.md 5).
 """
 
@@ -37,7 +37,7 @@ from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 EngineCall = Callable[[float], Effects | None]
-"""A call of the engine; gets the engine's time, and returns the effects if it changed something."""
+"""A call of the engine with its time; returns the effects if it changed something."""
 
 LONGEST_WAIT: Final = 60.0
 _T = TypeVar("_T")
@@ -51,7 +51,7 @@ class SteadyTime:
         self._offset = clock.now().timestamp() - clock.monotonic()
 
     def __call__(self) -> float:
-        """Now."""
+        """Return the current time."""
         return self._clock.monotonic() + self._offset
 
 
@@ -60,59 +60,59 @@ class Pace:
     """Times in seconds."""
 
     slice: float = 0.02
-    """For how long cycles run, or changes are applied, before others get their turn."""
+    """How long cycles run, or changes are applied, before other tasks get a turn."""
     tick: float = 1.0
-    """How often to attend to what comes with no event: pods long behind a gate, series of events."""
+    """How often work without events is handled: long-gated pods, event series."""
     bindings: int = 1000
-    """Bindings under way beyond which nothing more is decided."""
+    """The number of bindings in flight above which no further decisions are made."""
 
 
 class DecisionListener(Protocol):
-    """Carries out decisions."""
+    """Executes decisions."""
 
     @property
     def bindings_under_way(self) -> int:
-        """Return the number of bindings that have no known outcome yet."""
+        """Return the number of bindings without a known outcome."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """Act on a decision: start what it asks for, without waiting."""
+        """Act on a decision: start its bindings, evictions and writes, without waiting."""
 
     async def preempt(self, preemption: Preemption) -> None:
         """Evict within the cycle (gate SchedulerAsyncPreemption off, preemption.md 7.6)."""
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
-        """Nominations that ended without a decision."""
+        """Clear nominations that ended without a decision."""
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
-        """A reservation was made or moved: its nominations are to be written."""
+        """Write the nominations of a reservation that was made or moved."""
 
     def room_released(self, room: ReleasedReservation) -> None:
-        """Room that was held for a preemptor was given back unused."""
+        """Report that capacity reserved for a preemptor was released unused."""
 
     def capacity_kept(self, place: LostPlace) -> None:
-        """Capacity of a lost member is kept, or handed to its replacement: its nomination is to be written."""
+        """Write the nomination for the reserved capacity of a lost member, or of its replacement."""
 
     def satisfaction_changed(self, state: Satisfaction) -> None:
-        """A gang has its minimum, or not: its condition is to be written."""
+        """Write the condition of a gang that reached its minimum or fell below it."""
 
     def evict(self, eviction: DirectEviction) -> None:
-        """A unit is to be evicted, not by a preemption: a degraded gang, or backfilled work that runs too long."""
+        """Evict a unit without a preemption: a degraded gang, or backfilled work that runs too long."""
 
     def deferred_writes(self, instructions: Iterable[Instruction]) -> None:
-        """Writes that belong to no binding (`Effects.writes`)."""
+        """Start writes outside of bindings (`Effects.writes`)."""
 
     def permitted(self, allowed: Iterable[Binding], refused: Iterable[Rejection]) -> None:
-        """What Permit plugins have decided about pods they had let wait."""
+        """Act on the verdicts of Permit plugins about waiting pods."""
 
     def incidents(self, incidents: Iterable[PluginIncident]) -> None:
-        """What went wrong in plugins."""
+        """Report incidents in plugins."""
 
     def tick(self, now: float) -> Effects:
-        """Called before the first cycle, and then about once in `Pace.tick`."""
+        """Handle work without events; called before the first cycle, and then about once per `Pace.tick`."""
 
 
 class SchedulingLoop:
-    """See the module docstring. `allowed` says whether there is the right to act now."""
+    """The loop; see the module docstring. `allowed` returns whether the scheduler may act now."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class SchedulingLoop:
         self._threaded = blocks(engine) if threaded is None else threaded
         self._calls: deque[EngineCall] = deque()
         self._due = asyncio.Event()
-        self._unsaid: list[PodRecord] = []
+        self._unnominated: list[PodRecord] = []
         """Pods that have lost their nomination, which could not be written yet."""
         self._reserved: list[AdvanceReservation] = []
         self._released: list[ReleasedReservation] = []
@@ -147,21 +147,21 @@ class SchedulingLoop:
         self._begun = False
         self.cycles = 0
         self.in_thread = False
-        """Whether a worker thread has the engine now: nothing else may read it."""
+        """Whether a worker thread uses the engine now: no other code may read it."""
         self.last_turn = clock.monotonic()
-        """Monotonic time of the last turn: a loop that is stuck is recognized by it."""
+        """The monotonic time of the last turn, which shows whether the loop is stuck."""
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Wake the loop: there is work."""
         self._due.set()
 
     def call_soon(self, call: EngineCall) -> None:
-        """Call with the time as soon as no cycle runs: what changes the engine."""
+        """Call with the time as soon as no cycle runs; for calls that change the engine."""
         self._calls.append(call)
         self._due.set()
 
     async def calls_made(self) -> None:
-        """Return when everything that `call_soon` was given before has been called."""
+        """Wait until all calls passed to `call_soon` before have been made."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.call_soon(lambda _: None if done.done() else done.set_result(None))
         await done
@@ -184,7 +184,7 @@ class SchedulingLoop:
                 await self._wait(last_tick + self._pace.tick)
 
     async def _turn(self) -> bool:
-        """Apply what is new, then run some cycles; whether there is more to do at once."""
+        """Apply changes, then run some cycles; return whether there is more work at once."""
         self.last_turn = self._clock.monotonic()
         engine = self.engine
         complete = self._absorb()
@@ -195,7 +195,7 @@ class SchedulingLoop:
         if not self._begun:
             self._begun = True
             self.keep(self._listener.tick(self.time()))
-            self._report_all()  # what a scheduler before has left is taken over before time passes for it
+            self._report_all()  # the state of an earlier scheduler is taken over before time advances
         ends = time.perf_counter() + self._pace.slice
         while self._listener.bindings_under_way < self._pace.bindings:
             began = time.perf_counter()
@@ -217,12 +217,12 @@ class SchedulingLoop:
         return False
 
     def _ready(self) -> bool:
-        """Return whether a cycle would find something to try: else no thread is asked."""
+        """Return whether a cycle would find a pod to try; if not, no thread is used."""
         self.keep(self.engine.tick(self.time()))
         return self.engine.queue.has_active
 
     def _absorb(self) -> bool:
-        """Notify the engine of what has been finished and what has changed; whether that is all."""
+        """Pass finished calls and changes to the engine; return whether none are left."""
         if not self._feed.fed and not self._feed.synced:
             return False
         complete = self._feed.apply(self.time(), seconds=self._pace.slice, clock=self._clock)
@@ -236,10 +236,10 @@ class SchedulingLoop:
         self._send_deferred_writes()
 
     def keep(self, effects: Effects | None) -> None:
-        """Keep the effects of a call of the engine until they can be reported; incidents are reported at once."""
+        """Store the effects of a call of the engine until they can be reported; incidents are reported at once."""
         if effects is None or effects is NO_EFFECTS:
             return
-        self._unsaid += effects.unnominated
+        self._unnominated += effects.unnominated
         self._reserved += effects.reserved
         self._released += effects.released
         self._kept += effects.kept
@@ -250,28 +250,28 @@ class SchedulingLoop:
             self._listener.incidents(effects.incidents)
 
     def _report_ended(self) -> None:
-        """Report the nominations that have ended without a decision, and reserved capacity that is free unused.
+        """Report nominations that ended without a decision, and reserved capacity that was released unused.
 
-        A standby keeps the former: when it leads it may be the only one that knows, if the leader before was killed.
+        A standby keeps the former: if the previous leader was killed, only the standby knows them when it leads.
         """
         released, self._released = self._released, []
-        kept, self._kept = self._kept, []
+        kept_places, self._kept = self._kept, []
         evictions, self._evictions = self._evictions, []
-        if self._unsaid:
-            known = self.engine.cluster.pods
-            pods = [known.get(uid) for uid in dict.fromkeys(pod.uid for pod in self._unsaid)]
-            self._unsaid = [pod for pod in pods if pod is not None and not pod.scheduled and pod.nominated < 0]
+        if self._unnominated:
+            cached_pods = self.engine.cluster.pods
+            pods = [cached_pods.get(uid) for uid in dict.fromkeys(pod.uid for pod in self._unnominated)]
+            self._unnominated = [pod for pod in pods if pod is not None and not pod.scheduled and pod.nominated < 0]
         if not self._allowed():
             return
-        if self._unsaid:
-            self._listener.unnominated(self._unsaid)
-            self._unsaid = []
+        if self._unnominated:
+            self._listener.unnominated(self._unnominated)
+            self._unnominated = []
         for reservation in self._reserved:
             self._listener.capacity_reserved(reservation)
         self._reserved = []
         for room in released:
             self._listener.room_released(room)
-        for place in kept:
+        for place in kept_places:
             self._listener.capacity_kept(place)
         for state in self._satisfaction.values():
             self._listener.satisfaction_changed(state)
@@ -280,7 +280,7 @@ class SchedulingLoop:
             self._listener.evict(eviction)
 
     async def _in_thread(self, act: Callable[[float], _T]) -> _T:
-        """Do something with the engine in a worker thread; it gets the engine's time."""
+        """Call a function with the engine's time in a worker thread."""
         self.in_thread = True
         try:
             return await asyncio.get_running_loop().run_in_executor(None, act, self.time())
@@ -288,7 +288,7 @@ class SchedulingLoop:
             self.in_thread = False
 
     async def at_rest(self, read: Callable[[], None], *, within: float) -> bool:
-        """Read the engine as soon as no cycle runs; False if one runs for longer than `within` seconds."""
+        """Read the engine as soon as no cycle runs; return False if one runs for longer than `within` seconds."""
         if not self.in_thread:
             read()
             return True
@@ -308,7 +308,7 @@ class SchedulingLoop:
         return True
 
     async def _ask_permission(self) -> None:
-        """Pods that a Permit plugin lets wait: it is asked again, as often as the loop looks around."""
+        """Ask Permit plugins again about waiting pods, once per tick."""
         engine = self.engine
         if not engine.awaits_permission:
             return
@@ -334,14 +334,14 @@ class SchedulingLoop:
             try:
                 while not carried_out.done():
                     self._due.clear()
-                    self._report_all()  # victims that are only reserved are given up meanwhile
+                    self._report_all()  # victims that are only reserved are released meanwhile
                     await self._due.wait()
                 carried_out.result()
             finally:
                 carried_out.cancel()
 
     async def _wait(self, tick: float) -> None:
-        """Until something is due."""
+        """Wait until work is due."""
         ends = min(tick, self._clock.monotonic() + LONGEST_WAIT)
         if self._feed.fed and self._allowed() and self._listener.bindings_under_way < self._pace.bindings:
             wakeup = self.engine.next_wakeup()
@@ -351,12 +351,12 @@ class SchedulingLoop:
 
 
 def blocks(engine: Engine) -> bool:
-    """Return whether a plugin of any profile may block: then cycles belong in a thread."""
+    """Return whether a plugin of any profile may block: its cycles need a thread."""
     return any(running.profile.blocking for running in engine.running.values())
 
 
 async def _first(*waits: Awaitable[object]) -> None:
-    """Return when the first of some waits is over."""
+    """Wait until the first of some awaitables completes."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

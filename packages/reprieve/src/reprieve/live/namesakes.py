@@ -1,4 +1,4 @@
-"""Objects of one kind and name that several API groups have, as while a cluster moves to another API: one counts."""
+"""Objects of the same kind and name in several API groups, as during a migration to another API: one counts."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ _T = TypeVar("_T", bound=KubernetesObject)
 
 
 class Namesakes(Generic[_T]):
-    """Of several of one name that of the strongest API group counts, whichever came first.
+    """Selects the object of the strongest API group among those of one name, whichever came first.
 
-    `strongest_first` are all API groups that have the kind; `warn` is called whenever one comes that does not count
-    alone.
+    `strongest_first` lists all API groups that have the kind; `warn` is called for each object that does not count.
     """
 
     def __init__(self, strongest_first: Sequence[str], warn: Callable[[str], None]) -> None:
         self._strongest_first = strongest_first
         self._warn = warn
-        self._there: dict[str, dict[str, tuple[_T, Resource]]] = {}
-        """By `namespace/name`, then by the API group they are of."""
+        self._by_name: dict[str, dict[str, tuple[_T, Resource]]] = {}
+        """By `namespace/name`, then by API group."""
 
     def counting(self, key: str) -> tuple[_T, Resource] | None:
-        """Return the one of a name (`namespace/name`) that counts, and where it was read; None if there is none."""
-        there = self._there.get(key, {})
-        return next((there[group] for group in self._strongest_first if group in there), None)
+        """Return the object that counts for a name (`namespace/name`) and its resource; None if there is none."""
+        namesakes = self._by_name.get(key, {})
+        return next((namesakes[group] for group in self._strongest_first if group in namesakes), None)
 
     def take(self, change: Change[_T], resource: Resource) -> None:
-        """One of a name appeared, changed or went."""
+        """Process an object that was added, changed or deleted."""
         item = change.object
-        there = self._there.setdefault(item.key, {})
+        namesakes = self._by_name.setdefault(item.key, {})
         if change.kind is not ChangeKind.DELETED:
-            there[resource.group] = (item, resource)
-            found = [there[group][1] for group in self._strongest_first if group in there]
-            for other in found[1:]:
-                self._warn(f"{item.KIND} {item.key} is there as {found[0]}, which counts, and as {other}")
+            namesakes[resource.group] = (item, resource)
+            ranked = [namesakes[group][1] for group in self._strongest_first if group in namesakes]
+            for outranked in ranked[1:]:
+                self._warn(f"{item.KIND} {item.key} is there as {ranked[0]}, which counts, and as {outranked}")
             return
-        there.pop(resource.group, None)
-        if not there:
-            del self._there[item.key]
+        namesakes.pop(resource.group, None)
+        if not namesakes:
+            del self._by_name[item.key]

@@ -1,6 +1,6 @@
-"""What the cluster-autoscaler reports on a ProvisioningRequest, and when another is made (provisioning.md 5).
+"""The state that the cluster-autoscaler reports on a ProvisioningRequest, and the next request (provisioning.md 5).
 
-Pure: conditions in, a state out.
+Pure functions of conditions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,41 +9,41 @@ from typing import Any, Final, NamedTuple
 from reprieve.decisions.requested_nodes import ACCEPTED, EXPIRED, FAILED, PENDING, PROVISIONED, REVOKED
 
 ENDED: Final = frozenset({FAILED, REVOKED, EXPIRED})
-"""No more nodes come of a request in such a state."""
+"""States in which a request brings no more nodes."""
 _BY_WEIGHT: Final = (FAILED, REVOKED, EXPIRED, PROVISIONED, ACCEPTED)
 FIRST_BACKOFF: Final = 60.0
 LONGEST_BACKOFF: Final = 1800.0
-"""Seconds before another request is made after one that ended; doubled each time."""
+"""The backoff in seconds before the request after one that ended; doubled each time."""
 _LONGEST_TEXT: Final = 300
 
 
 class RequestState(NamedTuple):
-    """The state of a request and, of the condition that decides, reason and message."""
+    """The state of a request, with the reason and message of its deciding condition."""
 
     name: str
     why: str = ""
 
     @property
     def text(self) -> str:
-        """Return it in words."""
+        """Return the state in words."""
         return f"{self.name}: {self.why}" if self.why else self.name
 
 
 UNSEEN: Final = RequestState(PENDING)
-"""Of a request that was not looked at yet."""
+"""The state of a request that was not read yet."""
 
 
 def state_of(conditions: Iterable[Mapping[str, Any]]) -> RequestState:
     """Return the state by the conditions that are True; the first of `_BY_WEIGHT` decides."""
-    true = {str(one.get("type")): one for one in conditions if one.get("status") == "True"}
+    true = {str(condition.get("type")): condition for condition in conditions if condition.get("status") == "True"}
     for name in _BY_WEIGHT:
         if name in true:
-            found = true[name]
-            why = ": ".join(str(found[part]) for part in ("reason", "message") if found.get(part))
+            deciding = true[name]
+            why = ": ".join(str(deciding[part]) for part in ("reason", "message") if deciding.get(part))
             return RequestState(name, why if len(why) <= _LONGEST_TEXT else f"{why[: _LONGEST_TEXT - 3]}...")
     return RequestState(PENDING)
 
 
 def backoff(ended: int) -> float:
-    """Return the seconds before another request is made; `ended`: how many did not help, at least one."""
+    """Return the seconds before the next request; `ended`: how many did not help, at least one."""
     return float(min(FIRST_BACKOFF * 2 ** min(ended - 1, 10), LONGEST_BACKOFF))

@@ -1,12 +1,12 @@
-"""Nodes for gangs that nothing can place: ProvisioningRequests for the cluster-autoscaler (provisioning.md).
+"""Node requests for gangs that cannot be placed: ProvisioningRequests for the cluster-autoscaler (provisioning.md).
 
 A gang that has failed for a while, and for which no preemption helps, gets a ProvisioningRequest with a PodTemplate for
-each kind of its pods.  Both are deleted when the gang no longer waits.  They carry a label and the gang as owner, so a
-restarted scheduler finds them again, and the garbage collector takes what outlives its gang.  Their conditions are read
-every few seconds: one that failed is replaced after a backoff, and the pods say what the state is.
+each kind of its pods.  Both are deleted when the gang no longer waits.  They have a label and the gang as owner, so a
+restarted scheduler finds them again, and the garbage collector deletes those that outlive their gang.  Their conditions
+are read every few seconds: a failed request is replaced after a backoff, and annotations of the pods show the state.
 
-Invariants: nothing is written unless a profile switches it on; every write goes through the pool, so that none is made
-after leadership is lost; all names follow from the gang, so a repeated creation finds its own work.
+Invariants: nothing is written unless a profile enables it. Every write uses the pool, so that none is made after
+leadership is lost. All names follow from the gang, so a repeated creation finds its own objects.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ API_GROUP: Final = "autoscaling.x-k8s.io"
 VERSIONS: Final = (f"{API_GROUP}/v1", f"{API_GROUP}/v1beta1")
 CONSUME: Final = f"{API_GROUP}/consume-provisioning-request"
 CLASS_NAME: Final = f"{API_GROUP}/provisioning-class-name"
-"""Annotations by which the cluster-autoscaler counts a pod to a request, and makes no nodes for it alone."""
+"""Annotations by which the cluster-autoscaler assigns a pod to a request and adds no nodes for the pod alone."""
 ANNOTATION: Final = "scheduling.reprieve.dev/provisioning-request"
 """Whether nodes are requested for the gang."""
 LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "reprieve"
 FOR: Final = "scheduling.reprieve.dev/for"
-"""The gang that the request is for, as `group/NAMESPACE/NAME`."""
+"""The gang of the request, as `group/NAMESPACE/NAME`."""
 MOST_SETS: Final = 32
-"""Pod sets of one request (the definition's limit)."""
+"""The largest number of pod sets of one request (the definition's limit)."""
 TURN: Final = "scheduling.reprieve.dev/turn"
-"""How many earlier requests did not help."""
+"""The number of earlier requests that did not help."""
 LOOK: Final = 5.0
-"""Seconds between two looks at the conditions of all requests."""
+"""The time between two reads of the conditions of all requests, in seconds."""
 RETRY: Final = 60.0
-"""Seconds after which a creation that failed is tried again."""
+"""The time in seconds after which a failed creation is tried again."""
 _PODS: Final = Resource("", "v1", "pods", "Pod", True)
 _TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate", True)
 _NAME: Final = 40
@@ -78,29 +78,29 @@ _KEPT: Final = (
     "volumes",
     "restartPolicy",
 )
-"""Fields of a pod's spec that decide about nodes, and those without which it is not valid."""
+"""The fields of a pod's spec that affect the choice of nodes, and those that a valid pod needs."""
 _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 
 
 @dataclass(slots=True)
 class _NodeRequest:
-    """A request that exists, or is on its way."""
+    """A request that exists, or that is being created."""
 
     namespace: str
     name: str
     templates: tuple[str, ...]
     pods: tuple[tuple[str, str], ...] = ()
-    """(name, UID) of the pods that were annotated."""
+    """(name, UID) of the annotated pods."""
     turn: int = 0
-    """How many requests for the gang ended before it without helping."""
+    """The number of earlier requests for the gang that ended without helping."""
     state: RequestState = UNSEEN
-    made: bool = False
-    """The API has it."""
+    created: bool = False
+    """Whether the API has the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PodSet:
-    """Pods of one kind: the first stands for all."""
+    """Pods of one kind; the first one represents all."""
 
     template: str
     pods: tuple[PodRecord, ...]
@@ -108,7 +108,7 @@ class _PodSet:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A gang that fails: since when, when a creation is tried, and how many requests ended without helping."""
+    """A failing gang: since when, the next time to create a request, and how many ended without helping."""
 
     since: float
     next: float = field(default=0.0)
@@ -116,9 +116,9 @@ class _Waiting:
 
 
 class NodeRequests:
-    """See the module docstring. Made and used in one event loop. Times are in seconds.
+    """The node requests of one scheduler; see the module docstring. Use it in one event loop. Times are in seconds.
 
-    `note(text)` and `trouble(text)` report what was done and what failed.
+    `note(text)` and `trouble(text)` report actions and failures.
     """
 
     def __init__(
@@ -138,31 +138,31 @@ class NodeRequests:
         self._note, self._trouble = note, trouble
         self._options = {name: _options(running.profile.plugins) for name, running in engine.running.items()}
         self.on = any(options.mode in (ALWAYS, ANNOTATED) for options in self._options.values())
-        """Whether a profile requests nodes at all."""
+        """Whether any profile requests nodes."""
         self._waiting: dict[str, _Waiting] = {}
-        self._asked: dict[str, str] = {}
-        """By `ref` of a group: what its annotation says."""
+        self._annotated: dict[str, str] = {}
+        """The value of a group's annotation, by the group's `ref`."""
         self.requests: dict[str, _NodeRequest] = {}
         """By `ref` of the gang."""
-        self._found = False
+        self._taken_over = False
         self._look_at = 0.0
         self._read: list[tuple[str, _NodeRequest, RequestState | None]] = []
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
-    def group_changed(self, group: o.PodGroup | o.CompositePodGroup, *, gone: bool) -> None:
-        """A group appeared, changed or was deleted: its annotation counts."""
+    def group_changed(self, group: o.PodGroup | o.CompositePodGroup, *, deleted: bool) -> None:
+        """Record the annotation of a group that was added, changed or deleted."""
         if not self.on:
             return
         ref = f"{'group' if isinstance(group, o.PodGroup) else 'composite'}/{group.key}"
         text = (group.metadata.annotations or {}).get(ANNOTATION, "")
-        if gone or not text:
-            self._asked.pop(ref, None)
+        if deleted or not text:
+            self._annotated.pop(ref, None)
         else:
-            self._asked[ref] = text
+            self._annotated[ref] = text
 
     def decided(self, decision: Decision, now: float) -> None:
-        """An attempt ended: a gang fails, or there is a way to place it."""
+        """Record the end of an attempt: the gang fails, or it can be placed."""
         if not self.on or decision.resize or decision.ref.startswith("pod/"):
             return
         hopeless = decision.result is Result.UNSCHEDULABLE and decision.preemption is None and decision.put_off is None
@@ -174,18 +174,18 @@ class NodeRequests:
                 self._withdraw(decision.ref)
 
     def tick(self, now: float) -> None:
-        """Create what is due, and delete what no gang waits for."""
+        """Create due requests, and delete those that no gang waits for."""
         if not self.on:
             return
-        if not self._found:
-            self._found = True
-            self._pool.submit(f"{KIND} *", self._find).add_done_callback(self._reported)
+        if not self._taken_over:
+            self._taken_over = True
+            self._pool.submit(f"{KIND} *", self._adopt).add_done_callback(self._reported)
         for ref in [ref for ref in self.requests if self._engine.queue.get(ref) is None]:
             self._withdraw(ref)
         self._act_on_states(now)
         if self.requests and now >= self._look_at:
             self._look_at = now + LOOK
-            self._pool.submit(f"{KIND} *", self._look).add_done_callback(self._reported)
+            self._pool.submit(f"{KIND} *", self._read_states).add_done_callback(self._reported)
         for ref, waiting in list(self._waiting.items()):
             entity = self._engine.queue.get(ref)
             if entity is None or entity.group is None:
@@ -199,8 +199,8 @@ class NodeRequests:
         return self._options.get(profile) or next(iter(self._options.values()))
 
     def _wanted(self, decision: Decision) -> bool:
-        mode, asked = self._of(decision.profile).mode, self._asked.get(decision.ref, "")
-        return (mode == ALWAYS and asked != "false") or (mode == ANNOTATED and asked == "true")
+        mode, annotation = self._of(decision.profile).mode, self._annotated.get(decision.ref, "")
+        return (mode == ALWAYS and annotation != "false") or (mode == ANNOTATED and annotation == "true")
 
     # -- creating ----------------------------------------------------------------------------------
 
@@ -218,8 +218,8 @@ class NodeRequests:
             return
         namespace = pods[0].namespace
         templates = tuple(s.template for s in sets)
-        made = _NodeRequest(namespace, name, templates, tuple((p.name, p.uid) for p in pods), turn)
-        self.requests[ref] = made
+        request = _NodeRequest(namespace, name, templates, tuple((p.name, p.uid) for p in pods), turn)
+        self.requests[ref] = request
         noted = {FOR: ref} | ({TURN: str(turn)} if turn else {})
         meta = {"namespace": namespace, "labels": {LABEL: MANAGER}, "annotations": noted}
         meta |= _owned(group, self._served)
@@ -233,8 +233,8 @@ class NodeRequests:
             spec = {"provisioningClassName": options.class_name, "podSets": wanted}
             body = {"apiVersion": where.api_version, "kind": KIND, "metadata": {**meta, "name": name}, "spec": spec}
             await self._post(where, namespace, body)
-            made.made = True
-            await self._annotate(made, {CONSUME: name, CLASS_NAME: options.class_name, STATE: PENDING})
+            request.created = True
+            await self._annotate(request, {CONSUME: name, CLASS_NAME: options.class_name, STATE: PENDING})
 
         def ended(result: asyncio.Future[None]) -> None:
             if _error(result) is None:
@@ -246,18 +246,18 @@ class NodeRequests:
         self._pool.submit(f"{KIND} {namespace}/{name}", act).add_done_callback(ended)
 
     async def _post(self, where: Resource, namespace: str, body: Json) -> None:
-        """Create an object; one of the name is our own, from a call before."""
+        """Create an object; an existing one of the name is from an earlier call."""
         try:
             await self._client.request("POST", where.path(namespace), body=_encode(body), guard=self._pool.guard)
         except ApiError as error:
             if error.code != 409:
                 raise
 
-    async def _annotate(self, made: _NodeRequest, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of the pods, or remove them; deleted pods do not matter."""
-        for name, uid in made.pods:
+    async def _annotate(self, request: _NodeRequest, annotations: Mapping[str, str | None]) -> None:
+        """Set or remove annotations of the request's pods; deleted pods are skipped."""
+        for name, uid in request.pods:
             body = _encode({"metadata": {"uid": uid, "annotations": annotations}})
-            path = _path(_PODS, made.namespace, name)
+            path = _path(_PODS, request.namespace, name)
             try:
                 await self._client.request(
                     "PATCH", path, body=body, content_type=MERGE_PATCH, repeatable=True, guard=self._pool.guard
@@ -266,85 +266,85 @@ class NodeRequests:
                 if error.code not in (404, 409, 422):
                     raise
 
-    # -- what the autoscaler says -------------------------------------------------------------------
+    # -- states of the autoscaler -------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _read_states(self) -> None:
         """Read the conditions of all requests; the next tick acts on them."""
         expected = dict(self.requests)
-        read: dict[str, RequestState | None] = {ref: None for ref, made in expected.items() if made.made}
+        read: dict[str, RequestState | None] = {ref: None for ref, request in expected.items() if request.created}
         for ref, item in await self._listed():
-            made = expected.get(ref)
-            if made is not None and made.name == (item.get("metadata") or {}).get("name"):
+            request = expected.get(ref)
+            if request is not None and request.name == (item.get("metadata") or {}).get("name"):
                 read[ref] = state_of((item.get("status") or {}).get("conditions") or ())
         self._read = [(ref, expected[ref], state) for ref, state in read.items()]
 
     def _act_on_states(self, now: float) -> None:
-        """Follow what was read (provisioning.md 5): None is a deleted request."""
+        """Act on the states read last (provisioning.md 5); None is a deleted request."""
         read, self._read = self._read, []
-        for ref, made, state in read:
-            if self.requests.get(ref) is not made or state == made.state:
+        for ref, request, state in read:
+            if self.requests.get(ref) is not request or state == request.state:
                 continue
             if state is None:
-                self._note(f"{ref}: {KIND} {made.namespace}/{made.name} was deleted")
-                self._ended(ref, made, RequestState(DELETED), now)
+                self._note(f"{ref}: {KIND} {request.namespace}/{request.name} was deleted")
+                self._ended(ref, request, RequestState(DELETED), now)
                 continue
-            made.state = state
-            self._note(f"{ref}: {KIND} {made.namespace}/{made.name} is {state.text}")
+            request.state = state
+            self._note(f"{ref}: {KIND} {request.namespace}/{request.name} is {state.text}")
             if state.name in ENDED:
-                self._ended(ref, made, state, now)
+                self._ended(ref, request, state, now)
             else:
-                self._state_changed(made)
+                self._state_changed(request)
 
-    def _state_changed(self, made: _NodeRequest) -> None:
+    def _state_changed(self, request: _NodeRequest) -> None:
         async def act() -> None:
-            await self._annotate(made, {STATE: made.state.text})
+            await self._annotate(request, {STATE: request.state.text})
 
-        self._pool.submit(f"{KIND} {made.namespace}/{made.name}", act).add_done_callback(self._reported)
+        self._pool.submit(f"{KIND} {request.namespace}/{request.name}", act).add_done_callback(self._reported)
 
-    def _ended(self, ref: str, made: _NodeRequest, state: RequestState, now: float) -> None:
-        """No nodes come of it: it is deleted, and another is made later if the gang still waits."""
+    def _ended(self, ref: str, request: _NodeRequest, state: RequestState, now: float) -> None:
+        """Delete a request that brings no nodes; another one is created later if the gang still waits."""
         waiting = self._waiting.setdefault(ref, _Waiting(now))
-        waiting.turn = made.turn + 1
+        waiting.turn = request.turn + 1
         waiting.next = now + backoff(waiting.turn)
         self._withdraw(ref, state)
 
     async def _listed(self) -> list[tuple[str, Json]]:
-        """Return our requests, each with the `ref` of its gang."""
+        """Return the scheduler's requests, each with the `ref` of its gang."""
         where = self._served.find(KIND, VERSIONS)
         if where is None:
             return []
         answer = await self._client.get(where.path(), [("labelSelector", f"{LABEL}={MANAGER}")])
         items = answer.read(dict).get("items") or ()
-        found = [(((item.get("metadata") or {}).get("annotations") or {}).get(FOR), item) for item in items]
-        return [(ref, item) for ref, item in found if ref is not None]
+        pairs = [(((item.get("metadata") or {}).get("annotations") or {}).get(FOR), item) for item in items]
+        return [(ref, item) for ref, item in pairs if ref is not None]
 
     # -- deleting ----------------------------------------------------------------------------------
 
     def _withdraw(self, ref: str, ended: RequestState | None = None) -> None:
-        """The gang no longer waits for nodes; or the request `ended`, and the gang waits for another.
+        """Delete the request of a gang that no longer waits, or one that `ended` while the gang waits for another.
 
-        In that case its pods keep the annotations, so that the autoscaler still makes no nodes for some of them.
+        In the latter case its pods keep the annotations, so that the autoscaler adds no nodes for some of them.
         """
-        made = self.requests.pop(ref, None)
+        request = self.requests.pop(ref, None)
         where = self._served.find(KIND, VERSIONS)
-        if made is None or where is None:
+        if request is None or where is None:
             return
 
         async def act() -> None:
-            await self._delete(_path(where, made.namespace, made.name))
-            for name in made.templates:
-                await self._delete(_path(_TEMPLATES, made.namespace, name))
+            await self._delete(_path(where, request.namespace, request.name))
+            for name in request.templates:
+                await self._delete(_path(_TEMPLATES, request.namespace, name))
             pending = {pod.uid for pod in self._engine.cluster.pods.values() if pod.row < 0}
-            made.pods = tuple(pod for pod in made.pods if pod[1] in pending)
-            gone = {CONSUME: None, CLASS_NAME: None, STATE: None}
-            await self._annotate(made, {STATE: ended.text} if ended is not None else gone)
+            request.pods = tuple(pod for pod in request.pods if pod[1] in pending)
+            removed = {CONSUME: None, CLASS_NAME: None, STATE: None}
+            await self._annotate(request, {STATE: ended.text} if ended is not None else removed)
 
         def done(result: asyncio.Future[None]) -> None:
             self._reported(result)
             if _error(result) is None:
-                self._note(f"{ref}: {KIND} {made.namespace}/{made.name} is deleted")
+                self._note(f"{ref}: {KIND} {request.namespace}/{request.name} is deleted")
 
-        self._pool.submit(f"{KIND} {made.namespace}/{made.name}", act).add_done_callback(done)
+        self._pool.submit(f"{KIND} {request.namespace}/{request.name}", act).add_done_callback(done)
 
     async def _delete(self, path: str) -> None:
         try:
@@ -355,14 +355,14 @@ class NodeRequests:
 
     # -- after a restart ---------------------------------------------------------------------------
 
-    async def _find(self) -> None:
-        """Take over the requests of a scheduler before; those that no gang waits for are deleted by the next tick."""
+    async def _adopt(self) -> None:
+        """Adopt the requests of an earlier scheduler; the next tick deletes those that no gang waits for."""
         for ref, item in await self._listed():
             metadata = item.get("metadata") or {}
             if ref in self.requests:
                 continue
             sets = (item.get("spec") or {}).get("podSets") or ()
-            templates = tuple((one.get("podTemplateRef") or {}).get("name", "") for one in sets)
+            templates = tuple((pod_set.get("podTemplateRef") or {}).get("name", "") for pod_set in sets)
             entity = self._engine.queue.get(ref)
             pods = tuple((pod.name, pod.uid) for pod in entity.ready.values()) if entity is not None else ()
             turn = str((metadata.get("annotations") or {}).get(TURN, ""))
@@ -372,7 +372,7 @@ class NodeRequests:
                 templates,
                 pods,
                 int(turn) if turn.isascii() and turn.isdigit() and len(turn) < _MOST_DIGITS else 0,
-                made=True,
+                created=True,
             )
 
     def _reported(self, result: asyncio.Future[None]) -> None:
@@ -391,7 +391,7 @@ def _options(plugins: Iterable[Plugin]) -> ProvisioningOptions:
 
 
 def request_name(group: Group, turn: int = 0) -> str:
-    """Return the name of a request for a gang: the same for the same object, another for a later one of its name.
+    """Return the name of a request for a gang, unique to the object, not to its name.
 
     `turn`: how many requests for it ended before.
     """
@@ -407,7 +407,7 @@ def _sets(name: str, pods: Sequence[PodRecord]) -> list[_PodSet]:
 
 
 def _owned(group: Group, served: Served) -> Json:
-    """Return the reference to the gang as owner, so that what outlives it is collected; none if it has no UID."""
+    """Return the owner reference to the gang, for garbage collection; none if it has no UID."""
     versions = served.readable(group.kind)
     reference = group_reference(group, versions[0].api_version if versions else "")
     if not reference.uid or not reference.api_version:
@@ -422,12 +422,12 @@ def _owned(group: Group, served: Served) -> Json:
 
 
 def template_of(pod: Json) -> Json:
-    """Return the template that stands for a pod: what decides about nodes, and what a pod is not valid without."""
+    """Return the template of a pod: the fields that affect the choice of nodes, and those a valid pod needs."""
     spec = {name: pod["spec"][name] for name in _KEPT if name in pod["spec"]}
     for part in ("initContainers", "containers"):
         if part in spec:
-            spec[part] = [{name: one[name] for name in _KEPT_OF_CONTAINERS if name in one} for one in spec[part]]
-    claims = [one for one in spec.pop("volumes", ()) if "persistentVolumeClaim" in one]
+            spec[part] = [{name: c[name] for name in _KEPT_OF_CONTAINERS if name in c} for c in spec[part]]
+    claims = [volume for volume in spec.pop("volumes", ()) if "persistentVolumeClaim" in volume]
     if claims:
         spec["volumes"] = claims
     labels = (pod.get("metadata") or {}).get("labels")

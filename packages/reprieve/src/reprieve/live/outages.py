@@ -1,11 +1,11 @@
-"""One line for an outage, however many watches and retries notice it.
+"""Outages: one log line for each, however many watches and retries fail.
 
-When an API server goes away every watch is cut, and every retry fails again. That is one thing that has happened: what
-fails first is reported, what fails meanwhile is counted, and the end is reported when nothing has failed for a while. A
-server that starts again refuses for some moments what it will allow (its RBAC cache fills): that belongs to it.
+When an API server goes down every watch is closed, and every retry fails. The first failure is reported, further ones
+are counted, and the end is reported after a while without failures. A server that restarts refuses requests for a
+moment until its RBAC cache is filled: that is part of the outage.
 
-What keeps failing is reported again after a minute, then twice as late each time, up to ten minutes; what begins to
-fail more than a minute after anything else did is news of its own.
+Continued failures are reported again after a minute, then at doubled intervals up to ten minutes. A call that begins to
+fail more than a minute after all others is reported separately.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from reprieve.client.clock import Clock
 
 _TOGETHER: Final = 60.0
-"""What begins to fail within so many seconds fails for the same reason."""
+"""Calls that begin to fail within so many seconds fail for the same reason."""
 _SETTLED: Final = 10.0
 _FIRST_REMINDER: Final = 60.0
 _LAST_REMINDER: Final = 600.0
@@ -27,14 +27,14 @@ class OutageListener(Protocol):
     """Receives reports of outages (`reprieve.observability.observer.Observer`)."""
 
     def trouble(self, where: str, text: str) -> None:
-        """Say it, and count it."""
+        """Report and count a failure."""
 
     def trouble_again(self, where: str) -> None:
-        """Count it."""
+        """Count a failure."""
 
 
 class Outages:
-    """See the module docstring. `over(seconds, calls)` is called when an outage has ended."""
+    """The outages of one API server; see the module docstring. `over(seconds, calls)` is called at the end of one."""
 
     def __init__(
         self, clock: Clock, listener: OutageListener, over: Callable[[float, int], None] = lambda seconds, calls: None
@@ -54,23 +54,23 @@ class Outages:
 
     @property
     def under_way(self) -> bool:
-        """Return whether something fails, or did a moment ago."""
+        """Return whether a call fails, or failed a moment ago."""
         return self._began is not None
 
     @property
     def failing(self) -> Collection[str]:
-        """Return what has failed and not gone well since."""
+        """Return the calls that failed and have not succeeded since."""
         return self._failing.keys()
 
-    def failed(self, what: str, where: str, text: str) -> None:
-        """A call that is repeated until it goes well has failed; `what` tells them apart, `where` is their kind."""
+    def failed(self, call: str, where: str, text: str) -> None:
+        """Record a failure of a repeated call; `call` identifies it, `where` is its kind."""
         now = self._clock.monotonic()
         if self._began is None:
             self._began = now
         self._calls += 1
         self._last = now
-        if what not in self._failing:
-            self._failing[what] = None
+        if call not in self._failing:
+            self._failing[call] = None
             news = now - self._last_new > _TOGETHER
             self._last_new = now
         else:
@@ -86,12 +86,12 @@ class Outages:
         self._remind = now + self._pause
         self._pause = min(2 * self._pause, _LAST_REMINDER)
 
-    def well(self, what: str) -> None:
-        """It has gone well, or will not be tried again."""
-        self._failing.pop(what, None)
+    def well(self, call: str) -> None:
+        """Record that a call has succeeded, or will not be repeated."""
+        self._failing.pop(call, None)
 
     def besides(self, where: str, text: str) -> None:
-        """Something failed that is not repeated by itself: reported, but not during an outage."""
+        """Report a failure of a call that is not repeated, except during an outage."""
         if self.under_way:
             self._calls += 1
             self._listener.trouble_again(where)
@@ -99,7 +99,7 @@ class Outages:
             self._listener.trouble(where, text)
 
     def tick(self) -> None:
-        """Time has passed; to be called every few seconds."""
+        """Check whether the outage is over; call it every few seconds."""
         if self._began is None or self._failing or self._clock.monotonic() - self._last < _SETTLED:
             return
         seconds, calls = self._last - self._began, self._calls

@@ -1,8 +1,8 @@
-"""Pictures of the cluster at preemptions, and the page as of a time in the past (page.md 11).
+"""Pictures of the cluster at preemptions, and the page at a past time (page.md 11).
 
 Invariants: every preemption has a picture, unless the store loses some or there are more pods than the page shows. A
-picture has what has changed since the one before; one of everything is taken when there are many of these, and takes at
-most a fiftieth of a core. Encoding one does not hold up the scheduling loop.
+picture has the changes since the previous one; after many of these a full one is taken. Full pictures use at most a
+fiftieth of a core. Encoding a picture does not delay the scheduling loop.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from reprieve.page.queue_view import LatestRecord
 from reprieve.scheduling.engine import Engine
 
 MOST_SHARE: Final = 0.02
-"""Of a core: what taking pictures of everything may take."""
+"""The largest share of a core that full pictures may use."""
 FEW_CHANGES: Final = 32
 MOST_CHANGES: Final = 1_000
-"""Pictures of changes after one of everything, where its turn has come and where not: all are read for a moment."""
+"""Pictures of changes after a full one: if a full one is due, and the limit. All are read for one moment."""
 _LEVEL: Final = 1
 _ROUNDED: Final = 0.001
-"""Seconds: the time of a record is that of its picture, rounded."""
+"""Seconds by which the time of a record may differ from that of its picture, due to rounding."""
 _APART: Final = 1e-6
-"""Seconds between pictures of one moment."""
+"""Seconds between pictures of the same moment."""
 
 
 class PageHistory:
-    """See the module docstring. `clock`: seconds that grow; `latest`: the newest record of what waits."""
+    """The pictures of one cluster. `clock`: increasing seconds; `latest`: the newest record of a pending entity."""
 
     def __init__(self, store: HistoryStore, clock: Callable[[], float], latest: LatestRecord) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class PageHistory:
         self._encoding: set[asyncio.Future[None]] = set()
 
     def take(self, engine: Engine, now: float) -> None:
-        """Take a picture of an engine. Called on the scheduling loop after each preemption."""
+        """Take a picture of an engine. The scheduling loop calls it after each preemption."""
         if self._taker is None:
             self._taker = PictureTaker(engine, self._latest)
         began, lost = self._clock(), self._store.pictures_lost
@@ -70,7 +70,7 @@ class PageHistory:
         encoding.add_done_callback(self._encoding.discard)
 
     def _continues(self, began: float, lost: int) -> bool:
-        """Return whether a picture of changes is wanted: there are some before it, not too many, all of them kept."""
+        """Return whether a picture of changes is enough: it has predecessors, not too many, and none is lost."""
         few = self._since_whole < FEW_CHANGES or (began < self._due and self._since_whole < MOST_CHANGES)
         return few and lost == self._lost and math.isfinite(self._last)
 
@@ -78,20 +78,20 @@ class PageHistory:
         self._store.put_picture(now, zlib.compress(msgspec.json.encode(picture), _LEVEL))
 
     async def page(self, at: float) -> PageDocument | None:
-        """Return the page as of a time (seconds since 1970): the last picture up to then, and the preemptions before.
+        """Return the page at a time (seconds since 1970): the last picture until then, and the earlier preemptions.
 
-        None where there is none so old, or a part of it is not kept. Raises RecordsAwayError.
+        None if there is no picture so old, or a part of it is not stored. Raises RecordsAwayError.
         """
-        found = await self._store.picture(at + _ROUNDED)
-        if found is None:
+        stored = await self._store.picture(at + _ROUNDED)
+        if stored is None:
             return None
-        time = found[0]
-        pictures = [await asyncio.to_thread(_decoded, found[1])]
+        time = stored[0]
+        pictures = [await asyncio.to_thread(_decoded, stored[1])]
         while (after := pictures[-1].after) is not None:
-            found = await self._store.picture(after)
-            if found is None or found[0] != after:
+            stored = await self._store.picture(after)
+            if stored is None or stored[0] != after:
                 return None
-            pictures.append(await asyncio.to_thread(_decoded, found[1]))
+            pictures.append(await asyncio.to_thread(_decoded, stored[1]))
         decisions = await self._store.evictions(0.0, at + _ROUNDED)
         return await asyncio.to_thread(_past, time, pictures, decisions)
 
@@ -105,13 +105,13 @@ def _decoded(body: bytes) -> Picture:
 
 
 def _past(time: float, pictures: list[Picture], decisions: list[DecisionRecord]) -> PageDocument:
-    seen = merged(pictures)
+    picture = merged(pictures)
     document = PageDocument(
         time=readable_time(time),
-        cluster=seen.cluster,
-        queue=seen.queue,
-        queue_total=seen.queue_total,
-        reservations=seen.reservations,
+        cluster=picture.cluster,
+        queue=picture.queue,
+        queue_total=picture.queue_total,
+        reservations=picture.reservations,
         past=True,
     )
     return with_decisions(document, decisions)

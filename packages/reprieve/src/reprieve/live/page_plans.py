@@ -1,4 +1,4 @@
-"""What if: a plan of the cluster in a process of its own (page.md 8). It reads the cluster and writes nothing."""
+"""What-if plans of the cluster in a separate process (page.md 8), which reads the cluster and writes nothing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Final
 import msgspec
 
 MOST_BYTES: Final = 1024 * 1024
-"""Of a question."""
+"""The largest question in bytes."""
 MOST_ANSWER: Final = 64 * 1024 * 1024
 _MOST_ERRORS: Final = 1024 * 1024
 MOST_SECONDS: Final = 60.0
 MOST_MEMORY: Final = 4 * 1024**3
-"""Bytes of address space of the process that plans."""
+"""The address space of the planning process in bytes."""
 MOST_CHANGES: Final = 32
 MOST_CHARACTERS: Final = 1_000
-"""Of a change: splitting a word takes time that grows with the square of its length."""
+"""The largest length of a change: splitting a word takes time quadratic in its length."""
 MOST_WAITING: Final = 4
 PROGRAM: Final = (sys.executable, "-m", "reprieve")
 CHANGES: Final = frozenset(
@@ -31,7 +31,7 @@ CHANGES: Final = frozenset(
         *("set-priority", "move", "without"),
     )
 )
-"""Options of `plan` that a question may have: changes to the input, and nothing that reads or runs anything."""
+"""The options of `plan` that a question may have: changes to the input; none reads files or runs programs."""
 
 
 class PlanQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +42,7 @@ class PlanQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QuestionError(Exception):
-    """The question, or its answer, is not acceptable; the text says why. `status` is that of HTTP."""
+    """Raised for an unacceptable question or response; the text states why. `status` is the HTTP status."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
@@ -50,7 +50,7 @@ class QuestionError(Exception):
 
 
 class PagePlans:
-    """Answers questions, one at a time. `arguments`: of `plan`, which choose the cluster and the configuration."""
+    """Answers questions, one at a time. `arguments`: those of `plan` that select the cluster and the configuration."""
 
     def __init__(
         self, arguments: Sequence[str], *, command: Sequence[str] = (sys.executable, "-m", "reprieve")
@@ -85,7 +85,7 @@ class PagePlans:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=_bound,
+            preexec_fn=_set_limits,
         )
         try:
             async with asyncio.timeout(MOST_SECONDS):
@@ -104,7 +104,7 @@ class PagePlans:
 
 
 def options_of(lines: Sequence[str]) -> list[str]:
-    """Return the options of lines as arguments, each `--name=value`. Raises QuestionError for what is no change."""
+    """Return the options in the lines as arguments, each `--name=value`. Raises QuestionError for other options."""
     if len(lines) > MOST_CHANGES:
         raise QuestionError(f"expected at most {MOST_CHANGES} changes, found {len(lines)}")
     result: list[str] = []
@@ -128,8 +128,8 @@ def options_of(lines: Sequence[str]) -> list[str]:
     return result
 
 
-async def _communicate(process: asyncio.subprocess.Process, given: bytes) -> tuple[bytes, bytes]:
-    """Write the input; return what the process writes. Raises QuestionError for an answer that is too large."""
+async def _communicate(process: asyncio.subprocess.Process, input_bytes: bytes) -> tuple[bytes, bytes]:
+    """Write the input and return the output and errors. Raises QuestionError for an oversized output."""
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     assert stdin is not None
     assert stdout is not None
@@ -137,7 +137,7 @@ async def _communicate(process: asyncio.subprocess.Process, given: bytes) -> tup
 
     async def write() -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
-            stdin.write(given)
+            stdin.write(input_bytes)
             await stdin.drain()
         stdin.close()
 
@@ -147,7 +147,7 @@ async def _communicate(process: asyncio.subprocess.Process, given: bytes) -> tup
             size += len(part)
             parts.append(part)
         if size > most:
-            process.kill()  # it writes no more, so that the other ends come
+            process.kill()  # it writes no more, so the other streams end
         return b"".join(parts)
 
     out, error, _ = await asyncio.gather(read(stdout, MOST_ANSWER), read(stderr, _MOST_ERRORS), write())
@@ -157,8 +157,8 @@ async def _communicate(process: asyncio.subprocess.Process, given: bytes) -> tup
     return out, error
 
 
-def _bound() -> None:
-    """In the child: a plan that does not end is stopped by the kernel, whatever happens to this process."""
+def _set_limits() -> None:
+    """Set limits in the child: the kernel stops a plan that does not end, whatever happens to this process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     most = int(MOST_SECONDS) + 5
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))

@@ -1,12 +1,9 @@
-"""The routes of the page: `/ui/` and `/ui/api/v1/` (page.md 7). Reading only; who may read what is the server's.
+"""The routes of the page: `/ui/` and `/ui/api/v1/` (page.md 7). They only read; the server decides about access.
 
-| path | answer |
-|---|---|
-| `/ui/`, `/ui/NAME` | the client: the same for all, without anything of the cluster |
-| `/ui/api/v1/page` | the document, with a tag; 304 if it is the one that the client has |
-| `/ui/api/v1/page?at=TIME` | the document as of a time in the past; 404 if nothing so old is kept |
-| `/ui/api/v1/events` | server-sent events: the tag of each new document |
-| `/ui/api/v1/whatif` | POST: a plan, as a document |
+| path | response | |---|---| | `/ui/`, `/ui/NAME` | the client: the same for all readers, without data of the cluster |
+| `/ui/api/v1/page` | the document with a tag; 304 if the client already has it | | `/ui/api/v1/page?at=TIME` | the
+document at a past time; 404 if nothing so old is stored | | `/ui/api/v1/events` | server-sent events: the tag of each
+new document | | `/ui/api/v1/whatif` | POST: a plan, as a document |
 """
 
 from __future__ import annotations
@@ -27,9 +24,9 @@ from reprieve.page.html import SITE_POLICY, client_files
 
 API: Final = "/ui/api/v1"
 HEARTBEAT: Final = 15.0
-"""Seconds after which a silent stream says that it is there."""
+"""Seconds after which a silent stream sends a heartbeat."""
 _SLOW: Final = 10.0
-"""Seconds that a watcher may take to receive a tag."""
+"""How long a watcher may take to receive a tag, in seconds."""
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 _HEADERS: Final = {
     "Content-Security-Policy": SITE_POLICY,
@@ -42,13 +39,13 @@ _HEADERS: Final = {
 }
 
 Guard = Callable[[web.Request, bool], Awaitable[web.Response | None]]
-"""(request, is it data) -> the refusal, or None."""
+"""(request, whether it is for data) -> the refusal, or None."""
 Rights = Callable[[web.Request, Sequence[str]], Awaitable[frozenset[str] | None]]
-"""(request, namespaces) -> those that its reader may see, None: all."""
+"""(request, namespaces) -> the namespaces that its reader may see, None: all."""
 
 
 class PageRoutes:
-    """See the module docstring."""
+    """The routes of the page; see the module docstring."""
 
     def __init__(
         self, snapshots: PageSnapshots, plans: PagePlans | None = None, history: PageHistory | None = None
@@ -61,7 +58,7 @@ class PageRoutes:
         self._rights: Rights = _nothing
 
     def add_to(self, app: web.Application, guard: Guard, rights: Rights) -> None:
-        """Add the routes to a server, which decides who may read."""
+        """Add the routes to a server, which decides about access."""
         self._guard, self._rights = guard, rights
         app.on_shutdown.append(self._end)
         app.router.add_get("/ui", self._redirect)
@@ -93,17 +90,17 @@ class PageRoutes:
         try:
             if (at := request.query.get("at")) is not None:
                 return await self._past(request, at)
-            found = await self._snapshots.page(await self._seen(request))
+            page = await self._snapshots.page(await self._seen(request))
         except (BusyError, RecordsAwayError):
             return _busy()
-        headers = {**_HEADERS, "ETag": found.tag, "Vary": "Authorization", "Content-Encoding": "gzip"}
-        if request.headers.get("If-None-Match") == found.tag:
+        headers = {**_HEADERS, "ETag": page.tag, "Vary": "Authorization", "Content-Encoding": "gzip"}
+        if request.headers.get("If-None-Match") == page.tag:
             del headers["Content-Encoding"]
             return web.Response(status=304, headers=headers)
-        return web.Response(body=found.body, content_type="application/json", headers=headers)
+        return web.Response(body=page.body, content_type="application/json", headers=headers)
 
     async def _past(self, request: web.Request, at: str) -> web.Response:
-        """Answer with the page as of a time; one at a time. Raises RecordsAwayError, BusyError."""
+        """Return the page at a past time; one request at a time. Raises RecordsAwayError, BusyError."""
         try:
             seconds = datetime.fromisoformat(at[:40]).astimezone(UTC).timestamp()
         except (ValueError, OverflowError):
@@ -134,7 +131,7 @@ class PageRoutes:
             return _busy()
 
     async def _stream(self, request: web.Request, news: Callable[[float], Awaitable[bool]]) -> web.StreamResponse:
-        """Send tags until the client leaves, is too slow, or may no longer read."""
+        """Send tags until the client disconnects, is too slow, or loses its access."""
         stream = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
         await stream.prepare(request)
         sent = ""
@@ -181,7 +178,7 @@ async def _body(request: web.Request) -> bytes:
 
 
 def _is_foreign(request: web.Request) -> bool:
-    """Return whether a page of another origin asks."""
+    """Return whether the request comes from a page of another origin."""
     origin = request.headers.get("Origin")
     return origin is not None and urlsplit(origin).netloc != request.headers.get("Host", "")
 

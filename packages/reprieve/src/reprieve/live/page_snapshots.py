@@ -1,8 +1,8 @@
-"""Snapshots of the page for all watchers (page.md 7.3, 7.4): made once, encoded and compressed once.
+"""Snapshots of the page for all watchers (page.md 7.3, 7.4): created, encoded and compressed once for all.
 
-Invariants: nothing is made while nothing is asked for; a snapshot is at least a second old, and fifty times as old as
-making one took, before the next is made, so that it takes at most a fiftieth of a core; nothing here makes the
-scheduling loop wait for more than the reading of the engine.
+Invariants: snapshots are created only on request. A new one is created when the last one is at least a second old, and
+fifty times as old as its creation took, so that snapshots use at most a fiftieth of a core. The scheduling loop waits
+only for the reading of the engine.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from reprieve.page.rights import visible
 
 LEAST_SECONDS: Final = 1.0
 MOST_SHARE: Final = 0.02
-"""Of a core: what making snapshots may take."""
+"""The largest share of a core that snapshots may use."""
 MOST_WATCHERS: Final = 100
 MOST_READERS: Final = 16
-"""Different rights of which the encoded form is kept."""
+"""The number of different access rights for which the encoded form is cached."""
 _LEVEL: Final = 1
 
 ReadPage = Callable[[], Awaitable[PageDocument | None]]
-"""Read the document from an engine at rest; None: it is busy."""
+"""Reads the document from an engine at rest; None: the engine is busy."""
 
 
 class BusyError(Exception):
-    """There are as many watchers as there may be, or the scheduler decides without a pause."""
+    """Raised if the limit of watchers is reached, or the scheduler decides without a pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """The document as gzipped JSON, and its tag, which is another whenever the content is."""
+    """The document as gzipped JSON, and its tag, which changes with the content."""
 
     tag: str
     body: bytes
 
 
 class PageSnapshots:
-    """See the module docstring. `changed`: a value that differs whenever the engine's content may have changed."""
+    """The snapshots of one engine. `changed`: a value that differs whenever the engine's content may have changed."""
 
     def __init__(self, read: ReadPage, changed: Callable[[], Hashable], clock: Callable[[], float]) -> None:
         self._read = read
@@ -61,11 +61,11 @@ class PageSnapshots:
         self._news = asyncio.Condition()
         self._follower: asyncio.Task[None] | None = None
         self.closed = False
-        """The server stops: watchers are to leave."""
+        """Whether the server stops: watchers then disconnect."""
         self.made = 0
-        """How many were made."""
+        """The number of snapshots created."""
         self.seconds = 0.0
-        """How long making them took, all together."""
+        """The total time for creating snapshots, in seconds."""
 
     async def page(self, namespaces: frozenset[str] | None) -> EncodedPage:
         """Return the current page for a reader of these namespaces, None: of all. Raises BusyError."""
@@ -74,7 +74,7 @@ class PageSnapshots:
             return await self._encode(namespaces)
 
     async def namespaces(self) -> list[str]:
-        """Return the namespaces that the page names, sorted. Raises BusyError."""
+        """Return the namespaces in the page, sorted. Raises BusyError."""
         async with self._lock:
             await self._renew()
         return namespaces_of(self._document) if self._document is not None else []
@@ -82,13 +82,13 @@ class PageSnapshots:
     async def _renew(self) -> None:
         if self._document is not None and (self._clock() < self._due or self._changed() == self._seen):
             return
-        began, seen = self._clock(), self._changed()
+        began, version = self._clock(), self._changed()
         document = await self._read()
         if document is None:
             if self._document is None:
                 raise BusyError
             return
-        self._document, self._seen = document, seen
+        self._document, self._seen = document, version
         self._encoded.clear()
         await self._encode(None)
         took = self._clock() - began
@@ -97,23 +97,23 @@ class PageSnapshots:
         self._due = began + max(LEAST_SECONDS, took / MOST_SHARE)
 
     async def _encode(self, namespaces: frozenset[str] | None) -> EncodedPage:
-        known = self._encoded.get(namespaces)
+        cached = self._encoded.get(namespaces)
         document = self._document
-        if known is not None:
+        if cached is not None:
             self._encoded.move_to_end(namespaces)
-            return known
+            return cached
         assert document is not None
-        made = await asyncio.to_thread(encoded, document, namespaces)
-        self._encoded[namespaces] = made
+        page = await asyncio.to_thread(encoded, document, namespaces)
+        self._encoded[namespaces] = page
         if len(self._encoded) > MOST_READERS:
             self._encoded.popitem(last=False)
-        return made
+        return page
 
     # -- watchers ----------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Callable[[float], Awaitable[bool]]]:
-        """Yield what waits for news for at most so many seconds, and returns whether there are. Raises BusyError."""
+        """Yield a function that waits some seconds for a new page and returns whether it came. Raises BusyError."""
         if self.closed or self._watchers >= MOST_WATCHERS:
             raise BusyError
         self._watchers += 1
@@ -128,7 +128,7 @@ class PageSnapshots:
                 self._follower = None
 
     async def close(self) -> None:
-        """Let all watchers leave; there are no more."""
+        """Disconnect all watchers and refuse new ones."""
         self.closed = True
         async with self._news:
             self._news.notify_all()
@@ -143,7 +143,7 @@ class PageSnapshots:
         return True
 
     async def _follow(self) -> None:
-        """Make snapshots as long as there are watchers, when the last is old enough and something has changed."""
+        """Create snapshots while there are watchers, when the last is old enough and the engine has changed."""
         while True:
             await asyncio.sleep(max(LEAST_SECONDS, self._due - self._clock()))
             before = self.made
@@ -158,21 +158,21 @@ class PageSnapshots:
 
 
 def namespaces_of(document: PageDocument) -> list[str]:
-    """Return the namespaces that a document names, sorted."""
+    """Return the namespaces in a document, sorted."""
     if document.cluster is None:
         return []
-    found = set(document.cluster.workloads.namespaces)
-    found.update(item.namespace for item in document.queue)
+    namespaces = set(document.cluster.workloads.namespaces)
+    namespaces.update(item.namespace for item in document.queue)
     for record in document.records:
-        found.add(record.entity.namespace)
-        made = record.preemption
-        units = (*made.evicted, *made.reprieved) if made is not None else ()
-        found.update(unit.unit.partition("/")[0] for unit in units)
-    return sorted(found)
+        namespaces.add(record.entity.namespace)
+        preemption = record.preemption
+        units = (*preemption.evicted, *preemption.reprieved) if preemption is not None else ()
+        namespaces.update(unit.unit.partition("/")[0] for unit in units)
+    return sorted(namespaces)
 
 
 def encoded(document: PageDocument, namespaces: frozenset[str] | None) -> EncodedPage:
-    """Return a document as a reader of these namespaces gets it, None: of all."""
+    """Return a document for a reader of these namespaces, None: of all."""
     shown = document if namespaces is None else visible(document, namespaces)
     body = msgspec.json.encode(shown)
     tag = hashlib.sha256(body).hexdigest()[:24]

@@ -1,21 +1,21 @@
-"""Carrying out a preemption: nominations first, then the victims, and the gate opens when all calls are through.
+"""Executes preemptions: nominations first, then the victims; the preemptor's gate opens after all calls.
 
-The order of calls (preemption.md 7; KEP-4832), so that a scheduler killed between any two of them leaves something the
-next one can finish:
+The order of calls (preemption.md 7; KEP-4832), so that after a scheduler is killed between any two of them the next one
+can finish the preemption:
 
-1. `status.nominatedNodeName` of the preemptors is written before any victim is touched: the next scheduler sees
-   which preemptors the victims make way for, and waits instead of preempting again.
-2. A single pod as victim: PATCH DisruptionTarget, then DELETE with its UID and its own grace period.
-3. An `all` unit: DisruptionTarget on every pod, then on the PodGroup, and only then the deletions. The word on the
-   PodGroup is the point of no return: a unit that has it and has lost pods is what `resume` finishes, so that no unit
-   stays partly evicted; without it nothing was deleted.
-4. All victims but the last at the same time, the last when the others are through.
-5. What was marked and is not deleted after all, because the preemption failed, gets DisruptionTarget=False.
+1. `status.nominatedNodeName` of the preemptors is written before any victim is changed: the next scheduler sees
+ which preemptors the victims are evicted for, and waits instead of preempting again.
+2. A single pod as victim: PATCH DisruptionTarget, then DELETE with its UID and its own grace period. 3. An `all` unit:
+DisruptionTarget on every pod, then on the PodGroup, and only then the deletions. The condition on the
+ PodGroup is the point of no return: `resume` finishes a unit that has it and has lost pods, so that no unit
+ stays partly evicted; without it no pod was deleted.
+4. All victims but the last at the same time, the last after the others. 5. Marked pods that are not deleted because the
+preemption failed get DisruptionTarget=False.
 
-Invariants: every preemption that was started ends in exactly one call of `done` or `failed`, or is cancelled by
-`aclose`. After a failure no further victim is begun, but the deletion of a unit that has begun is finished, with as
-many attempts as it takes. No calls are made for a victim that is terminating, or that the API no longer has.
-Two preemptors that decided on the same victim make its calls once.
+Invariants: every started preemption ends in exactly one call of `done` or `failed`, or is cancelled by `aclose`. After
+a failure no further victim is started, but the deletion of a started unit is finished, with as many attempts as it
+takes. No calls are made for a victim that is terminating or no longer exists. Two preemptors that decided on the same
+victim make its calls once.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.preemption.units import PreemptionUnit, effective_priority
 
 PARALLEL: Final = WORKERS
-"""Victims under way at the same time, per preemption: as many as bindings, and kube-scheduler's `parallelism`."""
+"""Victims in progress at the same time, per preemption: as many as bindings, and kube-scheduler's `parallelism`."""
 
 
 class PreemptionListener(TroubleListener, Protocol):
     """Receives the outcome of evictions and preemptions (`reprieve.observability.observer.Observer`)."""
 
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
-        """The calls for a victim were made."""
+        """Report the calls for a victim."""
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
-        """All calls were made, or one failed."""
+        """Report that all calls were made, or that one failed."""
 
 
 Release = Callable[[PodRecord], Awaitable[bool]]
-"""Take back what is under way for an assumed pod. True: it no longer has a node; False: it is bound after all."""
+"""Cancels the binding of an assumed pod. True: the pod no longer has a node; False: it is bound after all."""
 
 
 class GoneError(ClientError):
-    """The preemptor no longer exists."""
+    """Raised if the preemptor no longer exists."""
 
 
 class PreemptionExecutor:
-    """See the module docstring. Made and used in one event loop; `aclose` it.
+    """Executes preemptions; see the module docstring. Use it in one event loop and call `aclose`.
 
-    `done(key)` and `failed(preemption, error)` are called when a preemption ends; `release` takes back victims that are
-    only assumed; `wanted(key)` says whether the preemptor is still there.
+    `done(key)` and `failed(preemption, error)` are called when a preemption ends; `release` releases victims that are
+    only assumed; `wanted(key)` returns whether the preemptor still exists.
     """
 
     def __init__(
@@ -88,30 +88,30 @@ class PreemptionExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
         calls = VictimCalls(writes, conditions, clock)
         self._repairs = UnitRepairs(calls, listener, clock, self._spawn)
-        self._means = _Context(calls, self._repairs, conditions, self._evicted, release, wanted, parallel)
+        self._context = _Context(calls, self._repairs, conditions, self._evicted, release, wanted, parallel)
 
     @property
     def under_way(self) -> int:
-        """Preemptions and repairs that have not ended."""
+        """Return the number of preemptions and repairs in progress."""
         return len(self._tasks)
 
     def start(self, preemption: Preemption) -> asyncio.Task[None]:
-        """Carry out a preemption while the scheduler continues. The task raises nothing."""
+        """Start a preemption while the scheduler continues. The task raises nothing."""
         return self._spawn(self.run(preemption))
 
     async def run(self, preemption: Preemption) -> None:
-        """Carry out a preemption and return when it has ended (gate SchedulerAsyncPreemption=false). Raises nothing."""
+        """Execute a preemption and wait for its end (gate SchedulerAsyncPreemption=false). Raises nothing."""
         began = self._clock.monotonic()
         error: str | None = None
-        run = _Run(self._means, preemption)
+        run = _Run(self._context, preemption)
         try:
-            await run.carry_out()
+            await run.execute()
         except LeadershipLostError as deposed:
             error = str(deposed)
         except ClientError as refusal:
             error = str(refusal)
             run.spare()
-        except Exception as surprise:  # whatever it is: the preemptor must not stay behind its gate
+        except Exception as surprise:  # whatever it is, the preemptor must not stay gated
             error = f"{type(surprise).__name__}: {surprise}"
             run.spare()
         seconds, now = self._clock.monotonic() - began, self._clock.now().timestamp()
@@ -122,12 +122,12 @@ class PreemptionExecutor:
             self._failed(preemption, error)
 
     def resume(self, cluster: ClusterState) -> None:
-        """Finish the `all` units that a killed scheduler left partly evicted. Once, when the cluster cache is complete.
+        """Finish the `all` units that a killed scheduler left partly evicted; called once with a complete cache.
 
-        A unit is past the point of no return if its group is marked and all of its running pods are. Its eviction has
-        begun if pods of it terminate, or fewer run than it needs, or a pending pod of higher priority is
-        nominated to the node of one of them. A unit that is marked and not begun loses the marks if no preemption
-        chooses it within a minute.
+        A unit is past the point of no return if its group and all of its running pods are marked. Its eviction has
+        started if pods of it are terminating, or fewer run than it needs, or a pending pod of higher priority is
+        nominated to the node of one of them. A marked unit without a started eviction loses the marks if no preemption
+        selects it within a minute.
         """
         every: list[Group] = [*cluster.groups.values(), *cluster.trees.composites.values()]
         for unit in every:
@@ -168,7 +168,7 @@ class PreemptionExecutor:
 
 
 class _Context(NamedTuple):
-    """What every preemption is carried out with."""
+    """The objects that every preemption uses."""
 
     calls: VictimCalls
     repairs: UnitRepairs
@@ -180,31 +180,31 @@ class _Context(NamedTuple):
 
 
 class _Run:
-    """One preemption being carried out."""
+    """One preemption in progress."""
 
-    def __init__(self, means: _Context, preemption: Preemption) -> None:
-        self._means = means
-        self._calls = means.calls
+    def __init__(self, context: _Context, preemption: Preemption) -> None:
+        self._context = context
+        self._calls = context.calls
         self._preemption = preemption
-        self._slots = asyncio.Semaphore(means.parallel)
+        self._slots = asyncio.Semaphore(context.parallel)
         self._error: Exception | None = None
-        """The first failure: no further victim is begun."""
+        """The first failure; after it no further victim is started."""
         first = preemption.pod or preemption.nominations[0][0]
         self._released: set[str] = set()
-        """UIDs of victims that were only reserved, and have given that up."""
+        """UIDs of victims that were only reserved and were released."""
         self._deleted: set[str] = set()
         """UIDs of victims that the API has confirmed as deleted."""
         self._tried: set[str] = set()
         """UIDs of victims for which a deletion was sent."""
         self._doubtful: set[str] = set()
-        """UIDs of victims for which the deletion failed, and may be carried out all the same."""
+        """UIDs of victims with a failed deletion that may still have been executed."""
         self._marked: set[str] = set()
-        """UIDs of victims, and units, that are to be notified if they stay."""
-        self._mark = means.conditions.disruption_target(first, by=preemption.kind)
+        """UIDs of marked victims and units; their marks are removed if they stay."""
+        self._mark = context.conditions.disruption_target(first, by=preemption.kind)
         self._for = first
 
-    async def carry_out(self) -> None:
-        """Make all calls. Raises the first failure, when nothing of it is under way."""
+    async def execute(self) -> None:
+        """Make all calls. Raises the first failure after all calls have ended."""
         preemption = self._preemption
         units = [verdict.unit for verdict in preemption.victims]
         self._calls.begin(units)
@@ -214,8 +214,8 @@ class _Run:
                 *(self._guarded(self._release(pod)) for unit in units for pod in unit.pods if not pod.bound),
             )
             if units:
-                *others, last = units
-                evictions = (self._guarded(self._evict(unit)) for unit in others)
+                *first_units, last = units
+                evictions = (self._guarded(self._evict(unit)) for unit in first_units)
                 await asyncio.gather(*evictions, self._guarded(self._prepare(last)))
                 await self._guarded(self._complete(last))
             self._raise()
@@ -223,11 +223,11 @@ class _Run:
             self._calls.end(units)
 
     def spare(self) -> None:
-        """It failed: what was marked stays, and its condition says so, unless a pod of it was or may be deleted.
+        """Write that the marked victims of a failed preemption stay, unless a pod of them was or may be deleted.
 
         A unit that has lost a pod is being finished.
         """
-        repairs = self._means.repairs
+        repairs = self._context.repairs
         for verdict in self._preemption.victims:
             unit = verdict.unit
             if any(pod.uid in self._deleted for pod in unit.pods):
@@ -242,34 +242,34 @@ class _Run:
                 repairs.spare(group, pods)
 
     def _raise(self) -> None:
-        """Raise the first error, if there was one."""
+        """Raise the first error, if any."""
         if self._error is not None:
             raise self._error
 
     async def _nominate(self) -> None:
         """Wait until the nominations of the preemptors are written."""
-        await asyncio.gather(*(self._means.conditions.written(pod) for pod, _ in self._preemption.nominations))
+        await asyncio.gather(*(self._context.conditions.written(pod) for pod, _ in self._preemption.nominations))
 
     async def _release(self, pod: PodRecord) -> None:
-        """Release a victim that is not bound: it needs no call, and goes back to the queue (preemption.md 7.2).
+        """Release a victim that is not bound: it needs no call and is queued again (preemption.md 7.2).
 
-        At once, before its binding is sent; what has been sent is waited for.
+        Before its binding is sent this takes effect at once; a sent binding is waited for.
         """
-        if pod.row < 0 or (not pod.terminating and await self._means.release(pod)):
+        if pod.row < 0 or (not pod.terminating and await self._context.release(pod)):
             self._released.add(pod.uid)
             self._evicted(pod)
 
     async def _guarded(self, work: Awaitable[None]) -> None:
-        """Do it; keep the first error, for `carry_out` to raise when all that was begun has ended."""
+        """Await work and keep the first error, which `execute` raises after all started work has ended."""
         try:
             await work
         except Exception as error:
             self._error = self._error or error
 
-    def _go_on(self) -> None:
-        """Raise if no further victim may be begun."""
+    def _check_wanted(self) -> None:
+        """Raise if no further victim may be started."""
         self._raise()
-        if not self._means.wanted(self._preemption.ref):
+        if not self._context.wanted(self._preemption.ref):
             raise GoneError("the preemptor does not exist any more")
 
     # -- one unit --------------------------------------------------------------------------------------
@@ -279,28 +279,28 @@ class _Run:
         await self._complete(unit)
 
     async def _prepare(self, unit: PreemptionUnit) -> None:
-        """Mark the pods that are to go together; nothing for a single pod."""
+        """Mark the pods that are evicted together; nothing for a single pod."""
         if unit.group is None:
             return
-        self._go_on()
+        self._check_wanted()
         await self._each(self._left(unit), self._mark_pod)
 
     async def _complete(self, unit: PreemptionUnit) -> None:
-        """Let a unit go: from the first deletion on there is no way back for the whole of it."""
+        """Evict a unit: after the first deletion the whole unit must be evicted."""
         if unit.group is None:
             async with self._slots:
-                self._go_on()
+                self._check_wanted()
                 pod = unit.pods[0]
                 if pod.uid in self._released:
                     return
                 await self._mark_pod(pod)
-                self._go_on()
+                self._check_wanted()
                 await self._delete_pod(pod)
             return
         async with self._slots:
-            self._go_on()
+            self._check_wanted()
             await self._mark_group(unit.group, self._left(unit))
-        self._go_on()
+        self._check_wanted()
         left = self._left(unit)
         try:
             await self._each(left[:-1], self._delete_pod)
@@ -309,21 +309,21 @@ class _Run:
             raise
         except ClientError:
             if any(pod.uid in self._deleted for pod in left):
-                self._means.repairs.finish(unit.group, left)
+                self._context.repairs.finish(unit.group, left)
             raise
 
     def _left(self, unit: PreemptionUnit) -> list[PodRecord]:
-        """Return the pods of a unit that calls have to be made for."""
+        """Return the pods of a unit that need calls."""
         return [pod for pod in unit.pods if pod.uid not in self._released]
 
     async def _each(self, pods: Iterable[PodRecord], act: Callable[[PodRecord], Awaitable[None]]) -> None:
-        """Do something with every pod; raises the first error when all have ended."""
+        """Do something with every pod; raises the first error after all have ended."""
 
-        async def one(pod: PodRecord) -> None:
+        async def act_on(pod: PodRecord) -> None:
             async with self._slots:
                 await act(pod)
 
-        results = await asyncio.gather(*(one(pod) for pod in pods), return_exceptions=True)
+        results = await asyncio.gather(*(act_on(pod) for pod in pods), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -335,7 +335,7 @@ class _Run:
         await self._calls.mark_group(group, pods, self._for, by=self._preemption.kind)
 
     async def _mark_pod(self, pod: PodRecord) -> None:
-        """DisruptionTarget, unless it has it or leaves already."""
+        """Write DisruptionTarget, unless the pod has it or is terminating."""
         if not pod.terminating:
             self._marked.add(pod.uid)
             await self._calls.mark_pod(pod, self._mark)
@@ -355,11 +355,11 @@ class _Run:
             self._evicted(pod)
 
     def _evicted(self, pod: PodRecord) -> None:
-        self._means.evicted(pod, self._preemption)
+        self._context.evicted(pod, self._preemption)
 
 
 def _staying(leaf: GroupState) -> int:
-    """Return pods of a group that run and are not being deleted."""
+    """Return the number of pods of a group that run and are not being deleted."""
     return sum(1 for pod in leaf.running() if not pod.terminating)
 
 

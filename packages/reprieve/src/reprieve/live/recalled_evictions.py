@@ -1,6 +1,6 @@
-"""Evictions of before a restart, from the decision records: limits count them (cost.md 9.4), and moves go on.
+"""Evictions before a restart, from the decision records: limits count them (cost.md 9.4), and moves continue.
 
-A unit that was on its way to other nodes keeps its places there (moving.md 4.6).
+A unit that was being moved keeps its reserved places on the target nodes (moving.md 4.6).
 """
 
 from datetime import datetime
@@ -12,9 +12,9 @@ from reprieve.scheduling.carried_moves import HOUR, CarriedMoves
 
 
 async def recall(store: HistoryStore, history: EvictionHistory, now: float, moves: CarriedMoves | None = None) -> None:
-    """Count the evictions of the records as far as a limit reaches back from now (seconds since the epoch).
+    """Count the recorded evictions within the longest limit before now (seconds since the epoch).
 
-    Raises sqlite3.Error where the records cannot be read.
+    Raises sqlite3.Error if the records cannot be read.
     """
     longest = max(history.longest, HOUR if moves is not None and moves.on else 0.0)
     if longest > 0:
@@ -23,14 +23,14 @@ async def recall(store: HistoryStore, history: EvictionHistory, now: float, move
 
 
 def _count(record: DecisionRecord, history: EvictionHistory, moves: CarriedMoves | None) -> None:
-    made = record.preemption
-    if made is None or made.state == "Failed":
+    preemption = record.preemption
+    if preemption is None or preemption.state == "Failed":
         return
     when = datetime.fromisoformat(record.time).timestamp()
-    for unit in made.evicted:
+    for unit in preemption.evicted:
         if unit.moves_to and moves is not None:
             moves.recall(when, dict(zip(unit.pod_uids, unit.moves_to, strict=False)))
-        if unit.owner:  # records of earlier versions do not state it
+        if unit.owner:  # records of earlier versions do not have it
             start = when - unit.running_seconds if unit.running_seconds is not None else None
             uid = unit.pod_uids[0] if unit.pod_uids else unit.uid
             namespace = unit.unit.partition("/")[0]

@@ -1,5 +1,5 @@
-"""What is wrong with what users wrote about their work and its groups, and what of it exceeds a grant (cost.md 2 and 7,
-workloads.md 1.5 and 2). It is reported once for every object.
+"""Problems in annotations of users on workloads and groups, and values that exceed a grant (cost.md 2 and 7,
+workloads.md 1.5 and 2). Each is reported once per object.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from kube_rules.work_annotations import ClassTerms, annotation_problems
 
 
 class AnnotationRemarks:
-    """`report(object, problem)` is called when a problem appears; again only after it was gone or another one.
+    """Reports problems: `report(object, problem)` is called when a problem appears, again only after it changed.
 
-    It keeps the problems of objects that have some, and the objects with annotations that need a grant. `classes`: the
-    terms of PriorityClasses by name, as they are at each moment.
+    It stores the problems of objects that have some, and the objects with annotations that need a grant. `classes`: the
+    current terms of PriorityClasses by name.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class AnnotationRemarks:
         self._reported: dict[tuple[str, str], list[str]] = {}
 
     def inspect(self, item: KubernetesObject) -> None:
-        """An object appeared or changed."""
+        """Report the problems of a new or changed object."""
         key = (item.KIND, item.key)
         if any(name in item.metadata.annotations for name in RAISING):
             self._raising[key] = item
@@ -54,11 +54,11 @@ class AnnotationRemarks:
                 self._report(item, problem)
 
     def classes_changed(self) -> None:
-        """A PriorityClass grants more or less than before."""
+        """Report problems again after a PriorityClass changed its grant."""
         for item in list(self._raising.values()):
             self.inspect(item)
 
     def forget(self, item: KubernetesObject) -> None:
-        """An object was deleted."""
+        """Forget a deleted object."""
         self._raising.pop((item.KIND, item.key), None)
         self._reported.pop((item.KIND, item.key), None)

@@ -1,8 +1,8 @@
 """The condition PodGroupSatisfied of PodGroups: whether a gang has its minimum now (repair.md 3).
 
-What is wished goes out with the next patch of the group's status, or in one of its own; while a patch is on its way
-later wishes come together in the next one.  An unchanged condition costs no call: what the API had at the start is
-known from the informers, and afterwards what was written.
+A desired condition is sent with the next patch of the group's status, or in its own patch. While a patch is in flight,
+later changes are combined in the next one.  An unchanged condition costs no call: the initial condition is known from
+the informers, and later ones from the writes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class _Written(NamedTuple):
     reason: str = ""
     message: str = ""
     since: str = ""
-    """As the API writes it."""
+    """In the format of the API."""
 
 
 class _WrittenGroup:
-    """One PodGroup: what the API has, what is wished, and the patch that is on its way."""
+    """One PodGroup: the condition in the API, the desired one, and the patch in flight."""
 
     __slots__ = ("before", "flight", "generation", "group", "own", "resource", "state", "wished", "written")
 
@@ -41,17 +41,17 @@ class _WrittenGroup:
         self.generation = 0
         self.written = _Written()
         self.before = _Written()
-        """What the API had before the patch that is on its way."""
+        """The condition in the API before the patch in flight."""
         self.own = False
-        """It was written here, so that what informers bring may be older."""
+        """Whether this module wrote it, so that informers may have an older one."""
         self.wished: Satisfaction | None = None
         self.flight: asyncio.Future[None] | None = None
         self.state: Satisfaction | None = None
-        """What that patch says."""
+        """The condition in that patch."""
 
 
 class SatisfiedConditions:
-    """See the module docstring. `flights` gets every patch that is on its way; `on_trouble` is called on failures."""
+    """The conditions of all groups; see the module docstring. `flights` gets all patches, `on_trouble` failures."""
 
     def __init__(
         self, writes: Writes, flights: set[asyncio.Future[None]], *, on_trouble: Callable[[str], None]
@@ -61,10 +61,10 @@ class SatisfiedConditions:
         """By `namespace/name`."""
         self._dirty: dict[str, None] = {}
         self._again: dict[str, None] = {}
-        """Those with a patch that failed: `again` sends it."""
+        """Groups with a failed patch; `again` resends it."""
 
     def seen(self, group: objects.PodGroup, resource: Resource | None) -> None:
-        """An informer has a group; those of other APIs have no such condition."""
+        """Process a group of an informer; groups of other APIs do not have this condition."""
         if group.foreign is not None:
             return
         subject = self._groups.get(group.key)
@@ -74,18 +74,18 @@ class SatisfiedConditions:
             subject.wished = wished
         subject.resource, subject.generation = resource, group.metadata.generation
         if not subject.own:
-            known = next((known for known in group.status.conditions if known.type == SATISFIED), None)
-            if known is not None:
-                since = f"{known.last_transition_time:{_TIME}}" if known.last_transition_time is not None else ""
-                subject.written = _Written(known.status, known.reason, known.message, since)
+            stored = next((stored for stored in group.status.conditions if stored.type == SATISFIED), None)
+            if stored is not None:
+                since = f"{stored.last_transition_time:{_TIME}}" if stored.last_transition_time is not None else ""
+                subject.written = _Written(stored.status, stored.reason, stored.message, since)
 
     def forget(self, key: str) -> None:
-        """A group was deleted."""
-        for known in (self._groups, self._dirty, self._again):
-            known.pop(key, None)
+        """Forget a deleted group."""
+        for groups in (self._groups, self._dirty, self._again):
+            groups.pop(key, None)
 
     def wish(self, state: Satisfaction) -> None:
-        """A gang has its minimum, or not; nothing happens for a group without an object of this API."""
+        """Set whether a gang has its minimum; no effect for a group without an object of this API."""
         subject = self._groups.get(state.group)
         if subject is not None:
             subject.wished = state
@@ -94,18 +94,18 @@ class SatisfiedConditions:
             self._dirty[state.group] = None
 
     def again(self) -> None:
-        """Send what failed before."""
+        """Send failed conditions again."""
         self._dirty.update(self._again)
         self._again.clear()
         self.flush()
 
     @property
     def waits(self) -> bool:
-        """Return whether a wish is not sent yet."""
+        """Return whether a desired condition is not sent yet."""
         return bool(self._dirty)
 
     def flush(self) -> None:
-        """Send what is wished and is not so."""
+        """Send desired conditions that differ from the API's."""
         for key in list(self._dirty):
             subject = self._groups[key]
             condition = self.along(key)
@@ -117,7 +117,7 @@ class SatisfiedConditions:
                 self.sent(key, flight)
 
     def along(self, key: str) -> dict[str, Any] | None:
-        """Return the condition that a patch of the group's status is to carry; `sent` must follow then."""
+        """Return the condition to include in a patch of the group's status; the caller must then call `sent`."""
         subject = self._groups.get(key)
         if subject is None or subject.flight is not None:
             return None
@@ -129,7 +129,7 @@ class SatisfiedConditions:
         if (written.status, written.reason, written.message) == (status, state.reason, state.message):
             return None
         if written.status == status == "True":
-            return None  # how many more than its minimum there are is no news
+            return None  # the number above its minimum is not reported
         same = written.status == status and written.since
         since = written.since if same else f"{datetime.fromtimestamp(state.since, UTC):{_TIME}}"
         subject.before, subject.written = written, _Written(status, state.reason, state.message, since)
@@ -146,7 +146,7 @@ class SatisfiedConditions:
         return condition
 
     def sent(self, key: str, flight: asyncio.Future[None]) -> None:
-        """The patch with the condition is on its way."""
+        """Record a patch in flight with the condition."""
         subject = self._groups[key]
         subject.flight = flight
         self._flights.add(flight)

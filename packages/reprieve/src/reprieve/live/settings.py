@@ -1,9 +1,9 @@
-"""The settings of the live scheduler: from flags and a `KubeSchedulerConfiguration` to one value.
+"""The settings of the live scheduler, from flags and a `KubeSchedulerConfiguration`.
 
-Rules: a flag that is given wins over the file, as in kube-scheduler. Leader election is on by default, as there. The
-pace of the client is what the file says of it (`clientConnection.qps`, `burst`); without an explicit value there is no
-limit: kube-scheduler's defaults, 50 and 100, would keep a cluster from being filled faster than 50 pods a second, and
-API servers protect themselves (priority and fairness).
+Rules: a flag takes precedence over the file, as in kube-scheduler. Leader election is on by default, as there. The
+client's rate limit is that of the file (`clientConnection.qps`, `burst`); without an explicit value there is no limit:
+kube-scheduler's defaults, 50 and 100, would limit the binding rate to 50 pods a second, and API servers protect
+themselves (priority and fairness).
 """
 
 from __future__ import annotations
@@ -46,37 +46,37 @@ _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?
 
 @dataclass(frozen=True, slots=True)
 class ShadowSettings:
-    """How to shadow another scheduler. `report`: the file that the report is kept in; None: only in memory."""
+    """How to shadow another scheduler. `report`: the file of the report; None: only in memory."""
 
     hold: float = 60.0
-    """Seconds for which a decision is assumed that the acting scheduler has not made, and until a difference counts."""
+    """Seconds for which a decision is assumed without one of the acting scheduler, and until a difference counts."""
     report: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything `reprieve.live.app.run` needs; times in seconds."""
+    """The settings of `reprieve.live.app.run`; times in seconds."""
 
     profiles: Mapping[str, Profile]
     gates: FeatureGates = field(default_factory=FeatureGates)
     timing: Timing = field(default_factory=Timing)
     seed: int | None = None
     sources: GroupSources = DEFAULT_SOURCES
-    """By what pods say that they belong together."""
+    """The labels and annotations that define groups of pods."""
     extenders: ExtenderCalls | None = None
-    """The way to HTTP extenders, where there are any."""
+    """The calls of HTTP extenders, if any."""
     kubeconfig: str | None = None
     context: str | None = None
     qps: float = _UNLIMITED
     """Requests a second; 0: no limit."""
     burst: int = 100
     election: LeaseOptions | None = None
-    """None: this is the only one, it acts at once."""
+    """None: there is only this scheduler, and it acts at once."""
     serving: ServingOptions | None = None
     plan_arguments: tuple[str, ...] = ()
-    """Options of `reprieve plan` that choose this cluster and configuration, for the questions of the page."""
+    """Options of `reprieve plan` that select this cluster and configuration, for the questions of the page."""
     records: RecordsDatabase | None = None
-    """The file or database decision records are kept in; None: in memory."""
+    """The file or database of decision records; None: in memory."""
     shadow: ShadowSettings | None = None
     """Watch another scheduler and write nothing; None: schedule."""
     verbosity: int = 2
@@ -87,14 +87,14 @@ class Settings:
 
     @property
     def scheduler_name(self) -> str:
-        """The name events are written under: the first profile's."""
+        """Return the name of the first profile, under which events are written."""
         return next(iter(self.profiles))
 
 
 def named(
     configuration: SchedulerConfiguration | None, scheduler_name: str, also_known_as: Sequence[str] = ()
 ) -> SchedulerConfiguration:
-    """Return the configuration with a profile of that name, and of those besides, where it has none of its own."""
+    """Return the configuration with a profile of that name, and of further names, if it has no profiles."""
     result = configuration or SchedulerConfiguration()
     if result.profiles:
         return result
@@ -104,11 +104,11 @@ def named(
 
 
 def seconds(text: str) -> float:
-    """Return a duration as Go writes it (`15s`, `1m30s`, `500ms`). Raises ValueError."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or not any(found.groups()):
+    """Return the seconds of a duration in Go's format (`15s`, `1m30s`, `500ms`). Raises ValueError."""
+    parsed = _DURATION.fullmatch(text.strip())
+    if parsed is None or not any(parsed.groups()):
         raise ValueError(f"{text!r}: expected a duration like 15s or 1m30s")
-    hours, minutes, whole, milli = (float(part or 0) for part in found.groups())
+    hours, minutes, whole, milli = (float(part or 0) for part in parsed.groups())
     return hours * 3600 + minutes * 60 + whole + milli / 1000
 
 
@@ -123,9 +123,7 @@ def election_of(
     resource_namespace: str | None = None,
     resource_lock: str | None = None,
 ) -> LeaseOptions | None:
-    """Return how to stand for leader; None: not at all. What is given here wins over the file. Raises
-    ConfigurationError.
-    """
+    """Return the options of leader election, None for none; arguments override the file. Raises ConfigurationError."""
     file = configured or LeaderElection(resource_name=LEASE_NAME)
     if not (file.leader_elect if elect is None else elect):
         return None
@@ -156,14 +154,14 @@ def election_of(
 
 
 def timing_of(configuration: SchedulerConfiguration | None) -> Timing:
-    """Backoffs as configured."""
+    """Return the configured backoffs."""
     if configuration is None:
         return Timing()
     return Timing(float(configuration.pod_initial_backoff_seconds), float(configuration.pod_max_backoff_seconds))
 
 
 def pace_of(configuration: SchedulerConfiguration | None) -> tuple[float, int]:
-    """Requests a second (0: no limit) and burst, as configured (see the module)."""
+    """Return the configured requests a second (0: no limit) and burst (see the module)."""
     connection = configuration.client_connection if configuration is not None else None
     if connection is None or connection.qps is None:
         return _UNLIMITED, 100
@@ -179,7 +177,7 @@ def serving_of(
     key: str | None = None,
     token: str | None = None,
 ) -> ServingOptions | None:
-    """Return where to serve metrics and health; port 0: nowhere. Raises ConfigError."""
+    """Return where to serve metrics and health; None for port 0. Raises ConfigError."""
     if port == 0:
         return None
     return ServingOptions(
@@ -193,5 +191,5 @@ def serving_of(
 
 
 def environment_of(settings: Settings) -> Mapping[str, str]:
-    """The environment connections are read from."""
+    """Return the environment of the connection settings."""
     return os.environ if settings.environment is None else settings.environment

@@ -1,9 +1,9 @@
-"""A shadow, assembled: it watches a cluster that another scheduler runs, decides everything, and writes nothing.
+"""A shadow, assembled: it watches a cluster of another scheduler, makes all decisions, and writes nothing.
 
-Rules: shadow.md.  Its only requests are get, list and watch: the client refuses all others, and the parts that write
-(bindings, evictions, conditions, events, the lease, reviews of tokens) are not made.
+Rules: shadow.md.  It only sends get, list and watch requests: the client refuses all others, and the parts that write
+(bindings, evictions, conditions, events, the lease, reviews of tokens) are not created.
 
-Invariant: when `run` returns or raises, no task of it is left and no connection open.
+Invariant: when `run` returns or raises, all its tasks have ended and all connections are closed.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from reprieve.scheduling.engine_options import EngineOptions
 
 STUCK: Final = 60.0
 _REPORT_EVERY: Final = 10.0
-"""Seconds between two writes of the report to its file."""
+"""Seconds between two writes of the report file."""
 _MOST_PLANS: Final = 10_000
 
 
 class ReadOnlyClient(ApiClient):
-    """A client that makes no request but reads."""
+    """A client that only reads."""
 
     async def request(self, method: str, path: str, *args: Any, **options: Any) -> ApiResponse:
-        """See `ApiClient.request`. Raises ConfigError for a request that is no GET."""
+        """See `ApiClient.request`. Raises ConfigError for a request other than GET."""
         if method != "GET":
             raise ConfigError(f"{method} {path}: a shadow writes nothing")
         return await super().request(method, path, *args, **options)
 
 
 class ShadowRecordKeeper(RecordKeeper):
-    """Keeps one record of a plan to evict, however often it is decided again after it was dropped."""
+    """Stores one record of a plan to evict, however often it is decided again after it was dropped."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -82,7 +82,7 @@ class ShadowRecordKeeper(RecordKeeper):
 
 
 class ShadowScheduler:
-    """One shadow of one cluster. Made by `shadow`; its parts are public to be inspected."""
+    """One shadow of one cluster, created by `shadow`; its parts are public for inspection."""
 
     def __init__(
         self, settings: Settings, options: ShadowSettings, client: ApiClient, served: Served, observer: Observer
@@ -112,16 +112,16 @@ class ShadowScheduler:
         self.loop = SchedulingLoop(self.engine, self.feed, self.decisions, client.clock, pace=settings.pace)
         self.decisions.attach(self.loop)
         self.server: Server | None = None
-        """Where it answers, if anywhere."""
+        """The HTTP endpoint, if any."""
         self._clock = client.clock
         self._since = self.loop.time()
 
     def clock(self) -> float:
-        """Return seconds that grow."""
+        """Return increasing seconds."""
         return self._clock.monotonic()
 
     def report(self) -> ShadowReport:
-        """Return what was found so far."""
+        """Return the report up to now."""
         return self.ledger.report(schedulers=tuple(self.settings.profiles), since=self._since, now=self.loop.time())
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -148,7 +148,7 @@ class ShadowScheduler:
             await self._clock.sleep(_REPORT_EVERY)
 
     def _write_report(self) -> None:
-        """Replace the report file as a whole. A disk that is full is trouble, and no end."""
+        """Replace the whole report file. A full disk is reported as trouble and does not end the shadow."""
         path = self.options.report
         if path is None:
             return
@@ -171,9 +171,9 @@ class ShadowScheduler:
 
 @asynccontextmanager
 async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
-    """Yield a shadow that is connected and has asked what is served; call `ShadowScheduler.run` inside.
+    """Yield a shadow that is connected and has discovered the served kinds; call `ShadowScheduler.run` inside.
 
-    Raises ConfigError for settings that cannot be used, and ClientError if the API server cannot be reached or refuses.
+    Raises ConfigError for unusable settings, and ClientError if the API server cannot be reached or refuses.
     """
     options = settings.shadow or ShadowSettings()
     environment = environment_of(settings)
@@ -237,7 +237,7 @@ def _server(
 
 
 def _check_report(path: Path | None) -> None:
-    """Raise ConfigError where the report cannot be written."""
+    """Raise ConfigError if the report cannot be written."""
     if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK) and not path.is_dir()):
         raise ConfigError(f"--shadow-report {path}: cannot be written: its directory must exist and be writable")
 
@@ -245,7 +245,7 @@ def _check_report(path: Path | None) -> None:
 async def run(
     settings: Settings, stop: asyncio.Event, *, begun: Callable[[ShadowScheduler], None] = lambda _: None
 ) -> None:
-    """Watch until `stop` is set; `begun` is called when the API server has answered. Raises as the parts do."""
+    """Watch until `stop` is set; `begun` is called after the API server has responded. Raises as the parts do."""
     async with shadow(settings) as assembled:
         begun(assembled)
         await assembled.run(stop)

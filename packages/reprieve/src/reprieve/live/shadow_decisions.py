@@ -1,13 +1,13 @@
-"""Decisions of a shadow: assumed for a while, dropped where the cluster goes another way, never made (shadow.md).
+"""The decisions of a shadow: assumed for a while, dropped if the cluster differs, never executed (shadow.md).
 
-The listener of a shadow's scheduling loop.  What the engine decides it assumes in the cluster cache, as ever.  Here
-every such assumption gets an end: it is confirmed when the API says the same, and dropped when the API says something
-else, or after `hold` seconds.
+This is the listener of a shadow's scheduling loop.  The engine assumes its decisions in the cluster cache, as always.
+Here every such assumption ends: it is confirmed when the API agrees, and dropped when the API has another state, or
+after `hold` seconds.
 
-So that both schedulers decide about the same state, pending entities are tried before a change of a pod is applied that
-the acting scheduler may have made (`catch_up`).
+So that both schedulers decide about the same state, pending entities are tried before a pod change that the acting
+scheduler may have made is applied (`catch_up`).
 
-Invariant: nothing here has a way to write to the API.
+Invariant: this module cannot write to the API.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.preemptor_reservations import ReleasedReservation
 
 _BEFORE_THE_END = 1.0
-"""Seconds by which a plan to evict ends before the engine's own reservation for it."""
+"""How long before the engine's own reservation a plan to evict ends, in seconds."""
 
 
 class ObservedEvictions(EvictionHistory):
-    """Counts the evictions of the cluster for eviction limits, not those that are only decided here."""
+    """Counts the evictions in the cluster for eviction limits, not decisions of the shadow."""
 
     def note(self, unit: EvictedUnit, now: float) -> None:
-        """Leave a decision out: its victims go on running."""
+        """Ignore a decision: its victims continue to run."""
 
     def observe(self, unit: EvictedUnit, now: float) -> None:
         """Count an eviction that was made."""
@@ -57,15 +57,15 @@ class ObservedEvictions(EvictionHistory):
 
 @dataclass(slots=True)
 class _Assumption:
-    """What the engine holds for an entity that the API has not confirmed: pods on nodes, or a plan to evict."""
+    """An assumption that the API has not confirmed: pods on nodes, or a plan to evict."""
 
     until: float
     pods: dict[str, str]
-    """UID -> node, of the entity's pods."""
+    """The nodes of the entity's pods, by UID."""
 
 
 class ShadowDecisions:
-    """See the module docstring. `attach` the loop before it runs."""
+    """The decisions of one shadow; see the module docstring. `attach` the loop before it runs."""
 
     def __init__(self, engine: Engine, observer: Observer, ledger: ShadowLedger, *, hold: float) -> None:
         self._engine = engine
@@ -77,19 +77,19 @@ class ShadowDecisions:
         self._plans: dict[str, _Assumption] = {}
         """By the key of the entity."""
         self._ends: list[tuple[float, str]] = []
-        self._going: tuple[PodRecord, str] | None = None
+        self._deleting: tuple[PodRecord, str] | None = None
         """A pending pod with a deletion that is being applied, and the key of its entity."""
         self._evictions = ObservedEvictions(engine.cluster.evictions.limits)
         engine.cluster.evictions = self._evictions
         self._may_block = blocks(engine)
 
     def attach(self, loop: SchedulingLoop) -> None:
-        """The loop that runs the cycles."""
+        """Set the loop that runs the cycles."""
         self._loop = loop
 
     @property
     def assumed(self) -> int:
-        """Return how many entities have a placement or a plan that the API has not confirmed."""
+        """Return the number of entities with a placement or plan that the API has not confirmed."""
         return len(self._placed.keys() | self._plans.keys())
 
     # -- decisions (live.loop.DecisionListener) --------------------------------------------------------
@@ -100,14 +100,14 @@ class ShadowDecisions:
         return 0
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """Note a decision, and until when it is assumed."""
+        """Record a decision, and until when it is assumed."""
         self._observer.decided(decision, seconds=seconds, now=now)
         self._ledger.decisions.add(seconds)
         bindings = (*decision.bindings, *decision.waiting)
         if bindings:
             self._ledger.placed([(binding.pod, binding.node) for binding in bindings], now)
-            kept = self._placed.pop(decision.ref, None)
-            pods = kept.pods if kept is not None else {}
+            previous = self._placed.pop(decision.ref, None)
+            pods = previous.pods if previous is not None else {}
             pods |= {binding.pod.uid: binding.node for binding in bindings}
             self._assume(self._placed, decision.ref, _Assumption(now + self._hold, pods))
             self._drop_plan(decision.ref, now)
@@ -122,15 +122,15 @@ class ShadowDecisions:
             names = self._engine.cluster.nodes.names
             nodes = {pod.uid: names[row] for pod, row in preemption.nominations}
             self._assume(self._plans, decision.ref, _Assumption(until, nodes))
-            # No calls are made for it, so none are waited for: it waits for its victims to leave.
+            # No calls are made for it, so none are awaited: the preemptor waits for its victims to terminate.
             self._keep(self._engine.preemption_done(decision.ref, now))
 
-    def _assume(self, kept: dict[str, _Assumption], key: str, assumption: _Assumption) -> None:
-        kept[key] = assumption
+    def _assume(self, assumptions: dict[str, _Assumption], key: str, assumption: _Assumption) -> None:
+        assumptions[key] = assumption
         heapq.heappush(self._ends, (assumption.until, key))
 
     async def preempt(self, preemption: Preemption) -> None:
-        """Evict nothing: `decided` has noted the plan."""
+        """Evict nothing: `decided` has recorded the plan."""
 
     def unnominated(self, pods: Iterable[PodRecord]) -> None:
         """Write nothing."""
@@ -150,7 +150,7 @@ class ShadowDecisions:
         """Write nothing."""
 
     def evict(self, eviction: DirectEviction) -> None:
-        """Evict nothing: of a degraded gang, or of work that runs too long, the log has that it would be."""
+        """Log the eviction of a degraded gang, or of work that runs too long, without making it."""
         text = f"Would evict {len(eviction.pods)} pods without a preemption: {eviction.message}"
         self._observer.log.info(text, v=DECISIONS, of=eviction.ref)
 
@@ -161,7 +161,7 @@ class ShadowDecisions:
         """Write nothing: the pods are assumed already, or are queued again."""
 
     def incidents(self, incidents: Iterable[PluginIncident]) -> None:
-        """Write what went wrong in plugins to the log and the counters."""
+        """Report incidents in plugins to the log and the counters."""
         for incident in incidents:
             text = f"{incident.text}\n{incident.detail}" if incident.detail else incident.text
             self._observer.trouble("plugin", text)
@@ -181,33 +181,33 @@ class ShadowDecisions:
     # -- the cluster (live.event_handlers) ----------------------------------------------------------------
 
     def catch_up(self, change: Change[Any], now: float) -> None:
-        """Before a change of a pod that may be the acting scheduler's is applied: decide, then let go what differs."""
+        """Decide before a change of a pod by the acting scheduler is applied, then drop conflicting assumptions."""
         pod, before = change.object, change.old
-        self._going = None
+        self._deleting = None
         if not isinstance(pod, o.Pod) or (change.kind is ChangeKind.ADDED and not pod.spec.node_name):
             return
         self._decide(now)
-        known = self._engine.cluster.pods.get(pod.metadata.uid)
-        if known is None:
+        record = self._engine.cluster.pods.get(pod.metadata.uid)
+        if record is None:
             return
-        key = self._engine.cluster.entity_ref(known)
+        key = self._engine.cluster.entity_ref(record)
         deleted = change.kind is ChangeKind.DELETED
         leaves = deleted or pod.metadata.deletion_timestamp is not None
-        if known.bound:
-            if leaves and not known.terminating and was_preempted(pod):
-                self._note_eviction(known, now)
+        if record.bound:
+            if leaves and not record.terminating and was_preempted(pod):
+                self._note_eviction(record, now)
         elif deleted:
-            self._going = (known, key)
+            self._deleting = (record, key)
         elif pod.spec.node_name:
             self._drop_plan(key, now)
             placed = self._placed.get(key)
-            if placed is not None and placed.pods.get(known.uid) != pod.spec.node_name:
+            if placed is not None and placed.pods.get(record.uid) != pod.spec.node_name:
                 self._drop_placed(key, now)
         elif isinstance(before, o.Pod) and before.status.nominated_node_name != pod.status.nominated_node_name:
-            self._nominated(known, key, pod.status.nominated_node_name or "", now)
+            self._nominated(record, key, pod.status.nominated_node_name or "", now)
 
     def _nominated(self, pod: PodRecord, key: str, node: str, now: float) -> None:
-        """The acting scheduler has nominated a pod, or ended that: of two plans, that of the cluster continues."""
+        """Process a nomination of the acting scheduler: a conflicting plan of the shadow is dropped."""
         if not node or not self._is_ours(pod):
             return
         self._ledger.nominated(pod, node)
@@ -216,27 +216,27 @@ class ShadowDecisions:
             self._drop_plan(key, now)
 
     def object_changed(self, change: Change[Any], resource: Resource) -> None:
-        """A change has been applied: note what the acting scheduler has placed, and what was deleted."""
+        """Process an applied change: record placements of the acting scheduler, and deletions."""
         pod, before = change.object, change.old
         if not isinstance(pod, o.Pod):
             return
         now = self._now()
-        if self._going is not None:
-            (record, key), self._going = self._going, None
-            for kept in (self._placed, self._plans):
-                if key in kept:
-                    kept[key].pods.pop(record.uid, None)
+        if self._deleting is not None:
+            (record, key), self._deleting = self._deleting, None
+            for assumptions in (self._placed, self._plans):
+                if key in assumptions:
+                    assumptions[key].pods.pop(record.uid, None)
             self._ledger.gone(record, key, now)
             return
-        known = self._engine.cluster.pods.get(pod.metadata.uid)
+        stored = self._engine.cluster.pods.get(pod.metadata.uid)
         newly = isinstance(before, o.Pod) and not before.spec.node_name and bool(pod.spec.node_name)
-        if known is None or not newly or not self._is_ours(known):
+        if stored is None or not newly or not self._is_ours(stored):
             return
-        placed = self._placed.get(self._engine.cluster.entity_ref(known))
+        placed = self._placed.get(self._engine.cluster.entity_ref(stored))
         if placed is not None:
-            placed.pods.pop(known.uid, None)
-        self._keep(self._engine.bound(known.uid))
-        self._ledger.bound(known, pod.spec.node_name, now)
+            placed.pods.pop(stored.uid, None)
+        self._keep(self._engine.bound(stored.uid))
+        self._ledger.bound(stored, pod.spec.node_name, now)
 
     def _note_eviction(self, pod: PodRecord, now: float) -> None:
         cluster = self._engine.cluster
@@ -253,7 +253,7 @@ class ShadowDecisions:
     # -- assumptions ---------------------------------------------------------------------------------------
 
     def _decide(self, now: float) -> None:
-        """Run cycles until nothing can be tried now; with plugins that may block the loop runs them, later."""
+        """Run cycles until no pod can be tried now; with plugins that may block the loop runs them later."""
         loop = self._loop
         if loop is None or self._may_block:
             return
@@ -267,13 +267,13 @@ class ShadowDecisions:
             self.decided(effects.decision, seconds=time.perf_counter() - began, now=now)
 
     def _drop_placed(self, key: str, now: float) -> None:
-        """Give back what was assumed for the pods of an entity; they are queued again."""
+        """Drop the assumed placement of an entity's pods; they are queued again."""
         placed = self._placed.pop(key, None)
         for uid in placed.pods if placed is not None else ():
             self._keep(self._engine.bind_failed(uid, now))
 
     def _drop_plan(self, key: str, now: float) -> None:
-        """Forget which pods an entity would evict; it is tried again."""
+        """Drop the plan to evict pods for an entity; it is tried again."""
         if self._plans.pop(key, None) is not None:
             self._keep(self._engine.preemption_failed(key, now))
             self._engine.queue.wake(key, now)

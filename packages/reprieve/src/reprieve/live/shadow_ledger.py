@@ -1,12 +1,11 @@
-"""Where the decisions of the acting scheduler and ours differ: the ledger of a shadow (shadow.md 3).
+"""The differences between the decisions of the acting scheduler and the shadow: the shadow's ledger (shadow.md 3).
 
-It receives our decisions (`placed`, `would_evict`), what became true in the cluster (`bound`, `nominated`, `evicted`,
-`gone`), and the time (`review`).  An entity is a pending pod, gang or tree; it is closed when it has its minimum in the
-cluster, or was deleted.
+It receives the shadow's decisions (`placed`, `would_evict`), the changes of the cluster (`bound`, `nominated`,
+`evicted`, `gone`), and the time (`review`).  An entity is a pending pod, gang or tree; it is closed when it has its
+minimum in the cluster, or was deleted.
 
-Invariants: no I/O and no clock; it reads the cluster cache and changes nothing; a difference that has ended stays as it
-was; what is kept is bounded by the pending pods of the cluster and `MOST_DIFFERENCES`.  Times are seconds since the
-epoch.
+Invariants: no I/O and no clock. It reads the cluster cache and changes nothing. A difference that has ended does not
+change. Memory is bounded by the pending pods of the cluster and `MOST_DIFFERENCES`.  Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -43,15 +42,15 @@ ACTING_FIRST, GONE = "ActingFirst", "Gone"
 """Why an entity is not compared."""
 _KEPT_VALUES: Final = 10_000
 _UNASSIGNED_SECONDS: Final = 600.0
-"""After that an eviction without a known preemptor is no longer assigned to one."""
+"""Time in seconds after which an eviction without a known preemptor is no longer assigned to one."""
 _SETTLE_SECONDS: Final = 10.0
-"""For so long after a preemptor was placed others that preempted with it may be."""
+"""Seconds after the placement of a preemptor in which others that preempted with it may be placed."""
 _SAME_GPU_HOURS: Final = 0.01
-"""Lost work that differs by less is equal: both sides look at the clock at different moments."""
+"""Lost work that differs by less is equal: both sides read the clock at different times."""
 
 
 class Seconds:
-    """Many durations: the latest are kept, count and sum are of all."""
+    """Durations: the latest are stored, count and sum are of all."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=_KEPT_VALUES)
@@ -59,20 +58,20 @@ class Seconds:
         self._total = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one; less than 0 counts as 0."""
+        """Count a duration; a negative one counts as 0."""
         seconds = max(0.0, seconds)
         self._values.append(seconds)
         self._count += 1
         self._total += seconds
 
     def spread(self) -> SecondsSpread:
-        """Return the figures."""
+        """Return the statistics."""
         return spread_of(self._values, self._count, self._total)
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedEviction:
-    """An evicted pod. `unit`: what was evicted with it as one; `gpu_seconds`: its work that was not saved."""
+    """An evicted pod. `unit`: its eviction unit; `gpu_seconds`: its work that was not saved."""
 
     uid: str
     key: str
@@ -85,7 +84,7 @@ class ObservedEviction:
 
 @dataclass(slots=True)
 class _Entity:
-    """A pending pod, gang or tree, and what both have done for it."""
+    """A pending pod, gang or tree, and what both schedulers have done for it."""
 
     key: str
     kind: str
@@ -94,13 +93,13 @@ class _Entity:
     priority: int
     created: float
     had_pods: bool
-    """Pods of it ran before: it lost some, and is not half placed by a decision."""
+    """Whether pods of it ran before: it lost some, and is not half placed by a decision."""
     shadow_at: float | None = None
-    """When the shadow placed it first, its victims' grace periods included."""
+    """When the shadow first placed it, after the grace periods of its victims."""
     shadow_pods: dict[str, str] = field(default_factory=dict)
     """Its pods in the shadow's latest placement: UID -> node."""
     plan: dict[str, ObservedEviction] | None = None
-    """The pods that the shadow would evict for it, by UID; empty: no pods, None: it has not placed it."""
+    """The pods that the shadow would evict for it, by UID; empty: none, None: the shadow has not placed it."""
     acting_nodes: set[str] = field(default_factory=set)
     bound: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Its pods bound by the acting scheduler: UID -> node, GPUs."""
@@ -108,15 +107,15 @@ class _Entity:
     held_gpu_seconds: float = 0.0
     held_since: float = 0.0
     evicted: dict[str, ObservedEviction] = field(default_factory=dict)
-    """By the acting scheduler for it, and for those that it is compared with."""
+    """Evicted by the acting scheduler for it, and for the entities that it is compared with."""
     together: int = 0
-    """How many others it is compared with."""
+    """The number of other entities that it is compared with."""
     closed_at: float = 0.0
     open: dict[str, float] = field(default_factory=dict)
-    """Differences that last, by kind, and since when."""
+    """The start of each current difference, by kind."""
 
     def hold(self, now: float) -> None:
-        """Count what its bound pods hold until now."""
+        """Count the GPU time that its bound pods use until now."""
         gpus = sum(amount for _, amount in self.bound.values())
         self.held_gpu_seconds += gpus * max(0.0, now - self.held_since)
         self.held_since = now
@@ -124,7 +123,7 @@ class _Entity:
 
 @dataclass
 class _Side:
-    """Sums of one of the two."""
+    """The sums of one scheduler."""
 
     evicted: int = 0
     gpu_seconds: float = 0.0
@@ -132,7 +131,7 @@ class _Side:
     pod_wait: Seconds = field(default_factory=Seconds)
 
     def figures(self) -> ShadowFigures:
-        """Return them for a report."""
+        """Return the sums for a report."""
         return ShadowFigures(
             evicted_pods=self.evicted,
             lost_gpu_hours=_hours(self.gpu_seconds),
@@ -142,10 +141,10 @@ class _Side:
 
 
 class ShadowLedger:
-    """See the module docstring.
+    """The ledger of one shadow; see the module docstring.
 
-    `patience`: seconds after which what the acting scheduler has not done counts as a difference.  `counted(kind)` is
-    called for each difference, once.
+    `patience`: seconds after which a decision that the acting scheduler has not made counts as a difference.
+    `counted(kind)` is called once for each difference.
     """
 
     def __init__(
@@ -157,9 +156,9 @@ class ShadowLedger:
         self._entities: dict[str, _Entity] = {}
         self._settle_seconds = min(patience, _SETTLE_SECONDS)
         self._settling: list[_Entity] = []
-        """Placed in the cluster, the earliest first; their evictions are to be compared."""
+        """Entities that were placed in the cluster, the earliest first; their evictions will be compared."""
         self._planning: dict[str, _Entity] = {}
-        """Those for which the shadow would evict pods."""
+        """Entities for which the shadow would evict pods."""
         self._due: list[tuple[float, str]] = []
         self._unassigned: dict[str, ObservedEviction] = {}
         self._ended: deque[ShadowDifference] = deque(maxlen=MOST_DIFFERENCES)
@@ -173,7 +172,7 @@ class ShadowLedger:
     # -- the shadow's decisions ------------------------------------------------------------------------
 
     def placed(self, pods: Iterable[tuple[PodRecord, str]], now: float) -> None:
-        """The shadow has placed pods of one entity: (pod, node)."""
+        """Record that the shadow has placed pods of one entity: (pod, node)."""
         pods = list(pods)
         entity = self._entity(pods[0][0])
         entity.shadow_pods.update((pod.uid, node) for pod, node in pods)
@@ -182,12 +181,12 @@ class ShadowLedger:
         self._planned(entity, now)
 
     def would_evict(self, pod: PodRecord, victims: Iterable[PodRecord], now: float) -> None:
-        """The shadow would evict these pods for the entity of that pod."""
+        """Record that the shadow would evict these pods for the entity of a pod."""
         entity = self._entity(pod)
         victims = list(victims)
-        taken = self._planned_for_others(entity)  # two preemptors may wait for one victim: it is the first one's
-        plan = {victim.uid: self._eviction(victim, now) for victim in victims if victim.uid not in taken}
-        # A plan that was dropped counts no more, unless the acting scheduler has begun meanwhile: then both go on.
+        planned = self._planned_for_others(entity)  # two preemptors may wait for one victim; the first one counts
+        plan = {victim.uid: self._eviction(victim, now) for victim in victims if victim.uid not in planned}
+        # A dropped plan no longer counts, unless the acting scheduler has started meanwhile: then both continue.
         entity.plan = {**(entity.plan or {}), **plan} if entity.acting_nodes else plan
         self._planning[entity.key] = entity
         self._planned(entity, now + max((victim.grace for victim in victims), default=0.0))
@@ -197,14 +196,14 @@ class ShadowLedger:
             entity.shadow_at = at
         heapq.heappush(self._due, (entity.shadow_at + self._patience, entity.key))
 
-    # -- what became true ------------------------------------------------------------------------------
+    # -- changes of the cluster ---------------------------------------------------------------------
 
     def nominated(self, pod: PodRecord, node: str) -> None:
-        """The API has a nomination of a pending pod that the acting scheduler wrote."""
+        """Record a nomination of a pending pod by the acting scheduler."""
         self._entity(pod).acting_nodes.add(node)
 
     def bound(self, pod: PodRecord, node: str, now: float) -> None:
-        """The acting scheduler has bound a pod that was pending; called when the cache has that."""
+        """Record that the acting scheduler has bound a pending pod, after the cache has it."""
         entity = self._entity(pod)
         gpus, _ = processors(self._cluster.resources, pod.signature)
         entity.hold(now)
@@ -221,12 +220,12 @@ class ShadowLedger:
             heapq.heappush(self._due, (now + self._patience, entity.key))
 
     def evicted(self, pod: PodRecord, now: float) -> None:
-        """The acting scheduler has evicted a pod for another; called while the cache has it on its node."""
+        """Record that the acting scheduler has evicted a pod, while the cache still has it on its node."""
         if pod.uid not in self._unassigned and pod.row >= 0:
             self._unassigned[pod.uid] = self._eviction(pod, now)
 
     def gone(self, pod: PodRecord, key: str, now: float) -> None:
-        """A pending pod of that entity is deleted, and the cache no longer has it."""
+        """Record that a pending pod of an entity was deleted, after the cache has removed it."""
         entity = self._entities.get(key)
         if entity is None:
             return
@@ -241,7 +240,7 @@ class ShadowLedger:
     # -- time --------------------------------------------------------------------------------------------
 
     def review(self, now: float) -> None:
-        """Let time pass: what the acting scheduler has not done in time is a difference."""
+        """Record as differences what the acting scheduler has not done in time."""
         while self._due and self._due[0][0] <= now:
             _, key = heapq.heappop(self._due)
             entity = self._entities.get(key)
@@ -255,7 +254,7 @@ class ShadowLedger:
             self._figures["unassigned"] += 1
 
     def _check(self, entity: _Entity, now: float) -> None:
-        """Note what has lasted too long."""
+        """Record differences that have lasted too long."""
         half = entity.first_bound is not None and bool(entity.bound) and not entity.had_pods
         if half and entity.first_bound is not None and now >= entity.first_bound + self._patience:
             self._begin(entity, HALF_PLACED, entity.first_bound)
@@ -271,7 +270,7 @@ class ShadowLedger:
     # -- the end of an entity ----------------------------------------------------------------------------
 
     def _close(self, entity: _Entity, now: float) -> None:
-        """It has its minimum in the cluster: both are compared."""
+        """Compare both schedulers on an entity that has its minimum in the cluster."""
         self._check(entity, now)
         entity.closed_at = now
         self._settling.append(entity)
@@ -293,20 +292,20 @@ class ShadowLedger:
             self._ended.append(self._difference(entity, kind, since, now, ended=True))
 
     def settle(self, now: float, *, all_of_it: bool = False) -> None:
-        """Compare the evictions for what was placed some seconds ago, or for `all_of_it`.
+        """Compare the evictions for entities that were placed some seconds ago, or for `all_of_it`.
 
-        Preemptors that share victims or nodes are compared together: which evicts which victim is a matter of order.
+        Preemptors that share victims or nodes are compared together: which evicts which victim depends on the order.
         """
         if not self._settling or not (all_of_it or self._settling[0].closed_at + self._settle_seconds <= now):
             return
-        found = {entity.key: self._evictions_for(entity) for entity in self._settling}
+        evictions = {entity.key: self._evictions_for(entity) for entity in self._settling}
         left = []
-        for together in _components(self._settling, found, self._planning.values()):
-            closed = [entity for entity in together if entity.key in found]
+        for together in _components(self._settling, evictions, self._planning.values()):
+            closed = [entity for entity in together if entity.key in evictions]
             latest = max(entity.closed_at for entity in closed)
             waits = self._patience if len(closed) < len(together) else self._settle_seconds
             if all_of_it or latest + waits <= now:
-                evicted = {uid: eviction for entity in closed for uid, eviction in found[entity.key].items()}
+                evicted = {uid: eviction for entity in closed for uid, eviction in evictions[entity.key].items()}
                 for uid in evicted:
                     self._unassigned.pop(uid, None)
                 self._compare_evictions(closed, evicted, now)
@@ -315,7 +314,7 @@ class ShadowLedger:
         self._settling = sorted(left, key=lambda entity: entity.closed_at)
 
     def _evictions_for(self, entity: _Entity) -> dict[str, ObservedEviction]:
-        """Return the evictions that may be for it: on its nodes, of a lower priority, each unit as a whole."""
+        """Return the evictions that may be for an entity: on its nodes, of lower priority, each unit as a whole."""
         units = {
             eviction.unit
             for eviction in self._unassigned.values()
@@ -326,29 +325,29 @@ class ShadowLedger:
         return {uid: eviction for uid, eviction in self._unassigned.items() if eviction.unit in units}
 
     def _planned_for_others(self, entity: _Entity) -> set[str]:
-        """UIDs of the pods that the shadow would evict for other pending entities."""
-        plans = (other.plan for other in self._planning.values() if other is not entity and other.plan)
+        """Return the UIDs of the pods that the shadow would evict for other pending entities."""
+        plans = (pending.plan for pending in self._planning.values() if pending is not entity and pending.plan)
         return {uid for plan in plans for uid in plan}
 
-    def _compare_evictions(self, entities: list[_Entity], there: dict[str, ObservedEviction], now: float) -> None:
+    def _compare_evictions(self, entities: list[_Entity], actual: dict[str, ObservedEviction], now: float) -> None:
         compared = [entity for entity in entities if entity.plan is not None]
         if not compared:
             return
         plan = {uid: eviction for entity in compared for uid, eviction in (entity.plan or {}).items()}
-        lost_here, lost_there = (sum(e.gpu_seconds for e in some.values()) for some in (plan, there))
-        for side, some, lost in ((self.shadow, plan, lost_here), (self.acting, there, lost_there)):
-            side.evicted += len(some)
+        lost_planned, lost_actual = (sum(e.gpu_seconds for e in pods.values()) for pods in (plan, actual))
+        for side, pods, lost in ((self.shadow, plan, lost_planned), (self.acting, actual, lost_actual)):
+            side.evicted += len(pods)
             side.gpu_seconds += lost
-        if plan.keys() == there.keys() or len(compared) < len(entities):
+        if plan.keys() == actual.keys() or len(compared) < len(entities):
             return
-        hours = (lost_there - lost_here) / 3600
-        more = len(there) - len(plan) or (hours if abs(hours) >= _SAME_GPU_HOURS else 0)
+        hours = (lost_actual - lost_planned) / 3600
+        more = len(actual) - len(plan) or (hours if abs(hours) >= _SAME_GPU_HOURS else 0)
         if not more:
             self._figures["other victims"] += 1
             return
         kind = MORE_EVICTED if more > 0 else FEWER_EVICTED
         first = max(compared, key=lambda entity: (entity.priority, entity.key))
-        first.plan, first.evicted, first.together = plan, there, len(compared) - 1
+        first.plan, first.evicted, first.together = plan, actual, len(compared) - 1
         self._counts[kind] += 1
         self._counted(kind)
         self._ended.append(self._difference(first, kind, first.shadow_at or now, first.closed_at, ended=True))
@@ -356,7 +355,7 @@ class ShadowLedger:
     # -- the report --------------------------------------------------------------------------------------
 
     def report(self, *, schedulers: tuple[str, ...], since: float, now: float) -> ShadowReport:
-        """Return everything that was found; what lasts is at the beginning, then the latest."""
+        """Return the whole report; current differences come first, then the latest."""
         lasting = [
             self._difference(entity, kind, begun, now, ended=False)
             for entity in self._entities.values()
@@ -367,7 +366,7 @@ class ShadowLedger:
         half = [entity for entity in self._entities.values() if HALF_PLACED in entity.open]
         for entity in half:
             entity.hold(now)
-        held = self._held_gpu_seconds + sum(entity.held_gpu_seconds for entity in half)
+        gpu_seconds = self._held_gpu_seconds + sum(entity.held_gpu_seconds for entity in half)
         return ShadowReport(
             schedulers=schedulers,
             since=micro_time(since),
@@ -382,7 +381,7 @@ class ShadowLedger:
             other_node=self._figures["other"],
             other_victims=self._figures["other victims"],
             unassigned_evictions=self._figures["unassigned"] + len(self._unassigned),
-            held_gpu_hours=_hours(held),
+            held_gpu_hours=_hours(gpu_seconds),
             acting=self.acting.figures(),
             shadow=self.shadow.figures(),
             decisions=self.decisions.spread(),
@@ -424,7 +423,7 @@ class ShadowLedger:
     # -- the cache ---------------------------------------------------------------------------------------
 
     def _entity(self, pod: PodRecord) -> _Entity:
-        """Return the entity in which a pod waits, made at its first mention."""
+        """Return the entity of a pending pod, created at its first use."""
         key = self._cluster.entity_ref(pod)
         entity = self._entities.get(key)
         if entity is not None:
@@ -446,7 +445,7 @@ class ShadowLedger:
         return entity
 
     def _is_whole(self, pod: PodRecord) -> bool:
-        """Return whether the entity of a bound pod has its minimum by the API, assumptions apart."""
+        """Return whether the entity of a bound pod has its minimum in the API, without assumptions."""
         group = self._cluster.trees.find(self._cluster.entity_ref(pod)) if pod.group is not None else None
         if group is None:
             return True
@@ -470,17 +469,17 @@ class ShadowLedger:
 
 
 def _components(
-    settling: Iterable[_Entity], found: dict[str, dict[str, ObservedEviction]], planning: Iterable[_Entity]
+    settling: Iterable[_Entity], evictions: dict[str, dict[str, ObservedEviction]], planning: Iterable[_Entity]
 ) -> list[list[_Entity]]:
     """Return the preemptors in groups that share victims; `planning`: those that are not placed yet."""
     components: list[tuple[set[str], list[_Entity]]] = []
     for entity in (*settling, *planning):
-        victims = (entity.plan or {}).keys() | found.get(entity.key, {}).keys()
+        victims = (entity.plan or {}).keys() | evictions.get(entity.key, {}).keys()
         joined = [component for component in components if victims & component[0]]
         components = [component for component in components if not victims & component[0]]
         uids = set(victims).union(*(component[0] for component in joined))
-        components.append((uids, [*(one for component in joined for one in component[1]), entity]))
-    return [entities for _, entities in components if any(entity.key in found for entity in entities)]
+        components.append((uids, [*(member for component in joined for member in component[1]), entity]))
+    return [entities for _, entities in components if any(entity.key in evictions for entity in entities)]
 
 
 def _shadow(entity: _Entity) -> ShadowSide:
@@ -503,7 +502,7 @@ def _evicted(evictions: dict[str, ObservedEviction]) -> dict[str, Any]:
 
 
 def _message(entity: _Entity, kind: str) -> str:
-    """Return the difference in one sentence."""
+    """Return the difference as one sentence."""
     placed = "would place it" if not entity.plan else f"would evict {_pods(len(entity.plan))} for it"
     if kind == HALF_PLACED:
         number = len(entity.bound)
@@ -511,12 +510,12 @@ def _message(entity: _Entity, kind: str) -> str:
         return f"{bound}; the shadow {placed if entity.plan is not None else 'keeps all of it pending'}"
     if kind == STARVED:
         return f"it is pending although the shadow {placed}"
-    there, here = _pods(len(entity.evicted)), _pods(len(entity.plan or {}))
+    actual, planned = _pods(len(entity.evicted)), _pods(len(entity.plan or {}))
     for_it = "for it" if not entity.together else f"for it and {entity.together} other preemptors"
     if len(entity.evicted) == len(entity.plan or {}):
         loss = "less" if kind == MORE_EVICTED else "more"
-        return f"{_were(there)} evicted {for_it}; the shadow would evict others, which lose {loss} work"
-    return f"{_were(there)} evicted {for_it}; the shadow would evict {here}"
+        return f"{_were(actual)} evicted {for_it}; the shadow would evict others, which lose {loss} work"
+    return f"{_were(actual)} evicted {for_it}; the shadow would evict {planned}"
 
 
 def _were(pods: str) -> str:

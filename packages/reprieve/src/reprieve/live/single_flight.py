@@ -1,9 +1,9 @@
-"""Calls for victims that more than one preemption decided on: each is made once, and all callers get its result.
+"""Calls for victims of more than one preemption: each is made once, and all callers get its result.
 
-Two preemptors may choose the same victim before the watch brings what the first call for it did (preemption.md 7.1).
-The second caller waits for the call of the first; a call that failed is made again.
+Two preemptors may select the same victim before the watch delivers the effect of the first call (preemption.md 7.1).
+The second caller waits for the first call; a failed call is repeated.
 
-Invariant: a call that succeeded is remembered until the watch must have brought it, for what it was made for.
+Invariant: a successful call is remembered for its scope until the watch must have delivered its effect.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ from typing import Final, NamedTuple
 from reprieve.client.clock import Clock
 
 REMEMBERED: Final = 60.0
-"""Seconds; a watch that is later has been cut, and a second call does no harm."""
+"""Seconds; a slower watch was interrupted, and a second call is harmless."""
 
 
 class _Call(NamedTuple):
-    made: float
+    started: float
     future: asyncio.Future[None]
     scope: frozenset[str]
 
 
 class SingleFlight:
-    """See the module docstring. Used in one event loop; `key` is a pod's UID or a name of its group."""
+    """Shared calls; see the module docstring. Use it in one event loop; `key` is a pod's UID or its group's name."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._calls: dict[tuple[str, str], _Call] = {}
-        """In the order they were made."""
+        """In the order in which they were made."""
         self._evicted: Counter[str] = Counter()
 
     def begin(self, keys: Iterable[str]) -> None:
-        """A preemption that evicts these begins."""
+        """Record the start of a preemption that evicts the keys."""
         self._evicted.update(keys)
 
     def end(self, keys: Iterable[str]) -> None:
-        """It has ended."""
+        """Record the end of a preemption."""
         for key in keys:
             self._evicted[key] -= 1
             if self._evicted[key] <= 0:
                 del self._evicted[key]
 
     def wanted(self, key: str) -> bool:
-        """Return whether a preemption under way evicts it."""
+        """Return whether a preemption in progress evicts the key."""
         return key in self._evicted
 
-    def forget(self, what: str, key: str) -> None:
-        """What a call did was undone."""
-        self._calls.pop((what, key), None)
+    def forget(self, call_name: str, key: str) -> None:
+        """Forget a call after its effect was undone."""
+        self._calls.pop((call_name, key), None)
 
     async def once(
-        self, what: str, key: str, act: Callable[[], Awaitable[None]], scope: frozenset[str] = frozenset()
+        self, call_name: str, key: str, act: Callable[[], Awaitable[None]], scope: frozenset[str] = frozenset()
     ) -> bool:
-        """Make a call unless it has been made; whether it was made now. Raises what it, or the first one, raises.
+        """Make a call unless it was already made; return whether it was made now. Raises the error of the call.
 
         `scope`: the UIDs that the call is for. An earlier call counts if it was for all of them.
         """
         self._trim()
-        known = self._calls.get((what, key))
-        if known is not None and scope <= known.scope and not (known.future.done() and _failed(known.future)):
-            await known.future
+        earlier = self._calls.get((call_name, key))
+        if earlier is not None and scope <= earlier.scope and not (earlier.future.done() and _failed(earlier.future)):
+            await earlier.future
             return False
         future = asyncio.ensure_future(act())
-        self._calls.pop((what, key), None)
-        self._calls[what, key] = _Call(self._clock.monotonic(), future, scope)
+        self._calls.pop((call_name, key), None)
+        self._calls[call_name, key] = _Call(self._clock.monotonic(), future, scope)
         await future
         return True
 
@@ -75,7 +75,7 @@ class SingleFlight:
         before = self._clock.monotonic() - REMEMBERED
         while self._calls:
             oldest, call = next(iter(self._calls.items()))
-            if call.made > before or not call.future.done():
+            if call.started > before or not call.future.done():
                 break
             del self._calls[oldest]
 

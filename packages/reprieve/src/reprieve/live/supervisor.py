@@ -1,11 +1,11 @@
 """A child process that is kept running, and that does not outlive its parent.
 
-A *tied* child reads its standard input, a pipe of which only the parent has the other end: when the parent has ended,
-however it died, the pipe ends and so does the child (`tie`). The child has a process group of its own, so that Ctrl-C
-reaches the parent alone, which stops things in order.
+A *tied* child reads its standard input, a pipe with only the parent at the other end. When the parent ends, however it
+died, the pipe ends and so does the child (`tie`). The child has its own process group, so that Ctrl-C reaches only the
+parent, which stops everything in order.
 
-Invariants: there is at most one child at a time. A child that dies is started again, with a delay that grows while it
-keeps dying, unless it reports bad input before it has run well. When `run` has ended, so has the child.
+Invariants: there is at most one child at a time. A child that dies is restarted, with a growing delay while it keeps
+dying, unless it reports bad input before it has run well. When `run` has ended, so has the child.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import Final
 
 STOP_SECONDS: Final = 8.0
-"""How long a process that was asked to stop may take before it is killed."""
+"""How long a process may take to stop before it is killed, in seconds."""
 
 
 def tie(descriptor: int = 0, *, grace: float = STOP_SECONDS) -> None:
-    """End this process when `descriptor` ends: by SIGTERM first, for good `grace` seconds later."""
+    """End this process when `descriptor` ends: with SIGTERM, and forcibly after `grace` seconds."""
 
     def watch() -> None:
         with contextlib.suppress(OSError):
@@ -41,21 +41,21 @@ def tie(descriptor: int = 0, *, grace: float = STOP_SECONDS) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """When to start again, in seconds: `first`, doubled up to `longest`, from the start after `steady` seconds up."""
+    """Delays of restarts in seconds: `first`, doubled up to `longest`, and reset after `steady` seconds of uptime."""
 
     first: float = 0.2
     longest: float = 10.0
     steady: float = 30.0
 
     def after(self, previous: float | None, uptime: float) -> float:
-        """Return how long to wait; `previous` is how long it was last time, None for the first."""
+        """Return the next delay; `previous` is the last one, None for the first."""
         if previous is None or uptime >= self.steady:
             return self.first
         return min(previous * 2, self.longest)
 
 
 class ChildRefusedError(Exception):
-    """The child ended with a code that says that starting it again would change nothing. It has printed why."""
+    """Raised for an exit code after which a restart would not help. The child has printed the reason."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"ended with exit code {code}")
@@ -63,12 +63,12 @@ class ChildRefusedError(Exception):
 
 
 class Supervisor:
-    """Keeps one tied child running while `run` runs.
+    """Keeps one tied child running during `run`.
 
-    `final` are exit codes after which it is not started again, until it is known to have run well (`proven`): its input
-    was good then, and what is wrong now may pass, such as a port that another process took meanwhile. `report` is
-    called with a short text whenever the child died. What the child writes goes to the descriptor `output`, by default
-    our stderr.
+    `final` are exit codes after which it is not restarted, unless it is known to have run well (`proven`): its input
+    was valid then, and the current problem may be temporary, such as a port that another process took meanwhile.
+    `report` is called with a short text whenever the child dies. The child's output goes to the descriptor `output`, by
+    default stderr.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class Supervisor:
         self._process: asyncio.subprocess.Process | None = None
         self.starts = 0
         self.proven = False
-        """Whether it has run well; the code that observes the child sets it."""
+        """Whether the child has run well; the code that observes it sets this."""
 
     @property
     def pid(self) -> int | None:
-        """Return the process id of the child, while it runs."""
+        """Return the process id of the running child, else None."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
     async def run(self) -> None:
-        """Keep it running until cancelled; then stop it. Raises ChildRefusedError, and OSError if it cannot start."""
+        """Keep the child running until cancelled, then stop it. Raises ChildRefusedError, OSError."""
         clock = asyncio.get_running_loop().time
         pause: float | None = None
         try:
@@ -113,7 +113,7 @@ class Supervisor:
             await self._stop()
 
     async def _once(self) -> int:
-        # A pipe for stdin is the tie; our stdout is ours alone, a child has no business there.
+        # The pipe of stdin is the tie; the child must not write to this process's stdout.
         output = self._output if self._output is not None else sys.stderr.fileno()
         process = await asyncio.create_subprocess_exec(
             *self._command,

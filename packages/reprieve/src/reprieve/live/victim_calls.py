@@ -1,8 +1,8 @@
 """Make the calls for victims, each once, and repair units that are left partly evicted.
 
-A unit with marked pods of which not all are deleted is either *finished*, with as many attempts as it takes, or
-*spared*: DisruptionTarget=False states that it stays (preemption.md 7.5).  A pod or unit that another preemption evicts
-now is not spared.
+A unit with marked pods that are not all deleted is either *finished*, with as many attempts as it takes, or *spared*:
+DisruptionTarget=False states that it stays (preemption.md 7.5).  A pod or unit that another preemption evicts now is
+not spared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DELETE: Final = "delete"
 _DOUBTFUL: Final = 12
 """The number of checks of pods that may still be deleted, `_REPAIR_EVERY` seconds apart."""
 _SPARED_AFTER: Final = 2
-"""The number of checks, the first at once, after which the marks are taken back if none of the pods is deleted."""
+"""The number of checks, the first at once, after which the marks are removed if none of the pods is deleted."""
 
 
 class TroubleListener(Protocol):
@@ -38,21 +38,21 @@ class TroubleListener(Protocol):
 
 
 class VictimCalls:
-    """The calls for pods and groups that are evicted; two preemptions of the same victim make each of them once."""
+    """The calls for evicted pods and groups; two preemptions of the same victim make each of them once."""
 
     def __init__(self, writes: Writes, conditions: Conditions, clock: Clock) -> None:
         self._writes = writes
         self._conditions = conditions
         self._shared = SingleFlight(clock)
         self._unmarked: dict[str, PodRecord] = {}
-        """Pods by UID that lost the condition again; their records may not show that yet."""
+        """By UID, pods that lost the condition again; their records may not show that yet."""
 
     def begin(self, units: Iterable[PreemptionUnit]) -> None:
-        """A preemption of these begins."""
+        """Record the start of a preemption of these units."""
         self._shared.begin(_keys(units))
 
     def end(self, units: Iterable[PreemptionUnit]) -> None:
-        """It has ended."""
+        """Record the end of a preemption."""
         self._shared.end(_keys(units))
 
     async def mark_pod(self, pod: PodRecord, condition: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ class VictimCalls:
         )
 
     async def delete(self, pod: PodRecord) -> bool:
-        """Delete the pod; whether this call did, and not that of another preemption. Raises ClientError."""
+        """Delete the pod; return whether this call did, and not that of another preemption. Raises ClientError."""
         return await self._shared.once(_DELETE, pod.uid, lambda: self.delete_again(pod))
 
     async def stay(self, pods: Iterable[PodRecord], doubtful: Iterable[PodRecord]) -> bool:
@@ -103,9 +103,9 @@ class VictimCalls:
     def unmark(
         self, group: Group | None, pods: Iterable[PodRecord]
     ) -> tuple[list[PodRecord], list[asyncio.Future[None]]]:
-        """Begin to take DisruptionTarget back from pods that stay; return these pods, and the writes under way.
+        """Start to remove DisruptionTarget from pods that stay; return these pods, and the writes in flight.
 
-        Nothing is written for a unit, or a pod, that another preemption evicts now.
+        Nothing is written for a unit or pod that another preemption evicts now.
         """
         if group is not None and self._shared.wanted(unit_key(group)):
             return [], []
@@ -124,7 +124,7 @@ class VictimCalls:
 
 
 class UnitRepairs:
-    """See the module docstring. `spawn` runs a coroutine beside; what it runs raises nothing."""
+    """Repairs units; see the module docstring. `spawn` runs a coroutine in the background; it raises nothing."""
 
     def __init__(
         self,
@@ -138,10 +138,10 @@ class UnitRepairs:
         self._clock = clock
         self._spawn = spawn
         self._finishing: dict[str, dict[str, PodRecord]] = {}
-        """By unit, the pods by UID that are being deleted, by one task for each unit however often it is asked for."""
+        """By unit, the pods by UID that are being deleted, by one task per unit however often it is requested."""
 
     def finish(self, group: Group, pods: Iterable[PodRecord]) -> None:
-        """Delete what is left of a unit, until it is done or there is no longer a right to write."""
+        """Delete the rest of a unit, until all are deleted or the right to write is lost."""
         left = self._finishing.get(unit_key(group))
         if left is None:
             left = self._finishing[unit_key(group)] = {}
@@ -149,23 +149,23 @@ class UnitRepairs:
         left.update((pod.uid, pod) for pod in pods)
 
     def reconsider(self, group: Group | None, pods: Iterable[PodRecord], doubtful: Iterable[PodRecord]) -> None:
-        """Finish or spare a unit (without a group: a pod) of which a deletion failed before any was confirmed.
+        """Finish or spare a unit (without a group: a pod) with a failed deletion before any was confirmed.
 
-        `doubtful`: the pods that may have been deleted all the same. If one pod of the unit is deleted, all follow.
-        Otherwise the unit is spared: at once if no pod is doubtful, else when the API has shown for some seconds that
-        none is deleted. Doubtful pods are checked for a minute.
+        `doubtful`: the pods that may have been deleted despite the failure. If one pod of the unit is deleted, all
+        follow. Otherwise the unit is spared: at once if no pod is doubtful, else when the API has shown for some
+        seconds that none is deleted. Doubtful pods are checked for a minute.
         """
         self._spawn(self._reconsider(group, list(pods), list(doubtful)))
 
     def leave(self, group: Group, pods: Iterable[PodRecord], marked: Callable[[], bool]) -> None:
-        """Take the mark back from a unit that is not begun, if no preemption chooses it within a minute.
+        """Remove the marks of a unit without a started eviction, if no preemption selects it within a minute.
 
-        `marked`: returns whether the PodGroup itself has the mark then.
+        `marked`: returns whether the PodGroup itself is marked then.
         """
         self._spawn(self._leave(group, list(pods), marked))
 
     def spare(self, group: Group | None, pods: Iterable[PodRecord]) -> None:
-        """Take DisruptionTarget back from pods that stay, with as many attempts as it takes."""
+        """Remove DisruptionTarget from pods that stay, with as many attempts as it takes."""
         staying, written = self._calls.unmark(group, pods)
         if written:
             self._spawn(self._spared(group, staying, written))
@@ -174,11 +174,11 @@ class UnitRepairs:
         try:
             while pods := [pod for pod in left.values() if not pod.terminating]:
                 results = await asyncio.gather(*(self._delete(pod) for pod in pods), return_exceptions=True)
-                for pod, found in zip(pods, results, strict=True):
-                    if found is None:
+                for pod, outcome in zip(pods, results, strict=True):
+                    if outcome is None:
                         left.pop(pod.uid, None)
-                errors = [found for found in results if found is not None]
-                if any(isinstance(found, LeadershipLostError) for found in errors):
+                errors = [outcome for outcome in results if outcome is not None]
+                if any(isinstance(outcome, LeadershipLostError) for outcome in errors):
                     return
                 if errors:
                     text = f"the group {group.key} is partly evicted, trying again: {errors[0]}"
@@ -205,15 +205,15 @@ class UnitRepairs:
                 if not doubtful:
                     return
             await self._clock.sleep(_REPAIR_EVERY)
-        if looks < _SPARED_AFTER:  # the API does not answer: nothing is known to go
+        if looks < _SPARED_AFTER:  # the API does not respond: no deletion is known
             self.spare(group, unit)
 
     async def _leave(self, group: Group, unit: list[PodRecord], marked: Callable[[], bool]) -> None:
-        if not await self._goes(unit):
+        if not await self._loses_pod(unit):
             self.spare(group if marked() else None, unit)
 
-    async def _goes(self, unit: Iterable[PodRecord]) -> bool:
-        """Wait until one of the pods goes; False when none did for long enough."""
+    async def _loses_pod(self, unit: Iterable[PodRecord]) -> bool:
+        """Wait until one of the pods is deleted; return False if none is for long enough."""
         for _ in range(_DOUBTFUL):
             if any(pod.terminating or pod.row < 0 for pod in unit):
                 return True
@@ -239,7 +239,7 @@ class UnitRepairs:
 
 
 def unit_key(group: Group) -> str:
-    """Return what a group that goes as one is called among the calls."""
+    """Return the key of a group that is evicted as a whole."""
     return group.ref
 
 

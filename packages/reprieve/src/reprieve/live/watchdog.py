@@ -1,12 +1,12 @@
-"""Calls of third-party plugins in threads of their own, with a deadline (scheduling.md 5).
+"""Calls of third-party plugins in separate threads with a deadline (scheduling.md 5).
 
-Each plugin object gets one thread, made when it is first called.  The caller waits for the answer, so that nothing
-runs side by side as long as plugins behave.  A call that takes longer than the limit is given up: the attempt fails,
-the plugin counts as *stuck* and fails all further attempts at once, and the scheduler continues.  When the call returns
-after all, its answer is dropped and the plugin is called again.
+Each plugin object gets one thread, created at its first call.  The caller waits for the result, so no code runs in
+parallel as long as plugins behave.  A call beyond the limit is abandoned: the attempt fails, the plugin counts as
+*stuck* and fails all further attempts at once, and the scheduler continues.  When the call returns later, its result is
+dropped and the plugin is called again.
 
-What this cannot do: stop the thread, or take the interpreter lock from C code that keeps it.  A loop in pure Python
-that never ends costs the scheduler part of its speed.
+The watchdog can neither stop the thread nor take the interpreter lock from C code that holds it.  An endless loop in
+pure Python costs the scheduler part of its speed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from reprieve.framework.plugin_guard import CallPolicy, PluginIncident
 
 R = TypeVar("R")
 DEFAULT_LIMIT = 10.0
-"""Seconds after which a call is given up."""
+"""Seconds after which a call is abandoned."""
 DEFAULT_BUDGET = 1.0
-"""Seconds a call may take without being noted as slow; also the limit where no attempt waits for the answer."""
+"""Seconds after which a call is reported as slow; also the limit of calls without a waiting attempt."""
 
 
 class Watchdog(CallPolicy):
-    """See the module docstring; times in seconds. `clock` has to run on by itself: it measures threads."""
+    """Calls plugins with a deadline; see the module docstring. Times in seconds; `clock` must advance by itself."""
 
     waits: ClassVar[bool] = True
 
@@ -48,10 +48,10 @@ class Watchdog(CallPolicy):
         self._clock = clock
         self._workers: dict[int, _Worker] = {}
         self._raised: BaseException | None = None
-        """What the last call raised in the plugin's thread."""
+        """The exception of the last call in the plugin's thread."""
 
     def call(self, plugin: Plugin, point: str, function: Callable[[], R], *, in_cycle: bool) -> R:
-        """See `CallPolicy.call`. Raises TimeoutError if the call is given up, or an earlier one has not returned."""
+        """See `CallPolicy.call`. Raises TimeoutError if the call is abandoned, or an earlier one has not returned."""
         worker = self._workers.get(id(plugin))
         if worker is None:
             worker = self._workers[id(plugin)] = _Worker(plugin)
@@ -71,7 +71,7 @@ class Watchdog(CallPolicy):
         return cast(R, answer())
 
     def _wait(self, worker: _Worker, call: _PluginCall, limit: float) -> Callable[[], Any]:
-        """Return what gives the call's outcome. Runs on this thread what the call asks for, not counting that time."""
+        """Return a function with the call's outcome. Requests of the call run on this thread and do not count."""
         while True:
             left = call.began + call.elsewhere + limit - self._clock()
             try:
@@ -92,20 +92,20 @@ class Watchdog(CallPolicy):
             call.elsewhere += self._clock() - began
 
     def back(self, function: Callable[[], R]) -> R:
-        """See `CallPolicy.back`. Raises TimeoutError if the call that wants it has been given up."""
+        """See `CallPolicy.back`. Raises TimeoutError if the requesting call has been abandoned."""
         call = getattr(_current, "call", None)
         return function() if call is None else cast(R, call.ask(function))
 
     def interrupted(self, error: BaseException) -> bool:
-        """See `CallPolicy.interrupted`: what was raised in the plugin's thread is the plugin's."""
+        """See `CallPolicy.interrupted`: exceptions of the plugin's thread belong to the plugin."""
         return error is not self._raised and super().interrupted(error)
 
     def stuck(self) -> list[str]:
-        """Return names of plugins that have not returned from a call that was given up."""
+        """Return the names of plugins that have not returned from an abandoned call."""
         return sorted(worker.plugin.name for worker in list(self._workers.values()) if worker.stuck is not None)
 
     def close(self) -> None:
-        """End the threads that wait for calls; those that are stuck end when they return."""
+        """End the threads that wait for calls; stuck ones end when they return."""
         for worker in self._workers.values():
             worker.calls.put(None)
         self._workers.clear()
@@ -119,13 +119,13 @@ class Watchdog(CallPolicy):
 
 
 _current = threading.local()
-"""`.call`: the call this thread makes for a plugin."""
+"""`.call`: the plugin call that this thread makes."""
 
 
 def _done(function: Callable[[], Any]) -> tuple[Callable[[], Any], BaseException | None]:
-    """Call the function; return a function that hands its outcome to the caller, and what was raised.
+    """Call the function; return a function that passes its outcome to the caller, and its exception.
 
-    The returned function returns the value or raises what was raised. No error may end the calling thread unnoticed.
+    The returned function returns the value or raises the exception. No error may end the calling thread unnoticed.
     """
     try:
         value = function()
@@ -140,14 +140,14 @@ def _done(function: Callable[[], Any]) -> tuple[Callable[[], Any], BaseException
 
 
 class _PluginCall:
-    """One call of a plugin, between the thread that wants it and the one that makes it."""
+    """One call of a plugin, between the requesting thread and the plugin's thread."""
 
     def __init__(self, point: str, function: Callable[[], Any], began: float) -> None:
         self.point = point
         self.function = function
         self.began = began
         self.elsewhere = 0.0
-        """Seconds spent on what the call asked for."""
+        """Seconds spent on requests of the call."""
         self.answers: SimpleQueue[Any] = SimpleQueue()
         self.over = threading.Event()
         self.returned: Callable[[], None] = lambda: None
@@ -156,7 +156,7 @@ class _PluginCall:
         self._given_up = False
 
     def run(self) -> None:
-        """Make the call, on the plugin's thread."""
+        """Make the call on the plugin's thread."""
         _current.call = self
         answer, self.raised = _done(self.function)
         _current.call = None
@@ -165,7 +165,7 @@ class _PluginCall:
         self.returned()
 
     def give_up(self) -> Any:
-        """Stop waiting, unless there is an answer or a request after all, which is returned."""
+        """Stop waiting, unless a result or request has just arrived, which is returned."""
         with self._lock:
             try:
                 return self.answers.get_nowait()
@@ -174,7 +174,7 @@ class _PluginCall:
                 return None
 
     def ask(self, function: Callable[[], Any]) -> Any:
-        """Have something done by the thread that waits for this call."""
+        """Run a function on the thread that waits for this call."""
         request = _Request(function)
         with self._lock:
             if self._given_up:
@@ -184,14 +184,14 @@ class _PluginCall:
 
 
 class _Request:
-    """Something a call wants done where it was made from."""
+    """A function that a call wants to run on the calling thread."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
         self.outcome: SimpleQueue[Callable[[], Any]] = SimpleQueue()
 
     def serve(self) -> None:
-        """Call the function and hand the outcome over. A Ctrl-C meanwhile ends the waiting thread as well."""
+        """Call the function and pass on its outcome. A Ctrl-C meanwhile also ends the waiting thread."""
         answer, raised = _done(self._function)
         self.outcome.put(answer)
         if raised is not None and is_ctrl_c(raised):
@@ -199,7 +199,7 @@ class _Request:
 
 
 class _Worker:
-    """The thread of one plugin. `stuck` is a call that was given up and has not returned."""
+    """The thread of one plugin. `stuck` is an abandoned call that has not returned."""
 
     def __init__(self, plugin: Plugin) -> None:
         self.plugin = plugin
@@ -214,7 +214,7 @@ class _Worker:
 
 
 def _stuck(worker: _Worker, call: _PluginCall, limit: float) -> PluginIncident:
-    """Return what to log: with where in its code the plugin is."""
+    """Return the incident to log, with the current stack of the plugin."""
     name = worker.plugin.name
     text = (
         f"{call.point} plugin {name!r} gave no answer within {limit:g} s: "

@@ -1,19 +1,19 @@
-"""The calls that change something in a cluster, each with its rules about what an answer means.
+"""The calls that change a cluster, each with its rules about the meaning of a response.
 
-Every call goes through a `WriterPool`: in order per object, none after leadership is lost, repeated when the server is
-in trouble (429, 5xx) or the outcome is unsure (cut, no answer in time), not repeated when it is refused.
+Every call uses a `WriterPool`: in order per object, none after leadership is lost, repeated after server errors (429,
+5xx) or an unknown outcome (cut, no response in time), not repeated after a refusal.
 
-A call that is repeated after an unsure outcome may find its own work done. So "already bound" is a success where the
-pod is bound to the node that was asked for, "already exists" after an unsure creation too, and a deletion that finds
-no object, or another object of the name, has nothing left to do.
+A call that is repeated after an unknown outcome may find its own effect. So "already bound" is a success if the pod is
+bound to the requested node, and so is "already exists" after an uncertain creation. A deletion that finds no object, or
+another object of the name, is complete.
 
 A 409 to a write that names its object by UID has two meanings: another object has the name, or the object changed
-while the server carried the write out. So the object is read: in the first case the write fails with 404, in the
-second it is sent again (preemption.md 7.7).
+during the write. So the object is read: in the first case the write fails with 404, in the second it is sent again
+(preemption.md 7.7).
 
-Invariants: whatever is written about a pod or group carries its UID, so that it never hits another object of the same
-name; the future of a call ends with None, with the error of the last attempt, or with LeadershipLostError; an error
-that no caller retrieves causes no warning. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
+Invariants: every write about a pod or group has its UID, so that it never affects another object of the same name. The
+future of a call ends with None, with the error of the last attempt, or with LeadershipLostError. An error that no
+caller retrieves causes no warning. Sources: scheduling.md 2, preemption.md 7.2, api.md "Kinds it writes".
 """
 
 from __future__ import annotations
@@ -38,20 +38,19 @@ from reprieve.framework.instructions import CreateObject, DeleteObject, PatchObj
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True)
 _PODS: Final = "/api/v1/namespaces/"
 _BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""Ask for metadata only: the result of a patch is not read; the informer brings the changed object."""
+"""Request only metadata: the result of a patch is not read; the informer delivers the changed object."""
 _REREADS: Final = 10
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class UnservedError(ClientError):
-    """The server does not have the kind that is to be written."""
+    """Raised if the server does not serve the kind of the object to write."""
 
 
 def superseded(error: BaseException | None) -> bool:
-    """Return whether a refusal means that the object of that UID no longer exists: deleted, or another one of its
-    name.
+    """Return whether a refusal means that the object of that UID was deleted or replaced by another of its name.
 
-    404; and 422 for the UID alone, which is how kube-apiserver words a patch that carries another object's UID.
+    404; and 422 for the UID alone, which is kube-apiserver's response to a patch with another object's UID.
     """
     if not isinstance(error, ApiError):
         return False
@@ -59,12 +58,12 @@ def superseded(error: BaseException | None) -> bool:
 
 
 def refused(error: BaseException | None) -> bool:
-    """Return whether a write that ended so was certainly not carried out: the server said so, or never got it."""
+    """Return whether a failed write was certainly not executed: the server refused it or never received it."""
     return isinstance(error, ApiError | UnreachableError) and not _unsure(error)
 
 
 class Writes:
-    """See the module docstring. `events` is the pool for events where they are not to wait among the other writes."""
+    """The writes of one client; see the module docstring. `events` is a separate pool for events."""
 
     def __init__(
         self, client: ApiClient, served: Served, pool: WriterPool, *, events: WriterPool | None = None
@@ -76,14 +75,14 @@ class Writes:
         self._binds: dict[str, asyncio.Future[None]] = {}
         """By UID, until they have ended."""
         self._sent: set[str] = set()
-        """UIDs of pods for which the binding has been sent, or is just about to be."""
+        """UIDs of pods with a binding that was sent or is about to be sent."""
 
     # -- pods --------------------------------------------------------------------------------------
 
     def bind(self, pod: PodRecord, node: str, annotations: Mapping[str, str] | None = None) -> asyncio.Future[None]:
         """POST pods/NAME/binding with the pod's UID (scheduling.md 2); the pod gets its annotations with its node.
 
-        Fails with ApiError 404 (no such pod) or 409 (another of its name, bound elsewhere, gated, going).
+        Fails with ApiError 404 (no such pod) or 409 (another of its name, bound elsewhere, gated, terminating).
         """
         namespace, name, uid = pod.namespace, pod.name, pod.uid
         path = f"{_pod_path(namespace, name)}/binding"
@@ -115,10 +114,9 @@ class Writes:
         return result
 
     def take_back(self, uid: str) -> asyncio.Future[None] | None:
-        """Cancel the binding of a pod if it has not been sent (its future ends cancelled) and return None.
+        """Cancel the binding of a pod if it has not been sent (its future is cancelled) and return None.
 
-        Returns the future where it was sent already: what happened to it is known when that has ended. None also if no
-        binding is under way.
+        Returns the future of a binding that was sent; its end gives the outcome. Returns None, too, without a binding.
         """
         result = self._binds.get(uid)
         if result is None or uid in self._sent:
@@ -127,9 +125,9 @@ class Writes:
         return None
 
     def patch_pod_status(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> asyncio.Future[None]:
-        """Strategic merge patch of `status`: conditions merge by type, None removes a field.
+        """Send a strategic merge patch of `status`: conditions merge by type, None removes a field.
 
-        `patch` is what goes below `status`. Fails with ApiError where `superseded` says whether the pod was deleted.
+        `patch` is the content of `status`. Fails with ApiError; `superseded` tells whether the pod was deleted.
         """
         path = f"{_pod_path(namespace, name)}/status"
         body = _encode({"metadata": {"uid": uid}, "status": patch})
@@ -141,8 +139,8 @@ class Writes:
     def delete_pod(self, namespace: str, name: str, uid: str) -> asyncio.Future[None]:
         """DELETE with the UID as precondition and the pod's own grace period (preemption.md 7.2).
 
-        A deleted or terminating pod, and another pod of the name, count as done. Of a call that fails `refused`
-        says whether the pod certainly stays.
+        A deleted or terminating pod, and another pod of the name, count as success. For a failed call `refused` tells
+        whether the pod certainly stays.
         """
         path = _pod_path(namespace, name)
         body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
@@ -153,7 +151,7 @@ class Writes:
             try:
                 await self._deleting(path, uid, body)
             except (ApiError, UnreachableError) as error:
-                if unsure and refused(error):  # an earlier attempt may have been carried out all the same
+                if unsure and refused(error):  # an earlier attempt may have been executed
                     raise UnreachableError(str(error), sent=True, lasting=True) from None
                 unsure = unsure or _unsure(error)
                 raise
@@ -161,19 +159,19 @@ class Writes:
         return self._pool.submit(f"Pod {namespace}/{name}", act)
 
     async def stays(self, namespace: str, name: str, uid: str) -> bool:
-        """Return whether the API has this very pod, and it is not terminating. Raises as `ApiClient.get`."""
+        """Return whether the API has this very pod and it is not terminating. Raises as `ApiClient.get`."""
         try:
-            found = (await self._client.get(_pod_path(namespace, name))).read(dict)["metadata"]
+            metadata = (await self._client.get(_pod_path(namespace, name))).read(dict)["metadata"]
         except ApiError as error:
             if error.code != 404:
                 raise
             return False
-        return found.get("uid") == uid and not found.get("deletionTimestamp")
+        return metadata.get("uid") == uid and not metadata.get("deletionTimestamp")
 
     async def _is_bound(self, namespace: str, name: str, uid: str, node: str) -> bool:
         """Return whether the API has this very pod on this node. Raises as `ApiClient.get`."""
-        found = (await self._client.get(_pod_path(namespace, name))).read(dict)
-        return found["metadata"].get("uid") == uid and (found.get("spec") or {}).get("nodeName") == node
+        current = (await self._client.get(_pod_path(namespace, name))).read(dict)
+        return current["metadata"].get("uid") == uid and (current.get("spec") or {}).get("nodeName") == node
 
     # -- groups ------------------------------------------------------------------------------------
 
@@ -187,10 +185,10 @@ class Writes:
         kind: str = "PodGroup",
         resource: Resource | None = None,
     ) -> asyncio.Future[None]:
-        """Set conditions (internal type names) on a group of that kind, in the form of the version it came from.
+        """Set conditions (internal type names) on a group of a kind, in the form of the version it was read in.
 
-        `resource` is where the group was read; None: the best version that is served. Conditions of other types stay.
-        A PodGroup of another scheduler gets the terms of its own API, as far as that has any (workloads.md 4).
+        `resource` is where the group was read; None: the best served version. Conditions of other types do not change.
+        A PodGroup of another scheduler gets the corresponding terms of its API, if any (workloads.md 4).
         """
         where = resource or next(iter(self._served.readable(kind)), None)
         if where is None:
@@ -198,7 +196,7 @@ class Writes:
         key = f"{kind}.{where.group} {namespace}/{name}"
         if where.api_version in FOREIGN_VERSIONS:
             parts = [status_of(where.api_version, condition) for condition in conditions]
-            status = {key: found for part in parts for key, found in part.items()}
+            status = {key: term for part in parts for key, term in part.items()}
             return self.patch_foreign_status(namespace, name, uid, status, resource=where)
         status = {"conditions": [dict(condition) for condition in conditions]}
         if where.group == SCHEDULING_GROUP:
@@ -208,13 +206,13 @@ class Writes:
     async def _patch_native(
         self, where: Resource, kind: str, namespace: str, name: str, uid: str, status: Mapping[str, Any]
     ) -> None:
-        """Set the status of a native group; if its version is no longer served, in the newest that is (api.md 2.9).
+        """Set the status of a native group; if its version is no longer served, in the newest served one (api.md 2.9).
 
-        Raises ApiError, 404 where the object is missing in every version.
+        Raises ApiError, 404 if the object is missing in every version.
         """
         for turn in range(_REREADS):
-            said = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
-            body = _encode({"metadata": {"uid": uid}, "status": said})
+            converted = from_internal({"kind": kind, "status": status}, where.api_version)["status"]
+            body = _encode({"metadata": {"uid": uid}, "status": converted})
             patching = self._patching(where.path(namespace, name, "status"), body, STRATEGIC_MERGE_PATCH)
             try:
                 await self._by_uid(where.path(namespace, name), uid, patching)
@@ -227,7 +225,7 @@ class Writes:
                 return
 
     async def _instead_of(self, where: Resource) -> Resource | None:
-        """Return the version of a resource that is served in its place, if any."""
+        """Return the version of a resource that is served instead, if any."""
         served = await discover(self._client)
         return next((now for now in served.readable(where.kind) if now.group == where.group and now != where), None)
 
@@ -236,7 +234,7 @@ class Writes:
     ) -> asyncio.Future[None]:
         """Set fields of the status of a PodGroup of another scheduler; `conditions` are merged by type.
 
-        A definition without a status subresource (Volcano's) has its status written with the object.
+        Without a status subresource in the definition (Volcano's) the status is written with the object.
         """
         key = f"PodGroup.{resource.group} {namespace}/{name}"
         if not status:
@@ -246,39 +244,39 @@ class Writes:
     async def _patch_custom(
         self, where: Resource, namespace: str, name: str, uid: str, status: Mapping[str, Any]
     ) -> None:
-        """Custom resources know no merging of lists: write the whole list, on top of what was just read."""
+        """Write the merged list of conditions of a custom resource: its API cannot merge lists."""
         conditions: Sequence[Mapping[str, Any]] = status.get("conditions", ())
         target = "/status"
         path = where.path(namespace, name)
         for turn in range(_REREADS):
-            found = (await self._client.get(path)).read(dict)
-            metadata = found["metadata"]
+            current = (await self._client.get(path)).read(dict)
+            metadata = current["metadata"]
             if metadata.get("uid") != uid:
                 raise _another(path)
             changed = dict(status)
             if conditions:
-                merged = {item.get("type"): item for item in (found.get("status") or {}).get("conditions") or ()}
+                merged = {item.get("type"): item for item in (current.get("status") or {}).get("conditions") or ()}
                 merged |= {item["type"]: item for item in conditions}
                 changed["conditions"] = list(merged.values())
-            here = {"uid": uid, "resourceVersion": metadata.get("resourceVersion")}
-            body = _encode({"metadata": here, "status": changed})
+            preconditions = {"uid": uid, "resourceVersion": metadata.get("resourceVersion")}
+            body = _encode({"metadata": preconditions, "status": changed})
             try:
                 await self._patching(f"{path}{target}", body, MERGE_PATCH)()
             except ApiError as error:
                 if error.code == 404 and target and where.api_version in FOREIGN_VERSIONS:
-                    target = ""  # the object was just there: it is the subresource that is not
+                    target = ""  # the object was just read, so the subresource is missing
                 elif error.code != 409 or turn == _REREADS - 1:  # another client wrote in between: read again
                     raise
             else:
                 return
 
-    # -- whatever a plugin or the observer wants written -----------------------------------------------
+    # -- writes of plugins and the observer ------------------------------------------------------------
 
     def patch_object(self, instruction: PatchObject) -> asyncio.Future[None]:
-        """Carry out a patch with its preconditions. 409 where they do not hold; UnservedError for unknown kinds.
+        """Execute a patch with its preconditions. 409 if they do not hold; UnservedError for unknown kinds.
 
-        After an unsure outcome a 409 is checked: the patch may have been what changed the object.  Where the
-        instruction says so (`again`) the patch is made to the object as it is now.
+        After an unknown outcome a 409 is checked: this patch may have changed the object.  With `again` in the
+        instruction the patch is repeated on the current object.
         """
         where = self._resource(instruction.kind)
         if where is None:
@@ -302,14 +300,14 @@ class Writes:
                     if not conflict or not (unsure or instruction.again):
                         unsure = unsure or _unsure(error)
                         raise
-                    found = (await self._client.get(path)).read(dict)
-                    same = not instruction.uid or found["metadata"].get("uid") == instruction.uid
-                    if same and unsure and _holds(instruction.patch, found):
+                    current = (await self._client.get(path)).read(dict)
+                    same = not instruction.uid or current["metadata"].get("uid") == instruction.uid
+                    if same and unsure and _holds(instruction.patch, current):
                         return
-                    wanted = same and instruction.again is not None and instruction.again(found)
+                    wanted = same and instruction.again is not None and instruction.again(current)
                     if not wanted or turn == _REREADS - 1:
                         raise
-                    now = {**metadata, "resourceVersion": found["metadata"].get("resourceVersion", "")}
+                    now = {**metadata, "resourceVersion": current["metadata"].get("resourceVersion", "")}
                     write = self._patching(target, _encode({**patch, "metadata": now}), form)
                 else:
                     return
@@ -317,7 +315,7 @@ class Writes:
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
 
     def create_object(self, instruction: CreateObject) -> asyncio.Future[None]:
-        """Create an object. 409 if it exists already, unless an attempt with an unsure outcome may have created it."""
+        """Create an object. 409 if it exists, unless an attempt with an unknown outcome may have created it."""
         where = self._resource(instruction.kind)
         if where is None:
             return _failed(UnservedError(f"{instruction.kind} is not served"))
@@ -326,7 +324,7 @@ class Writes:
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{name}", write)
 
     def delete_object(self, instruction: DeleteObject) -> asyncio.Future[None]:
-        """Delete an object, its finalizer taken off first; do nothing if it was deleted or is another of its name."""
+        """Remove an object's finalizer and delete it; no effect if it was deleted or replaced by a namesake."""
         where = self._resource(instruction.kind)
         if where is None:
             return _failed(UnservedError(f"{instruction.kind} is not served"))
@@ -350,9 +348,9 @@ class Writes:
         return self._pool.submit(f"{instruction.kind} {instruction.namespace}/{instruction.name}", act)
 
     def write_event(self, body: Mapping[str, Any]) -> asyncio.Future[None]:
-        """Create an events.k8s.io/v1 Event; one with a `series` is an earlier one that happened again: patched.
+        """Create an events.k8s.io/v1 Event; with a `series` it patches an earlier event that occurred again.
 
-        An earlier one that has expired is created again, as client-go does.
+        An earlier one that has expired is created again, as in client-go.
         """
         metadata = body["metadata"]
         namespace, name = metadata.get("namespace") or "default", metadata["name"]
@@ -371,7 +369,7 @@ class Writes:
 
         return self._events.submit(f"Event {namespace}/{name}", act)
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- internals --------------------------------------------------------------------------------
 
     async def _by_uid(
         self,
@@ -380,10 +378,10 @@ class Writes:
         write: Callable[[], Awaitable[None]],
         done: Callable[[Mapping[str, Any]], bool] = lambda metadata: False,
     ) -> None:
-        """Carry out a write of the object of that UID (empty: whichever has the name) and look into a 409.
+        """Execute a write of the object of a UID (empty: any object of the name) and check a 409.
 
-        It is sent again while the object is there and `done` of its metadata is False, ten times at most. Raises
-        ApiError: 404 where the object was deleted or another one has its name.
+        It is sent again while the object exists and `done` of its metadata is False, ten times at most. Raises
+        ApiError: 404 if the object was deleted or another one has its name.
         """
         for turn in range(_REREADS):
             try:
@@ -391,16 +389,16 @@ class Writes:
             except ApiError as error:
                 if error.code != 409 or turn == _REREADS - 1:
                     raise
-                found = (await self._client.get(path)).read(dict)["metadata"]
-                if uid and found.get("uid") != uid:
+                current = (await self._client.get(path)).read(dict)["metadata"]
+                if uid and current.get("uid") != uid:
                     raise _another(path) from None
-                if done(found):
+                if done(current):
                     return
             else:
                 return
 
     async def _deleting(self, path: str, uid: str, options: bytes) -> None:
-        """DELETE the object of that UID; a deleted or terminating one needs no more. Raises ApiError."""
+        """DELETE the object of a UID; a deleted or terminating one is skipped. Raises ApiError."""
 
         async def delete() -> None:
             await self._client.request("DELETE", path, body=options, accept=_BRIEF, guard=self._pool.guard)
@@ -447,18 +445,18 @@ def _another(path: str) -> ApiError:
 
 
 def _unsure(error: ApiError | UnreachableError) -> bool:
-    """Return whether the request may have been carried out all the same."""
+    """Return whether the request may have been executed despite the error."""
     return error.sent if isinstance(error, UnreachableError) else error.code >= 500
 
 
-def _holds(patch: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    """Return whether an object is as a merge patch would make it."""
+def _holds(patch: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
+    """Return whether an object already has the values of a merge patch."""
     for key, wanted in patch.items():
-        there = found.get(key)
+        value = current.get(key)
         if isinstance(wanted, Mapping):
-            if not _holds(wanted, there if isinstance(there, Mapping) else {}):
+            if not _holds(wanted, value if isinstance(value, Mapping) else {}):
                 return False
-        elif there != wanted:
+        elif value != wanted:
             return False
     return True
 
