@@ -1,1 +1,1 @@
-"""The document of a decision: one set of types, built in one place, of which plans, records and texts are views."""
+"""The description of a decision: one set of types, built in one place, with plans, records and texts as views."""

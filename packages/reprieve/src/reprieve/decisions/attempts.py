@@ -1,7 +1,7 @@
-"""An attempt as a decision record.
+"""Builds the decision record of a scheduling attempt.
 
-The work is linear in the verdicts of a preemption and in the nodes for a rejection; the same rejection of identical
-pods is computed once while nothing changes.
+The cost is linear in the verdicts of a preemption and in the nodes for a rejection. The same rejection of identical
+pods is computed only once while nothing changes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ObjectName = tuple[str, str, str]
 
 
 class RecordBuilder:
-    """Builds the records of one engine's decisions, each right after its decision."""
+    """Builds the records of one engine's decisions, each directly after its decision."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -70,9 +70,9 @@ class RecordBuilder:
         self._changes = engine.cluster.changes()
 
     def record(self, decision: Decision, *, seconds: float, now: float) -> DecisionRecord | None:
-        """Return the record of an attempt that took so many seconds, with the id 0; None if it is not recorded.
+        """Return the record of an attempt that took this many seconds, with id 0, or None if it is not recorded.
 
-        Recorded is what ended in a rejection or a preemption, unless the rest is tried again at once.
+        Attempts with a rejection or a preemption are recorded, unless the remaining pods are retried immediately.
         """
         if not decision.rejections and decision.preemption is None:
             return None
@@ -115,14 +115,14 @@ class RecordBuilder:
         )
 
     def evicted(self, eviction: DirectEviction, now: float) -> tuple[DecisionRecord, tuple[ObjectName, ...]]:
-        """Return the record of an eviction without a preemption, with the id 0, and the names that it is found by."""
+        """Return the record of an eviction without a preemption, with id 0, and the names under which it is found."""
         cluster, entity, unit = self._engine.cluster, eviction.entity, eviction.unit
         group, pod = (None, entity) if isinstance(entity, PodRecord) else (entity, None)
         reason = Reason(unit.pods[0], unit.rows[0], "", eviction.message, chosen=True)
         preemption = Preemption(pod, group, 0, "cluster", (), (Verdict(unit, False, reason),))
-        made = preemption_record(cluster, preemption, now)
+        planned = preemption_record(cluster, preemption, now)
         cause = GANG_RESTARTED if isinstance(eviction, GangRestart) else BACKFILL_OVERRUN
-        evicted = tuple(replace(item, because=eviction.message) for item in made.evicted)
+        evicted = tuple(replace(item, because=eviction.message) for item in planned.evicted)
         reference = _pod_reference(entity) if isinstance(entity, PodRecord) else _group_reference(entity)
         record = DecisionRecord(
             id=0,
@@ -134,7 +134,7 @@ class RecordBuilder:
             message=eviction.message,
             attempt=0,
             timings=Timings(attempt_seconds=0.0, waiting_seconds=0.0),
-            preemption=replace(made, cause=cause, evicted=evicted, cost_notes=(), told=()),
+            preemption=replace(planned, cause=cause, evicted=evicted, cost_notes=(), told=()),
         )
         return record, involved_names(cluster, reference, preemption)
 
@@ -148,7 +148,7 @@ class RecordBuilder:
         pods = [rejection.pod for rejection in decision.rejections]
         pod, placed, more = pods[0], 0, 1
         if members is not None:
-            if any(other.signature is not pod.signature for other in pods):
+            if any(rejected.signature is not pod.signature for rejected in pods):
                 return None
             placed = members.placed
             more = max(1, members.min_count - members.already_scheduled - placed)
@@ -209,7 +209,7 @@ def _pod_reference(pod: PodRecord) -> EntityReference:
 
 
 def _levels(decision: Decision) -> tuple[LevelRecord, ...]:
-    """Return the results of the groups of a tree; those that failed first, where there are many."""
+    """Return the results of the groups of a tree. If there are many, failed ones come first."""
     many = len(decision.levels) > MOST_LEVELS
     shown = sorted(decision.levels, key=lambda level: level.ok) if many else decision.levels
     return tuple(
@@ -235,7 +235,7 @@ def _pod_of(decision: Decision) -> PodRecord:
 
 
 def _messages(rejections: Iterable[Rejection]) -> tuple[MessageCount, ...]:
-    """Return pods by the message of their condition, in the order in which the messages come up."""
+    """Return the pods by the message of their condition, in order of first occurrence."""
     names: dict[tuple[str, str], list[str]] = {}
     for rejection in rejections:
         key = (rejection.reason, rejection.message)
@@ -250,7 +250,7 @@ def _messages(rejections: Iterable[Rejection]) -> tuple[MessageCount, ...]:
 def involved_names(
     cluster: ClusterState, entity: EntityReference, preemption: Preemption | None
 ) -> tuple[ObjectName, ...]:
-    """Return the names that a record is found by: the entity, and all that is evicted with its owners."""
+    """Return the names under which a record is found: the entity, and all evicted workloads with their owners."""
     names = {(entity.kind, entity.namespace, entity.name): None}
     if preemption is not None:
         for verdict in preemption.verdicts:
@@ -283,17 +283,17 @@ def _kept_record(engine: Engine, ref: str) -> ReservationRecord | None:
 
 
 def reservation_record(engine: Engine, ref: str) -> ReservationRecord | None:
-    """Return the reservation that an entity holds now, as records have it."""
-    held = engine.reservations.held.get(ref)
-    if held is None:
+    """Return the reservation that an entity holds now, in the form used in records."""
+    reservation = engine.reservations.held.get(ref)
+    if reservation is None:
         return _kept_record(engine, ref)
-    waits = sorted(pod.key for pod in held.waits_for)
+    waits = sorted(pod.key for pod in reservation.waits_for)
     return ReservationRecord(
-        nodes=tuple(held.nodes[:MOST_NAMES]),
-        nodes_total=len(held.nodes),
-        expected_start=readable_time(held.expected) if held.expected is not None else "",
+        nodes=tuple(reservation.nodes[:MOST_NAMES]),
+        nodes_total=len(reservation.nodes),
+        expected_start=readable_time(reservation.expected) if reservation.expected is not None else "",
         waits_for=tuple(waits[:MOST_NAMES]),
         waits_for_total=len(waits),
-        message=held.when(),
-        backfill=held.backfill(),
+        message=reservation.when(),
+        backfill=reservation.backfill(),
     )

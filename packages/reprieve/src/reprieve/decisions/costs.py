@@ -1,4 +1,4 @@
-"""What a decision to preempt costs, as numbers and in words: for plans, records and events (cost.md 1.6)."""
+"""The cost of a preemption as numbers and in words, for plans, records and events (cost.md 1.6)."""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -18,18 +18,18 @@ _MOST_NAMES: Final = 3
 
 
 def by_criterion(criteria: Sequence[Criterion], cost: Cost | None) -> dict[str, float]:
-    """Return the costs that are numbers, by the criterion's name."""
+    """Return the costs that are finite numbers, by the criterion's name."""
     costs = zip(criteria, cost, strict=True) if cost is not None else ()
     return {criterion.name: plain(number) for criterion, number in costs if isfinite(number)}
 
 
 def plain(number: float) -> float:
-    """Return a whole number as such, others rounded to three places."""
+    """Return integral values as int, and others rounded to three decimal places."""
     return int(number) if float(number).is_integer() else round(number, 3)
 
 
 def value_text(criterion: Criterion, number: float) -> str:
-    """Return `2 pods`, `1.5 GPU-hours`, a time."""
+    """Return a value with its unit, such as `2 pods` or `1.5 GPU-hours`, or a time."""
     if criterion.name == StartTime.name:
         return readable_time(-number) if isfinite(number) else "not started"
     if criterion.measure.endswith("-seconds"):
@@ -39,36 +39,36 @@ def value_text(criterion: Criterion, number: float) -> str:
 
 
 def decisive(preemption: Preemption) -> tuple[Criterion, str, str] | None:
-    """Return the criterion that decided, and what the chosen one and the runner-up cost by it; None if none did."""
+    """Return the decisive criterion with the costs of the chosen option and the runner-up, or None if there is none."""
     compared, own = preemption.compared, preemption.cost
     if compared is None or compared.cost is None or own is None or not compared.steps:
         return None
-    for criterion, one, other in zip(preemption.criteria, own, compared.cost, strict=True):
+    for criterion, chosen, runner_up in zip(preemption.criteria, own, compared.cost, strict=True):
         if criterion.text == compared.steps[-1][0]:
-            return criterion, value_text(criterion, one), value_text(criterion, other)
+            return criterion, value_text(criterion, chosen), value_text(criterion, runner_up)
     return None
 
 
 def lost_by(cluster: ClusterState, preemption: Preemption) -> LostWork:
-    """Return the work that all victims lose, with the pods that keep running of gangs that break with them."""
+    """Return the work lost by all victims, and by remaining pods of gangs that the eviction breaks."""
     victims = (pod for verdict in preemption.victims for pod in verdict.unit.pods)
     return lost_work(cluster, (*victims, *preemption.left_over))
 
 
 def lost_text(lost: LostWork) -> str:
-    """Return `3.5 GPU-hours`, with the CPU-hours of pods without GPUs; empty if there is less than a second."""
+    """Return a text like `3.5 GPU-hours`, with the CPU-hours of pods without GPUs; empty below one second."""
     parts = [(lost.gpu / 3600, "GPU-hours"), (lost.cpu / 3600, "CPU-hours")]
     return " and ".join(f"{hours:.3g} {unit}" for hours, unit in parts if hours >= _LEAST_HOURS)
 
 
 _LEAST_HOURS: Final = 1 / 3600
-"""Less lost work is not named: one second."""
+"""Lost work below one second is omitted."""
 
 
 def counts_work(cluster: ClusterState, preemption: Preemption, pods: Iterable[PodRecord]) -> bool:
-    """Return whether messages name the lost work of these victims.
+    """Return whether messages mention the lost work of these victims.
 
-    They do where lost work is a criterion, or where users annotate checkpoints or restart costs.
+    They do if lost work is a criterion, or if users annotate checkpoints or restart costs.
     """
     if any(criterion.name == LostWorkCost.name for criterion in preemption.criteria):
         return True
@@ -79,7 +79,7 @@ def counts_work(cluster: ClusterState, preemption: Preemption, pods: Iterable[Po
 
 
 def in_turn(steps: Sequence[CascadeStep]) -> tuple[EvictionInTurn, ...]:
-    """Return evictions in turn as data."""
+    """Return subsequent evictions as data."""
     return tuple(
         EvictionInTurn(
             round=step.level,
@@ -92,9 +92,9 @@ def in_turn(steps: Sequence[CascadeStep]) -> tuple[EvictionInTurn, ...]:
 
 
 def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, ...]:
-    """Return sentences on what it costs: lost work, the comparison by configured criteria, evictions in turn.
+    """Return sentences on the cost: lost work, the comparison by configured criteria, subsequent evictions.
 
-    And with which other preemptors it was planned, and which limits ended the search.
+    They also mention other preemptors of the same plan and the limits that ended the search.
     """
     sentences = []
     counts = counts_work(cluster, preemption, (pod for verdict in preemption.victims for pod in verdict.unit.pods))
@@ -103,8 +103,8 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
         sentences.append(f"Unsaved work lost: {lost}." if lost else "No unsaved work is lost.")
     decided, compared = decisive(preemption), preemption.compared
     if decided is not None and compared is not None and (counts or decided[0].name == RestartElsewhere.name):
-        criterion, one, other = decided
-        sentences.append(f"{preemption.domain} over {compared.domain}: {criterion.text} ({one} against {other}).")
+        criterion, own, theirs = decided
+        sentences.append(f"{preemption.domain} over {compared.domain}: {criterion.text} ({own} against {theirs}).")
     if preemption.together:
         names = names_text(preemption.together, _MOST_NAMES)
         sentences.append(f"Planned together with {names}: one eviction for all of them.")
@@ -129,17 +129,17 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
 
 def _limit_sentence(limit: SearchLimit) -> str:
     """Return what was not compared, and that a cheaper eviction may exist (cost.md 4.15)."""
-    there, most = f"{limit.there:,}", f"{limit.most:,}"
-    what = {
-        LimitKind.SPREAD_DOMAINS: f"Its topology spread has {there} domains: up to {most} are compared by cost",
-        LimitKind.SPREAD_SIZE: f"Its topology spread was not compared by cost: {there} nodes and workloads, up to "
+    size, most = f"{limit.there:,}", f"{limit.most:,}"
+    texts = {
+        LimitKind.SPREAD_DOMAINS: f"Its topology spread has {size} domains: up to {most} are compared by cost",
+        LimitKind.SPREAD_SIZE: f"Its topology spread was not compared by cost: {size} nodes and workloads, up to "
         f"{most} are searched",
         LimitKind.SPREAD_WORK: "The comparison of ways to spread it over domains ended at its limit of "
         f"{most} nodes and workloads searched",
         LimitKind.TREE_WORK: "The comparison of domains for its groups ended at its limit of "
         f"{most} nodes and workloads searched",
     }
-    return f"{what[limit.kind]}. A cheaper eviction may exist."
+    return f"{texts[limit.kind]}. A cheaper eviction may exist."
 
 
 def _gang_sentences(preemption: Preemption) -> list[str]:

@@ -1,8 +1,8 @@
-"""Hints from the decision record of a rejected attempt: sentences and their numbers on what would help.
+"""Hints from the decision record of a rejected attempt: sentences and numbers on changes that would help.
 
 `explain` shows them for one object, `plan` for every pending pod and group.
 
-Invariant: a hint is given only where the numbers of the record show it.
+Invariant: a hint is given only if the numbers of the record support it.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ _HINTS: Final = {
     ),
     "node(s) didn't have free ports for the requested pod ports": ("Ports", "Free its host ports on one of {nodes}."),
 }
-"""The kind of change that a reason suggests, and its sentence, by the reason's text."""
+"""The kind of change and its sentence, by the text of the reason that suggests it."""
 
 
 def helps_of(
     record: DecisionRecord, priority_that_helps: int | None = None, *, to_be_tried: bool = False
 ) -> list[Help]:
-    """Return what would change the outcome; nothing where that is uncertain, or while a preemption frees capacity.
+    """Return changes that would alter the outcome; none if that is uncertain, or while a preemption frees capacity.
 
-    `priority_that_helps`: the lowest priority with which it would be placed or could preempt, if that is known.
-    `to_be_tried`: each is tried before it is shown, so that amounts are exact where it is; else they may be "at least".
+    `priority_that_helps`: the lowest priority with which it would be placed or could preempt, if known. `to_be_tried`:
+    whether each change is verified before it is shown, so that amounts need no "at least".
     """
     if record.preemption is not None:
         return []
-    found = _room(record, to_be_tried=to_be_tried)
+    helps = _room(record, to_be_tried=to_be_tried)
     members = record.members
     if members is not None and record.result == "Unschedulable":
         ready = members.placed + members.already_scheduled
         if members.placed and ready < members.min_count:
             sentence = f"Set minCount to {ready} instead of {members.min_count}: {ready} of its pods can be placed."
-            found.append(Help(kind="MinCount", min_count=ready, sentence=sentence))
+            helps.append(Help(kind="MinCount", min_count=ready, sentence=sentence))
     for reason in record.reasons:
         if reason.reason in _HINTS:
             kind, sentence = _HINTS[reason.reason]
             sentence = sentence.format(nodes=count(reason.nodes, "node"))
-            found.append(Help(kind=kind, nodes=reason.nodes, sentence=sentence))
-    return found + _by_priority(record, priority_that_helps)
+            helps.append(Help(kind=kind, nodes=reason.nodes, sentence=sentence))
+    return helps + _by_priority(record, priority_that_helps)
 
 
 def _room(record: DecisionRecord, *, to_be_tried: bool) -> list[Help]:
@@ -60,9 +60,9 @@ def _room(record: DecisionRecord, *, to_be_tried: bool) -> list[Help]:
     if lack is None:
         return []
     result: list[Help] = []
-    # For an amount too large to count no node is known to be large enough.
+    # If an amount is too large to count, it is unknown whether any node is large enough.
     if lack.too_big and not any(big.or_more for big in lack.too_big):
-        asked = " and ".join(f"{big.asked} {big.resource}" for big in lack.too_big)
+        requested = " and ".join(f"{big.asked} {big.resource}" for big in lack.too_big)
         largest = f"the largest node has {lack.too_big[0].largest}"
         if len(lack.too_big) > 1:
             amounts = " and ".join(f"{big.largest} {big.resource}" for big in lack.too_big)
@@ -74,7 +74,7 @@ def _room(record: DecisionRecord, *, to_be_tried: bool) -> list[Help]:
                 amount=lack.too_big[0].asked,
                 missing={big.resource: big.asked for big in lack.too_big} if len(lack.too_big) > 1 else {},
                 nodes=1,
-                sentence=f"Add a node with {asked}: a pod requests that much, but {largest}.",
+                sentence=f"Add a node with {requested}: a pod requests that much, but {largest}.",
             )
         )
     closest = lack.closest
@@ -110,7 +110,7 @@ def _free(closest: Shortage, nodes: int, sentence: str) -> Help:
 
 
 def _where(names: Sequence[str], nodes: int) -> str:
-    """`n1`, `n1 or n2`, `n1, n2, n3 and 5 more nodes`."""
+    """Return `n1`, `n1 or n2`, or `n1, n2, n3 and 5 more nodes`."""
     if nodes > len(names):
         return f"{', '.join(names)} and {count(nodes - len(names), 'more node')}"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

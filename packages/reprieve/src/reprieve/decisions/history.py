@@ -1,4 +1,4 @@
-"""Preemptions of the past: preemptor, victims, time, reason and cost, from decision records (whatif.md 9)."""
+"""Past preemptions from decision records: preemptor, victims, time, reason and cost (whatif.md 9)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprieve.decisions.records import DecisionRecord, UnitRecord
 class Evicted(Document, frozen=True, kw_only=True):
     """An evicted unit. `running_seconds`: how long its oldest pod ran.
 
-    `why`: which pod needed its capacity, where it moves, or what else it was evicted for.
+    `why`: which pod needed its capacity, where it moves, or another reason for the eviction.
     """
 
     unit: str
@@ -26,7 +26,7 @@ class Evicted(Document, frozen=True, kw_only=True):
 
 
 class HistoryItem(Document, frozen=True, kw_only=True):
-    """One preemption: its preemptor, the number of evicted pods, the work lost. `state`: UnderWay, Done or Failed."""
+    """One preemption: its preemptor, number of evicted pods, and lost work. `state`: UnderWay, Done or Failed."""
 
     time: str
     kind: str
@@ -40,12 +40,12 @@ class HistoryItem(Document, frozen=True, kw_only=True):
     pdb_violations: int
     state: str
     cause: str = ""
-    """Empty for a preemption; else as `PreemptionRecord.cause`."""
+    """Empty for a preemption, otherwise as in `PreemptionRecord.cause`."""
     victims: tuple[Evicted, ...] = ()
 
 
 class PreemptionHistory(Document, frozen=True, kw_only=True):
-    """The document: newest first."""
+    """The history document, newest first."""
 
     api_version: str = DOCUMENT_VERSION
     kind: str = "History"
@@ -53,19 +53,18 @@ class PreemptionHistory(Document, frozen=True, kw_only=True):
 
 
 def involves(record: DecisionRecord, namespace: str) -> bool:
-    """Return whether a preemption is by a namespace, or of a workload in it."""
-    made = record.preemption
-    evicted = made.evicted if made is not None else ()
+    """Return whether the preemptor or an evicted workload is in the namespace."""
+    preemption = record.preemption
+    evicted = preemption.evicted if preemption is not None else ()
     return record.entity.namespace == namespace or any(unit.unit.startswith(f"{namespace}/") for unit in evicted)
 
 
 def history_of(
     records: Iterable[DecisionRecord], namespace: str | None, *, node: str = "", owner: str = ""
 ) -> PreemptionHistory:
-    """Return the preemptions of the records, newest first; of one namespace those by it and of it.
+    """Return the preemptions of the records, newest first. For a namespace, those by it and of its workloads.
 
-    `node`: only those that evicted pods from it. `owner`: only those that evicted pods of this controller, as
-    `KIND/NAME` or `NAME`.
+    `node`: only evictions from this node. `owner`: only evictions of this controller's pods, as `KIND/NAME` or `NAME`.
     """
     items = [item for record in records if _evicts(record, node, owner.lower()) and (item := _item(record)) is not None]
     if namespace is not None:
@@ -78,24 +77,24 @@ def history_of(
 
 
 def _evicts(record: DecisionRecord, node: str, owner: str) -> bool:
-    """Return whether a preemption evicted pods from this node, of this owner; empty: any."""
+    """Return whether a preemption evicted pods from this node and of this owner. Empty means any."""
     units = [unit for unit in record.preemption.evicted if unit.outcome != "NotEvicted"] if record.preemption else []
     return any(
-        (not node or node in unit.nodes) and (not owner or any(_is_named(one, owner) for one in unit.owners))
+        (not node or node in unit.nodes) and (not owner or any(_is_named(name, owner) for name in unit.owners))
         for unit in units
     ) or not (node or owner)
 
 
 def _is_named(owner: str, text: str) -> bool:
-    """Return whether `job default/train` is meant by `job/train`, `default/train` or `train`."""
+    """Return whether `job default/train` matches `job/train`, `default/train` or `train`."""
     kind, _, full = owner.lower().partition(" ")
     name = full.rpartition("/")[2]
     return text in (name, full, f"{kind}/{name}", f"{kind}/{full}")
 
 
 def _item(record: DecisionRecord) -> HistoryItem | None:
-    made = record.preemption
-    if made is None:
+    preemption = record.preemption
+    if preemption is None:
         return None
     return HistoryItem(
         time=record.time,
@@ -103,14 +102,14 @@ def _item(record: DecisionRecord) -> HistoryItem | None:
         namespace=record.entity.namespace,
         name=record.entity.name,
         priority=record.entity.priority,
-        domain=made.domain,
-        pods=made.cost.pods,
-        lost_gpu_hours=round(made.cost.lost_gpu_hours, 3),
-        lost_cpu_hours=round(made.cost.lost_cpu_hours, 3),
-        pdb_violations=made.cost.pdb_violations,
-        state=made.state,
-        cause=made.cause,
-        victims=tuple(_evicted(unit) for unit in made.evicted if unit.outcome != "NotEvicted"),
+        domain=preemption.domain,
+        pods=preemption.cost.pods,
+        lost_gpu_hours=round(preemption.cost.lost_gpu_hours, 3),
+        lost_cpu_hours=round(preemption.cost.lost_cpu_hours, 3),
+        pdb_violations=preemption.cost.pdb_violations,
+        state=preemption.state,
+        cause=preemption.cause,
+        victims=tuple(_evicted(unit) for unit in preemption.evicted if unit.outcome != "NotEvicted"),
     )
 
 

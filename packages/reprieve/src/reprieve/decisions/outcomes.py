@@ -1,4 +1,4 @@
-"""The parts of a decision in the documents that commands print: what would help, preemptions, reserved capacity.
+"""Parts of a decision in the documents that commands print: changes that would help, preemptions, reserved capacity.
 
 Stable JSON (interfaces.md, "`plan -o json`"): every field is always written, under these names in camelCase.
 """
@@ -11,15 +11,15 @@ from reprieve.decisions.records import AvoidedEviction, EvictionInTurn, would_no
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of the parts of a document; every field is always written."""
+    """Base of the parts of a document. Every field is always written."""
 
 
 ALL, SOME, NONE = "All", "Some", "None"
-"""How many of the changes that may help were tried."""
+"""How many of the possible changes were tried."""
 
 
 class PodMove(Document, frozen=True, kw_only=True):
-    """A running pod that would run on another node; `unit` is what moves with it as one, `namespace/name`."""
+    """A running pod that would move to another node. `unit` (`namespace/name`) moves as a whole."""
 
     unit: str
     namespace: str
@@ -29,12 +29,12 @@ class PodMove(Document, frozen=True, kw_only=True):
 
 
 class Help(Document, frozen=True, kw_only=True):
-    """A smallest change after which a pending pod or group would run (whatif.md 5).
+    """A minimal change after which a pending pod or group would run (whatif.md 5).
 
-    `kind`: Nodes (more like an existing one), Domain (more of them in the topology domain that comes closest), Free
-    (free capacity on existing nodes), Node (a larger one), MinCount, Toleration, Uncordon, Selector, Ports, Policy,
-    Priority, Move (running pods elsewhere), Workload (one that ends) or Combination (two changes, neither of which is
-    enough alone). `amount` of `resource`, on `nodes` nodes; `priority` or `min_count` it would need.
+    `kind`: Nodes (more nodes like an existing one), Domain (more nodes in the topology domain with the smallest
+    shortage), Free (free capacity on existing nodes), Node (a larger node), MinCount, Toleration, Uncordon, Selector,
+    Ports, Policy, Priority, Move (move running pods), Workload (end a workload) or Combination (two changes, neither
+    sufficient alone). `amount` of `resource`, on `nodes` nodes; `priority` or `min_count`: the required value.
     """
 
     kind: str
@@ -42,17 +42,17 @@ class Help(Document, frozen=True, kw_only=True):
     resource: str | None = None
     amount: str | None = None
     missing: dict[str, str] = {}
-    """Everything that is missing with it, the scarcest first."""
+    """All missing resources, scarcest first."""
     nodes: int | None = None
     priority: int | None = None
     min_count: int | None = None
     workload: str | None = None
     parts: tuple[str, ...] = ()
-    """Of a combination: the kinds of its two changes."""
+    """The kinds of the two changes of a combination."""
     like: str | None = None
-    """The node that new ones are like."""
+    """The node that new nodes must resemble."""
     on: tuple[str, ...] = ()
-    """The first of the nodes that lack least."""
+    """The first nodes with the smallest shortage."""
     moves: tuple[PodMove, ...] = ()
     flags: tuple[str, ...] = ()
     """The change as flags of `plan`."""
@@ -71,7 +71,7 @@ class PreemptorName(Document, frozen=True, kw_only=True):
 
 
 class VictimReason(Document, frozen=True, kw_only=True):
-    """Why a unit is evicted: if it stayed, `pod` would not fit on `node_name`. `missing`: the scarcest first."""
+    """Why a unit is evicted: if it stayed, `pod` would not fit on `node_name`. `missing`: scarcest first."""
 
     pod: str
     node_name: str
@@ -85,7 +85,7 @@ class VictimReason(Document, frozen=True, kw_only=True):
 
 
 class Victim(Document, frozen=True, kw_only=True):
-    """A pod to evict; `unit` is what is evicted with it as one, `namespace/name`. `priority` is the unit's."""
+    """A pod to evict. `unit` (`namespace/name`) is evicted as a whole, and `priority` is the unit's."""
 
     namespace: str
     name: str
@@ -98,9 +98,9 @@ class Victim(Document, frozen=True, kw_only=True):
 
 
 class PlacingByScore(Document, frozen=True, kw_only=True):
-    """The victims if the group were placed where it scores best: pods, the highest priority among them.
+    """The victims if the group were placed where it scores best: number of pods, and their highest priority.
 
-    `freed`: how much of what the preemptor asks for they have.
+    `freed`: their amounts of the resources that the preemptor requests.
     """
 
     pods: int
@@ -109,9 +109,9 @@ class PlacingByScore(Document, frozen=True, kw_only=True):
 
 
 class EvictionCost(Document, frozen=True, kw_only=True):
-    """What an eviction costs (cost.md 1): work that was not saved, and a number by each criterion, in order.
+    """The cost of an eviction (cost.md 1): unsaved work, and a number for each criterion, in order.
 
-    `decided_by`: the criterion that distinguished it from the runner-up, with what both cost by it.
+    `decided_by`: the criterion that distinguished it from the runner-up. `values`: the costs of both by it.
     """
 
     lost_gpu_hours: float
@@ -122,10 +122,10 @@ class EvictionCost(Document, frozen=True, kw_only=True):
 
 
 class PreemptionOutcome(Document, frozen=True, kw_only=True):
-    """One decision to preempt, in order of time. `domain`: cluster, or the node's name.
+    """One decision to preempt; decisions are in order of time. `domain`: cluster, or the node's name.
 
-    `needed`: how much its pods ask for in all, `freed`: how much of that the victims have; the resource that is the
-    largest part of the cluster's comes first.
+    `needed`: the total requests of its pods. `freed`: the victims' amounts of these resources. The resource with the
+    largest share of the cluster comes first.
     """
 
     preemptor: PreemptorName
@@ -137,19 +137,18 @@ class PreemptionOutcome(Document, frozen=True, kw_only=True):
     needed: dict[str, str] = {}
     freed: dict[str, str] = {}
     by_score: PlacingByScore | None = None
-    """What the choice saved; None where only one placement was evaluated (`placement: Compatible`)."""
+    """What the choice saved; None if only one placement was evaluated (`placement: Compatible`)."""
     cost: EvictionCost | None = None
     cascade: tuple[EvictionInTurn, ...] = ()
     avoided: AvoidedEviction | None = None
 
 
 class DeferredPreemption(Document, frozen=True, kw_only=True):
-    """A preemption that was deferred, in order of time (cost.md 5.6, 6).
+    """A deferred preemption; they are in order of time (cost.md 5.6, 6).
 
-    `reason`: PreemptionDelay, Predecessor, Completions, Checkpoint, MinimumRuntime or EvictionLimit; `pods`: those it
-    waits for.
-    `at`, and `until` at the latest, are virtual seconds since the start; without `until` it waits for something to
-    happen.
+    `reason`: PreemptionDelay, Predecessor, Completions, Checkpoint, MinimumRuntime or EvictionLimit. `pods`: the pods
+    it waits for. `at` and the latest time `until` are virtual seconds since the start. Without `until` it waits for an
+    event.
     """
 
     preemptor: PreemptorName
@@ -163,8 +162,8 @@ class DeferredPreemption(Document, frozen=True, kw_only=True):
 class ReservedCapacity(Document, frozen=True, kw_only=True):
     """A reservation that a pending group, tree or pod holds at the end (reservations.md 6.4).
 
-    `expected_start`: RFC 3339; None: pods are in the way that state no end. `waits_for`: those that still run, sorted.
-    `message`: when it is expected to start, in words; `backfill`: which pods may use the capacity until then.
+    `expected_start`: RFC 3339, or None if blocking pods have no stated end. `waits_for`: blocking pods that still run,
+    sorted. `message`: the expected start in words. `backfill`: which pods may use the capacity until then.
     """
 
     holder: PreemptorName
@@ -176,7 +175,7 @@ class ReservedCapacity(Document, frozen=True, kw_only=True):
 
 
 class ReleasedCapacity(Document, frozen=True, kw_only=True):
-    """Capacity reserved for a preemptor and released unused, `at` virtual seconds since the start (cost.md 5.4).
+    """Capacity that was released unused by a preemptor, `at` virtual seconds since the start (cost.md 5.4).
 
     `reason`: NotUsed, Deleted, Gated, PlacedElsewhere, NodeGone, Taken, Moved or NoUse.
     """

@@ -1,4 +1,4 @@
-"""Parts of sentences, the same wherever a decision is reported: numbers, times, names."""
+"""Shared phrases for reporting decisions: numbers, times, names."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,20 +12,20 @@ def count(number: int, noun: str) -> str:
 
 
 def names_text(names: Sequence[str], most: int, total: int = 0) -> str:
-    """Return the first `most` names, and how many more there are of `total`."""
+    """Return the first `most` names, and the number of further ones up to `total`."""
     more = max(total, len(names)) - min(most, len(names))
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def domains_text(level: str, domains: Sequence[str], breaks: int) -> str:
-    """Return what a group uses of a topology level: `rack: 2 domains (r1, r2), 1 rank break`."""
+    """Return a group's use of a topology level, such as `rack: 2 domains (r1, r2), 1 rank break`."""
     names = names_text(domains, _MOST_DOMAINS)
     apart = f", {count(breaks, 'rank break')}" if breaks else ""
     return f"{level}: {count(len(domains), 'domain')} ({names}){apart}"
 
 
 def seconds_text(seconds: float) -> str:
-    """Return the two largest units of a time: `0 s`, `31 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Return the two largest units of a duration: `0 s`, `31 s`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 60:
         return f"{seconds:.3f}".rstrip("0").rstrip(".") + " s"
     left = round(seconds)
@@ -38,5 +38,5 @@ def seconds_text(seconds: float) -> str:
 
 
 def to_the_second(time: str) -> str:
-    """Return a time (RFC 3339, UTC) without its fraction."""
+    """Return a time (RFC 3339, UTC) without fractional seconds."""
     return f"{time.partition('.')[0].removesuffix('Z')}Z"

@@ -1,4 +1,4 @@
-"""A decision to preempt as a record and as a part of a plan's document: units, reasons, costs, the comparison."""
+"""A decision to preempt as a record and as part of a plan's document: units, reasons, costs, comparison."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def preemption_record(
     held_until: float | None = None,
     most_reprieved: int = MOST_REPRIEVED,
 ) -> PreemptionRecord:
-    """Return a decision to preempt as data; `now`: when it was made, for how long the victims have been running."""
+    """Return a decision to preempt as data. `now`: the time of the decision, for the victims' running time."""
     names = cluster.nodes.names
     evicted = preemption.victims
     spared = [verdict for verdict in preemption.verdicts if not verdict.evicted]
@@ -109,7 +109,7 @@ def preemption_record(
 
 
 def failed_preemption(cluster: ClusterState, failed: UnhelpfulPreemption, now: float) -> FailedPreemption:
-    """Return a preemption that would not help as data; `now`: for how long the potential victims have been running."""
+    """Return an unhelpful preemption as data. `now`: the time of the decision, for the victims' running time."""
     diagnosis = failed.diagnosis
     first = [Verdict(unit, False, None) for unit in failed.units[:MOST_CONSIDERED]]
     return FailedPreemption(
@@ -127,14 +127,14 @@ def failed_preemption(cluster: ClusterState, failed: UnhelpfulPreemption, now: f
 
 
 def reason_counts(diagnosis: Diagnosis | None) -> tuple[ReasonCount, ...]:
-    """Return reasons with their nodes, the most frequent first."""
+    """Return reasons with their node counts, the most frequent first."""
     counts = diagnosis.reasons if diagnosis is not None else {}
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(ReasonCount(reason=reason, nodes=nodes) for reason, nodes in ordered)
 
 
 def owners_of(cluster: ClusterState, unit: PreemptionUnit) -> list[ControllerName]:
-    """Return the controllers of a unit's pods and groups, and the highest known above each."""
+    """Return the controllers of a unit's pods and groups, and the highest known controller above each."""
     groups: set[Group] = {
         group for pod in unit.pods if pod.group in cluster.groups for group in (cluster.groups[pod.group],)
     }
@@ -224,7 +224,7 @@ def _comparison(preemption: Preemption, criteria: Sequence[Criterion], cost: Cos
         chosen=chosen,
         runner_up=_candidate(compared.domain, criteria, compared.cost),
         steps=tuple(ComparisonStep(criterion=criterion, left=left) for criterion, left in compared.steps),
-        # The last criterion distinguished the chosen one from the candidates left, the best of which is this one.
+        # The last criterion distinguished the chosen candidate from the remaining ones, and this is the best of those.
         decided_by=compared.steps[-1][0] if compared.steps else "",
         criterion=decided[0].name if decided is not None else "",
         values=decided[1:] if decided is not None else (),
@@ -253,7 +253,7 @@ def _candidate(domain: str, criteria: Sequence[Criterion], cost: Cost | None) ->
 
 
 def preemption_outcome(cluster: ClusterState, preemption: Preemption) -> PreemptionOutcome:
-    """Return a decision to preempt as plans print it: every victim pod by pod."""
+    """Return a decision to preempt in the form that plans print, with each victim pod."""
     names = cluster.nodes.names
     amounts = preemption_amounts(cluster, preemption)
     preemptor = preemption.group or preemption.pod
@@ -288,7 +288,7 @@ def preemption_outcome(cluster: ClusterState, preemption: Preemption) -> Preempt
 
 
 def preemptor_name(pod: PodRecord, group: Group | None) -> PreemptorName:
-    """Return the name of a preemptor: that of its group if it has one, else that of the pod."""
+    """Return the name of a preemptor: its group if it has one, else the pod."""
     if group is None:
         return PreemptorName(kind="Pod", namespace=pod.namespace, name=pod.name, priority=pod.priority)
     priority = group.spec.priority if group.spec is not None else pod.priority
@@ -322,9 +322,9 @@ def _victims(names: Sequence[str], verdict: Verdict) -> list[Victim]:
 
 
 def preemption_amounts(cluster: ClusterState, preemption: Preemption) -> list[tuple[str, int, int]]:
-    """Return (resource, needed, freed) of everything the preemptor asks for, the largest part of the cluster first.
+    """Return (resource, needed, freed) for all requested resources, the largest share of the cluster first.
 
-    Pods are no resource that a pod asks for.
+    The number of pods is not a requested resource.
     """
     needed: Counter[int] = Counter()
     columns_of: dict[int, set[int]] = {}
@@ -333,9 +333,9 @@ def preemption_amounts(cluster: ClusterState, preemption: Preemption) -> list[tu
             columns_of.setdefault(row, set()).update(column for column, _ in pod.signature.requests)
         else:
             needed.update(dict(pod.signature.requests))
-    for row, asked in columns_of.items():  # what they run with is their own already
+    for row, requested in columns_of.items():  # their current amounts are already reserved for them
         over = cluster.nodes.used[:, row] - cluster.nodes.allocatable[:, row]
-        needed.update({column: int(over[column]) for column in sorted(asked) if over[column] > 0})
+        needed.update({column: int(over[column]) for column in sorted(requested) if over[column] > 0})
     nodes, names = cluster.nodes, cluster.resources.names
     columns = [column for column in needed if column >= FIRST_RESOURCE and names[column] != "pods"]
     victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
@@ -351,10 +351,10 @@ def _by_score(cluster: ClusterState, preemption: Preemption) -> PlacingByScore |
     units = preemption.by_score
     if units is None:
         return None
-    asked = {column for pod, _ in preemption.nominations for column, _ in pod.signature.requests}
+    requested = {column for pod, _ in preemption.nominations for column, _ in pod.signature.requests}
     names = cluster.resources.names
     pods = [pod for unit in units for pod in unit.pods]
-    freed = {names[column]: sum(int(pod.signature.delta[column]) for pod in pods) for column in asked}
+    freed = {names[column]: sum(int(pod.signature.delta[column]) for pod in pods) for column in requested}
     return PlacingByScore(
         pods=len(pods),
         highest_priority=max((unit.priority for unit in units), default=None),

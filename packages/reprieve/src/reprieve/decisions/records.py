@@ -1,10 +1,10 @@
-"""The decision record: what one attempt that did not simply succeed tried, found and decided (observability.md).
+"""The decision record: what a not simply successful attempt tried, found and decided (observability.md).
 
-Plain data that becomes JSON as it is; names in camelCase, empty fields left out.  Times are RFC 3339 in UTC, durations
-seconds, amounts quantities as in manifests.
+Plain data that is serialized to JSON as it is: names in camelCase, empty fields omitted. Times are RFC 3339 in UTC,
+durations are seconds, amounts are quantities as in manifests.
 
-Invariant: a record is bounded: every list that grows with the cluster has a limit, with the full number beside it; only
-the evicted units are all listed.
+Invariant: a record is bounded. Every list that grows with the cluster has a limit, with the full number next to it;
+only the evicted units are always complete.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MOST_LEVELS: Final = 50
 def would_not_fit(pod: str, node: str, missing: Mapping[str, str], reason: str) -> str:
     """Return why a victim is not spared: if it stayed, `pod` would not fit on `node`.
 
-    `missing`: amounts by resource, the scarcest first; where there are none, `reason` says why.
+    `missing`: amounts by resource, scarcest first. If it is empty, `reason` explains it.
     """
     return f"if it stayed, {pod} would not fit on {node}: {shortages_text(missing) if missing else reason}"
 
 
 class RecordPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """How all parts are written; fields of later versions are ignored."""
+    """Serialization settings of all parts. Fields of later versions are ignored."""
 
 
 class EntityReference(RecordPart, frozen=True):
@@ -52,14 +52,14 @@ class EntityReference(RecordPart, frozen=True):
 
 
 class ReasonCount(RecordPart, frozen=True):
-    """A reason and on how many nodes it holds; a node may have several."""
+    """A reason and the number of nodes to which it applies. A node may have several reasons."""
 
     reason: str
     nodes: int
 
 
 class MessageCount(RecordPart, frozen=True):
-    """A message in conditions of pods, and of how many; `names` are the first of them."""
+    """A message in pod conditions and the number of pods with it. `names`: the first of these pods."""
 
     message: str
     reason: str
@@ -68,7 +68,7 @@ class MessageCount(RecordPart, frozen=True):
 
 
 class MemberCounts(RecordPart, frozen=True):
-    """A pod group's attempt in numbers: how many pods were tried, how many of those fit, and the group's minimum."""
+    """Figures of a pod group's attempt: pods tried, pods that fit, and the group's minimum."""
 
     tried: int
     placed: int
@@ -77,9 +77,9 @@ class MemberCounts(RecordPart, frozen=True):
 
 
 class LevelRecord(RecordPart, frozen=True):
-    """The result of one group of a tree (composite.md 3.3): `succeeded` of its children, `of` so many.
+    """The result of one group of a tree (composite.md 3.3): `succeeded` of its `of` children.
 
-    `name` is `namespace/name`; children are pods, or groups of which `short` names the first that did not succeed.
+    `name` is `namespace/name`. Children are pods or groups; `short` names the first child groups that failed.
     """
 
     kind: str
@@ -93,36 +93,36 @@ class LevelRecord(RecordPart, frozen=True):
 
 
 class Shortage(RecordPart, frozen=True):
-    """What is missing for one pod, and on how many nodes exactly that; `names` are the first of them by name."""
+    """The amounts missing for one pod, and the number of nodes with exactly this shortage. `names`: the first."""
 
     missing: dict[str, str]
     nodes: int
     names: tuple[str, ...]
     at_least: bool = False
-    """More than amounts may be in the way there, so that more may have to be freed."""
+    """Other obstacles than amounts are possible there, so more may have to be freed."""
 
 
 class OversizedRequest(RecordPart, frozen=True):
-    """A request that no node could meet even when empty."""
+    """A request that no node could satisfy even if it were empty."""
 
     resource: str
     asked: str
     largest: str
     or_more: bool = False
-    """`asked` is the most that is counted of a resource: it asks for that or for any amount above."""
+    """`asked` is the highest amount that is counted: the request is for that amount or more."""
 
     @property
     def clause(self) -> str:
-        """`it asks for 16 cpu, but the largest node has 8`."""
+        """Return `it asks for 16 cpu, but the largest node has 8`."""
         asked = f"{self.asked} {self.resource}"
         return f"it asks for {asked}{' or more' if self.or_more else ''}, but the largest node has {self.largest}"
 
 
 class Shortfall(RecordPart, frozen=True):
-    """How far the pod, or the next member of a group, is from fitting, as far as resources go.
+    """The resources missing for the pod, or for the next member of a group.
 
-    `closest` are the nodes that lack least.  For a group of identical pods `more` is how many members are missing to
-    minCount; each needs a place of its own.
+    `closest` are the nodes with the smallest shortage. For a group of identical pods, `more` is the number of members
+    missing to minCount, each of which needs its own place.
     """
 
     closest: Shortage | None = None
@@ -131,7 +131,7 @@ class Shortfall(RecordPart, frozen=True):
 
 
 class EvictionReason(RecordPart, frozen=True):
-    """Why a unit is evicted: if it stayed, `pod` would not fit on `node`. `short`: of `resource`, the scarcest."""
+    """Why a unit is evicted: if it stayed, `pod` would not fit on `node`. `short`: of `resource`, the scarcest one."""
 
     pod: str
     node: str
@@ -140,7 +140,7 @@ class EvictionReason(RecordPart, frozen=True):
     resource: str = ""
     short: str = ""
     missing: dict[str, str] = {}
-    """Everything that would be missing there, the scarcest first: the largest share of what is asked for."""
+    """All resources that would be missing there, scarcest first: the largest share of the request."""
 
     @property
     def clause(self) -> str:
@@ -150,43 +150,43 @@ class EvictionReason(RecordPart, frozen=True):
 
 
 class UnitRecord(RecordPart, frozen=True):
-    """A potential victim. `pod_names` and `nodes` are the first of them; `pods`, `nodes_total`: how many there are."""
+    """A potential victim. `pod_names` and `nodes` list the first ones; `pods` and `nodes_total` are the totals."""
 
     unit: str
     kind: str
     outcome: str
-    """`Evicted`, `Reprieved` (everything still fits with it running), `LookedAt` (evicting it would not help) or
-    `NotEvicted` (it was to be evicted, and the preemption failed before that)."""
+    """`Evicted`, `Reprieved` (everything still fits while it runs), `LookedAt` (its eviction would not help) or
+    `NotEvicted` (the preemption failed before its planned eviction)."""
     priority: int
     pods: int
     pod_names: tuple[str, ...]
     nodes: tuple[str, ...]
     uid: str = ""
-    """Of the pod or the group; empty in records of versions that did not keep it."""
+    """UID of the pod or group; empty in records of versions without it."""
     pod_uids: tuple[str, ...] = ()
-    """Of the pods in `pod_names`."""
+    """UIDs of the pods in `pod_names`."""
     owners: tuple[str, ...] = ()
-    """Controllers of its pods and of its group, of evicted units: `job default/train`, the first of them."""
+    """The first controllers of an evicted unit's pods and group, such as `job default/train`."""
     owner: str = ""
-    """Of an evicted unit: what eviction limits count it for: a controller, or the group or pod itself (cost.md 9.2)."""
+    """Of an evicted unit: the owner used by eviction limits: a controller, or the group or pod itself (cost.md 9.2)."""
     priority_class: str = ""
-    """Of an evicted unit: the priority class that they count it for."""
+    """Of an evicted unit: the priority class used by eviction limits."""
     nodes_total: int = 0
-    """0 in records of versions that did not count them."""
+    """0 in records of versions without it."""
     running_seconds: float | None = None
-    """Of its oldest pod, at the time of the decision."""
+    """Running time of its oldest pod at the time of the decision."""
     violates_pdb: bool = False
     why: EvictionReason | None = None
     chosen_by: str = ""
-    """The plugin that named it as a victim (preemption.md 2.8); then there is no other reason."""
+    """The plugin that selected it as a victim (preemption.md 2.8); then there is no other reason."""
     moves_to: tuple[str, ...] = ()
-    """The node that each of `pod_names` moves to; empty if it does not move (moving.md 4)."""
+    """The node to which each of `pod_names` moves; empty if it does not move (moving.md 4)."""
     because: str = ""
     """Why it is evicted without a preemption (`PreemptionRecord.cause`)."""
 
     @property
     def reason(self) -> str:
-        """Return why it is evicted, as part of a sentence; empty where nothing is known."""
+        """Return why it is evicted, as part of a sentence; empty if unknown."""
         if self.why is not None:
             return self.why.clause
         if self.moves_to:
@@ -195,54 +195,54 @@ class UnitRecord(RecordPart, frozen=True):
 
 
 class CostRecord(RecordPart, frozen=True):
-    """What the eviction costs."""
+    """The cost of the eviction."""
 
     units: int
     pods: int
     highest_priority: int
     pdb_violations: int = 0
     running_seconds_lost: float = 0.0
-    """Summed over the pods with a known start."""
+    """Sum over the pods with a known start."""
     lost_gpu_hours: float = 0.0
-    """Of pods with GPUs: hours worked since the last checkpoint or the start, times GPUs (cost.md 1.3)."""
+    """Pods with GPUs: hours of work since the last checkpoint or the start, times GPUs (cost.md 1.3)."""
     lost_cpu_hours: float = 0.0
-    """The same of pods without GPUs, times CPUs."""
+    """Pods without GPUs: the same, times CPUs."""
     by_criterion: dict[str, float] = {}
-    """By what evictions are compared, in order (cost.md 1)."""
+    """The costs by which evictions are compared, in order (cost.md 1)."""
 
 
 class CandidateRecord(RecordPart, frozen=True):
-    """A domain that would have worked, by the criteria that decide (preemption.md 3), in that order."""
+    """A feasible domain with its values for the decisive criteria (preemption.md 3), in their order."""
 
     domain: str
     pdb_violations: int = 0
     highest_priority: int = 0
     priority_sum: int = 0
-    """Of the victims, each plus 2^31."""
+    """Sum over the victims, each plus 2^31."""
     pods: int = 0
     earliest_start: str = ""
-    """Of the victims of the highest priority; later is cheaper."""
+    """Earliest start among the victims with the highest priority; later is cheaper."""
     others: dict[str, float] = {}
-    """By the criteria beside these that are configured (cost.md 1)."""
+    """Values for additionally configured criteria (cost.md 1)."""
 
 
 class ComparisonStep(RecordPart, frozen=True):
-    """One criterion of the comparison, and how many candidates it left."""
+    """One criterion of the comparison, and the number of candidates remaining after it."""
 
     criterion: str
     left: int
 
 
 class Comparison(RecordPart, frozen=True):
-    """How the domain was chosen. Without `runner_up` there was no other."""
+    """How the domain was chosen. `runner_up` is None if there was no alternative."""
 
     candidates: int
     chosen: CandidateRecord
     decided_by: str = ""
     criterion: str = ""
-    """The one that decided, as configurations call it; empty where it was none of them, such as a name."""
+    """The configuration's name of the decisive criterion; empty for other criteria, such as a name."""
     values: tuple[str, ...] = ()
-    """What the chosen one and the runner-up cost by it."""
+    """Values of the chosen candidate and the runner-up for that criterion."""
     steps: tuple[ComparisonStep, ...] = ()
     runner_up: CandidateRecord | None = None
 
@@ -255,7 +255,7 @@ class NominationRecord(RecordPart, frozen=True):
 
 
 class ReleaseRecord(RecordPart, frozen=True):
-    """Reserved capacity that was released. `nodes` are the first of them; `pods`: of how many nominations it was.
+    """Reserved capacity that was released. `nodes` lists the first ones; `pods` is the number of nominations.
 
     `reason`: `NotUsed` (its time is over), `Deleted`, `Gated` or `PlacedElsewhere` (the preemptor), `NodeGone`, `Taken`
     (by a higher priority), `Moved` (capacity is reserved elsewhere instead) or `NoUse` (it no longer helps).
@@ -270,7 +270,7 @@ class ReleaseRecord(RecordPart, frozen=True):
 
 
 class EvictionInTurn(RecordPart, frozen=True):
-    """A victim that comes back and would evict others; `round`: 1 for the victims themselves (cost.md 3)."""
+    """A victim that returns and would evict others. `round`: 1 for the victims themselves (cost.md 3)."""
 
     round: int
     by: str
@@ -279,7 +279,7 @@ class EvictionInTurn(RecordPart, frozen=True):
 
 
 class AvoidedEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The eviction that would be cheaper if no victim came back: its victims, and what would follow."""
+    """The eviction that would be cheaper if no victim returned: its victims, and the subsequent evictions."""
 
     units: tuple[str, ...]
     cascade: tuple[EvictionInTurn, ...] = ()
@@ -288,11 +288,11 @@ class AvoidedEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 GANG_RESTARTED: Final = "GangRestarted"
 """A degraded gang is evicted as a whole (repair.md 4): reason of the event, and cause in records."""
 BACKFILL_OVERRUN: Final = "BackfillOverrun"
-"""Backfilled work that runs for too long is evicted (reservations.md 4.5)."""
+"""Backfilled work that runs too long is evicted (reservations.md 4.5)."""
 
 
 class PreemptionRecord(RecordPart, frozen=True):
-    """A decision to preempt: what is evicted, what is spared, why, and what happened to it."""
+    """A decision to preempt: evicted and spared units, the reasons, and the outcome."""
 
     domain: str
     potential_victims: int
@@ -304,10 +304,10 @@ class PreemptionRecord(RecordPart, frozen=True):
     nominations: tuple[NominationRecord, ...]
     nominations_total: int
     cascade: tuple[EvictionInTurn, ...] = ()
-    """What the victims would evict in turn when they come back."""
+    """The subsequent evictions by victims when they return."""
     avoided: AvoidedEviction | None = None
     cost_notes: tuple[str, ...] = ()
-    """Sentences on costs that are not numbers of pods: lost work, evictions in turn."""
+    """Sentences on costs other than numbers of pods: lost work, subsequent evictions."""
     told: tuple[str, ...] = ()
     """Deprecated name of `cost_notes`."""
     state: str = "UnderWay"
@@ -315,61 +315,61 @@ class PreemptionRecord(RecordPart, frozen=True):
     error: str = ""
     seconds: float = 0.0
     held_until: str = ""
-    """Until when at the latest capacity is reserved; empty: without an end."""
+    """Latest time until which capacity is reserved; empty if unlimited."""
     released: tuple[ReleaseRecord, ...] = ()
-    """How it was released, where the preemptor does not use it."""
+    """How the capacity was released, if the preemptor does not use it."""
     together: tuple[str, ...] = ()
-    """The preemptors with which it was planned together (`namespace/name`), the first of them."""
+    """The first preemptors with which it was planned together (`namespace/name`)."""
     cause: str = ""
-    """`GangRestarted` or `BackfillOverrun`: it is no preemption, so that nothing was compared or spared. The entity is
-    the group that restarts, or the holder of the reservation that needs the capacity."""
+    """`GangRestarted` or `BackfillOverrun`: an eviction without a preemption, so nothing was compared or spared. The
+    entity is the restarted group, or the holder of the reservation that needs the capacity."""
 
     def __post_init__(self) -> None:
-        """Read the names of earlier versions."""
+        """Read the field names of earlier versions."""
         _fill(self, "cost_notes", "told")
 
 
 class FailedPreemption(RecordPart, frozen=True):
-    """Why nothing is evicted for a pod group that needed capacity: the potential victims, and why they do not help.
+    """Why nothing is evicted for a pod group that needs capacity: the potential victims, and why they do not help.
 
-    `reason`: `NoLowerPriority` (nothing that runs has a lower priority, the lowest is `lowest_priority`),
-    `Protected` (all that runs with a lower priority is protected by annotations or limits), `DoesNotFit` and
-    `NothingGained` (with all potential victims evicted, too few of its pods or no more than before would fit),
-    `PreemptionPolicyNever`, `UnderWay` (earlier victims are still terminating), `Error` (a plugin failed).
+    `reason`: `NoLowerPriority` (no running workload has a lower priority; the lowest is `lowest_priority`), `Protected`
+    (all running workloads of lower priority are protected by annotations or limits), `DoesNotFit` and `NothingGained`
+    (with all potential victims evicted, too few of its pods or no more than before would fit), `PreemptionPolicyNever`,
+    `UnderWay` (earlier victims are still terminating), `Error` (a plugin failed).
     """
 
     reason: str
     potential_victims: int = 0
-    """Units."""
+    """Number of units."""
     pods: int = 0
-    """Their pods."""
+    """Number of their pods."""
     considered: tuple[UnitRecord, ...] = ()
-    """The most important of them; their `outcome` is `LookedAt`."""
+    """The most important units; their `outcome` is `LookedAt`."""
     looked_at: tuple[UnitRecord, ...] = ()
     """Deprecated name of `considered`."""
     placed: int = 0
-    """Pods of the group that would fit with all of them evicted."""
+    """Number of the group's pods that would fit with all potential victims evicted."""
     needed: int = 0
-    """How many must fit."""
+    """Number of pods that must fit."""
     pod: str = ""
-    """The first that would not fit, even then; `reasons` says why, on how many of the `nodes`."""
+    """The first pod that would not fit even then. `reasons` has the reasons and their numbers of `nodes`."""
     nodes: int = 0
     reasons: tuple[ReasonCount, ...] = ()
     lowest_priority: int | None = None
 
     def __post_init__(self) -> None:
-        """Read the names of earlier versions."""
+        """Read the field names of earlier versions."""
         _fill(self, "considered", "looked_at")
 
 
 class DeferralRecord(RecordPart, frozen=True):
-    """Why nothing is evicted yet, although preemption may help. `pods` are the first of those it waits for.
+    """Why nothing is evicted yet, although preemption may help. `pods`: the first pods it waits for.
 
-    `reason`: `PreemptionDelay` (its own is not over), `Predecessor` (pods of the same owner are terminating, and their
-    capacity is reserved for it), `Completions` (pods that say when they end), `Checkpoint` (victims that are about to
+    `reason`: `PreemptionDelay` (its own delay has not ended), `Predecessor` (pods of the same owner are terminating,
+    and their capacity is reserved for it), `Completions` (pods with a stated end), `Checkpoint` (victims that will soon
     save their work), `MinimumRuntime` (potential victims that have not run for their minimum) or `EvictionLimit`
-    (potential victims that were evicted as often as a limit allows). `until`: it is tried again then, whatever happens;
-    empty: when something happens.
+    (potential victims that were evicted as often as a limit allows). `until`: the time of the next attempt in any case;
+    empty if it waits for an event.
     """
 
     reason: str
@@ -380,9 +380,9 @@ class DeferralRecord(RecordPart, frozen=True):
 
 
 class ReservationRecord(RecordPart, frozen=True):
-    """Capacity that the entity holds until it starts (reservations.md 6.4). `nodes` and `waits_for`: the first of them.
+    """Capacity that the entity holds until it starts (reservations.md 6.4). `nodes` and `waits_for`: the first ones.
 
-    `expected_start`: RFC 3339, empty where pods are in the way that state no end; `message` says it in words.
+    `expected_start`: RFC 3339, empty if blocking pods have no stated end. `message` has it in words.
     """
 
     nodes: tuple[str, ...]
@@ -395,10 +395,10 @@ class ReservationRecord(RecordPart, frozen=True):
 
 
 class OrderRecord(RecordPart, frozen=True):
-    """A gang failed in the order in which its pods are tried, and a placement may exist: nothing is tried twice.
+    """A gang failed with its pods tried in order, but a placement may exist, as pods are not tried again.
 
-    `search`: `Greedy`, or `Retry` where other orders have been tried too.  `placed`: how many of its pods another order
-    places; 0 where none is known and nothing rules one out.
+    `search`: `Greedy`, or `Retry` if other orders were tried too. `placed`: number of its pods that another order
+    places; 0 if no such order is known but one cannot be excluded.
     """
 
     search: str
@@ -406,7 +406,7 @@ class OrderRecord(RecordPart, frozen=True):
 
 
 class Timings(RecordPart, frozen=True):
-    """`attempt_seconds`: this attempt; `waiting_seconds`: since the entity first might be tried."""
+    """`attempt_seconds`: duration of this attempt. `waiting_seconds`: time since the entity could first be tried."""
 
     attempt_seconds: float
     waiting_seconds: float
@@ -415,8 +415,8 @@ class Timings(RecordPart, frozen=True):
 class DecisionRecord(RecordPart, frozen=True):
     """See the module docstring. `result`: Unschedulable, Preempting, Error, or Evicted (`PreemptionRecord.cause`).
 
-    An attempt that ends exactly as the one before does not make a new record: `repeated` counts, `first_time` is when
-    that began, and everything else is as of the latest.
+    An attempt with the same outcome as the previous one updates its record: `repeated` is the number of repetitions and
+    `first_time` the time of the first attempt. Everything else is from the latest attempt.
     """
 
     id: int
@@ -437,7 +437,7 @@ class DecisionRecord(RecordPart, frozen=True):
     pods: tuple[MessageCount, ...] = ()
     members: MemberCounts | None = None
     levels: tuple[LevelRecord, ...] = ()
-    """Of a tree of groups: the result of each that was tried, the root first; of many those that failed."""
+    """Of a tree of groups: the result of each tried group, the root first; if there are many, failed ones first."""
     lack: Shortfall | None = None
     preemption: PreemptionRecord | None = None
     in_vain: FailedPreemption | None = None
@@ -449,7 +449,7 @@ class DecisionRecord(RecordPart, frozen=True):
 
 
 def _fill(part: msgspec.Struct, name: str, deprecated: str) -> None:
-    """Give a field and its deprecated name the same value, whichever of them was written."""
+    """Give a field and its deprecated name the same value, whichever was set."""
     value = getattr(part, name) or getattr(part, deprecated)
     msgspec.structs.force_setattr(part, name, value)
     msgspec.structs.force_setattr(part, deprecated, value)

@@ -1,4 +1,4 @@
-"""Reservations that pending groups and pods hold, as documents have them (reservations.md 6.4)."""
+"""Reservations of pending groups and pods in the form used in documents (reservations.md 6.4)."""
 
 from kube_rules.durations import readable_time
 from reprieve.decisions.outcomes import ReservedCapacity
@@ -7,15 +7,15 @@ from reprieve.scheduling.engine import Engine
 
 
 def reserved_capacity(engine: Engine) -> tuple[ReservedCapacity, ...]:
-    """Return the reservations for long-pending workloads, in the order in which they were made."""
+    """Return the reservations for long-pending workloads, in the order of their creation."""
     return tuple(
         ReservedCapacity(
-            holder=preemptor_name(held.pods[0][0], held.group),
-            nodes=tuple(sorted(held.nodes)),
-            expected_start=readable_time(held.expected) if held.expected is not None else None,
-            waits_for=tuple(sorted(pod.key for pod in held.waits_for)),
-            message=held.when(),
-            backfill=held.backfill(),
+            holder=preemptor_name(reservation.pods[0][0], reservation.group),
+            nodes=tuple(sorted(reservation.nodes)),
+            expected_start=readable_time(reservation.expected) if reservation.expected is not None else None,
+            waits_for=tuple(sorted(pod.key for pod in reservation.waits_for)),
+            message=reservation.when(),
+            backfill=reservation.backfill(),
         )
-        for held in engine.reservations.held.values()
+        for reservation in engine.reservations.held.values()
     )

@@ -1,7 +1,7 @@
-"""The document of a shadow report: where another scheduler's decisions and ours differ (shadow.md).
+"""The document of a shadow report: where the decisions of another scheduler and ours differ (shadow.md).
 
-Stable JSON: every field is always written, under these names in camelCase.  Times are RFC 3339 in UTC, durations
-seconds.  *Acting* is the scheduler that runs the cluster, *shadow* the one that only decides.
+Stable JSON: every field is always written, under these names in camelCase. Times are RFC 3339 in UTC, durations are
+seconds. *Acting* is the scheduler that runs the cluster, *shadow* the one that only decides.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ KINDS: Final = (HALF_PLACED, STARVED, MORE_EVICTED, FEWER_EVICTED)
 """Kinds of differences (shadow.md 3)."""
 MOST_DIFFERENCES: Final = 1_000
 MOST_EVICTED: Final = 20
-"""Differences, and evicted pods of each, that a report lists."""
+"""Maximum numbers of differences, and of evicted pods of each, that a report lists."""
 
 
 class ShadowSide(Document, frozen=True, kw_only=True):
-    """What one of the two did. `result`: Placed, HalfPlaced, Pending or Evicts; `pods`: those with a node.
+    """The outcome of one scheduler. `result`: Placed, HalfPlaced, Pending or Evicts. `pods`: those with a node.
 
-    `evicted` are the first of the evicted pods, `lost_gpu_hours` the work that they had not saved (cost.md 2.1).
+    `evicted` lists the first evicted pods. `lost_gpu_hours` is their unsaved work (cost.md 2.1).
     """
 
     result: str
@@ -39,9 +39,9 @@ class ShadowSide(Document, frozen=True, kw_only=True):
 
 
 class ShadowDifference(Document, frozen=True, kw_only=True):
-    """One difference. `entity_kind`: Pod, PodGroup or CompositePodGroup. `until` is None while it lasts.
+    """One difference. `entity_kind`: Pod, PodGroup or CompositePodGroup. `until` is None while it persists.
 
-    `held_gpu_hours`: of a half-placed gang, what its bound pods held while it could not start.
+    `held_gpu_hours`: for a half-placed gang, the capacity held by its bound pods while it could not start.
     """
 
     kind: str
@@ -61,12 +61,12 @@ class ShadowDifference(Document, frozen=True, kw_only=True):
 
     @property
     def entity(self) -> str:
-        """Return the kind and name, as commands print them."""
+        """Return the kind and name in the form that commands print."""
         return f"{self.entity_kind.lower()} {self.namespace}/{self.name}"
 
 
 class SecondsSpread(Document, frozen=True, kw_only=True):
-    """Seconds of many cases; of more than the latest 10,000 the quantiles are of those. All 0 without any."""
+    """Statistics of seconds. Quantiles cover only the latest 10,000 cases. All values are 0 without cases."""
 
     count: int = 0
     mean: float = 0.0
@@ -77,7 +77,7 @@ class SecondsSpread(Document, frozen=True, kw_only=True):
 
 
 class ShadowFigures(Document, frozen=True, kw_only=True):
-    """Figures of one of the two, over the gangs and pods that both have decided about."""
+    """Figures of one of the two schedulers, over the gangs and pods that both have decided about."""
 
     evicted_pods: int
     lost_gpu_hours: float
@@ -86,12 +86,12 @@ class ShadowFigures(Document, frozen=True, kw_only=True):
 
 
 class ShadowReport(Document, frozen=True, kw_only=True):
-    """See the module docstring. `differences` are newest first, at most `MOST_DIFFERENCES`; `left_out`: older ones.
+    """See the module docstring. `differences`: the newest `MOST_DIFFERENCES`, newest first. `left_out`: older ones.
 
-    `compared`: gangs and pods that both have placed.  `not_compared`: others, by the reason: `ActingFirst` (the
-    shadow had not placed it when the acting scheduler had) and `Gone` (deleted before both had).  `same_node` and
-    `other_node` count pods; a node of the same score is no difference.  `other_victims`: evictions of other pods that
-    cost the same.  `unassigned_evictions`: pods evicted there by a preemptor that is not known.
+    `compared`: gangs and pods that both have placed. `not_compared`: others by reason: `ActingFirst` (the acting
+    scheduler placed it before the shadow) and `Gone` (deleted before both had placed it). `same_node` and
+    `other_node` count pods; a node with the same score is no difference. `other_victims`: evictions of other pods with
+    the same cost. `unassigned_evictions`: pods that the acting scheduler evicted for an unknown preemptor.
     """
 
     api_version: str = DOCUMENT_VERSION
@@ -116,7 +116,7 @@ class ShadowReport(Document, frozen=True, kw_only=True):
 
 
 def spread_of(values: Iterable[float], count: int, total: float) -> SecondsSpread:
-    """Return the spread of seconds; `count` and `total` also cover cases that are not among the values."""
+    """Return statistics of seconds. `count` and `total` may include cases that are not among the values."""
     ordered = sorted(values)
     if not ordered:
         return SecondsSpread()

@@ -1,4 +1,4 @@
-"""A shadow report in words, for the text and the page: the conclusion, figures side by side, the differences."""
+"""A shadow report in words, for the text and the page: conclusion, figures side by side, differences."""
 
 from typing import Final
 
@@ -25,18 +25,18 @@ MEANINGS: Final = {
     MORE_EVICTED: "The acting scheduler evicts more pods for it, or as many with more unsaved GPU work.",
     FEWER_EVICTED: "The shadow would evict more pods for it, or as many with more unsaved GPU work.",
 }
-"""What a kind of difference is, and what it means."""
+"""Title and meaning of each kind of differences."""
 ACTING, SHADOW = "acting scheduler", "shadow"
 
 
 def conclusion(report: ShadowReport) -> str:
-    """Return what matters, in one sentence."""
+    """Return the conclusion in one sentence."""
     period = f"{to_the_second(report.since)} to {to_the_second(report.until)}"
     if not any(report.counts.values()):
         if not report.compared:
             return f"Nothing could be compared yet, {period}."
         return f"No differences: {_compared(report)}, {period}."
-    found = [
+    parts = [
         f"{report.counts[kind]} {words}"
         for kind, words in (
             (HALF_PLACED, "half placed"),
@@ -47,11 +47,11 @@ def conclusion(report: ShadowReport) -> str:
         if report.counts[kind]
     ]
     total = count(sum(report.counts.values()), "difference")
-    return f"{total}, {_compared(report)}, {period}: {', '.join(found)}."
+    return f"{total}, {_compared(report)}, {period}: {', '.join(parts)}."
 
 
 def evictions_compared(report: ShadowReport) -> str:
-    """Return what the evictions of both schedulers cost, in one sentence."""
+    """Return the cost of the evictions of both schedulers in one sentence."""
     acting, shadow = report.acting, report.shadow
     return (
         f"The acting scheduler evicts {count(acting.evicted_pods, 'pod')} and loses {acting.lost_gpu_hours:g} "
@@ -64,26 +64,26 @@ def _compared(report: ShadowReport) -> str:
 
 
 def figures(report: ShadowReport) -> list[tuple[str, str, str]]:
-    """Return the figures side by side: what, of the acting scheduler, of the shadow."""
+    """Return the figures side by side: name, acting scheduler, shadow."""
     acting, shadow = report.acting, report.shadow
     rows = [
         ("pods evicted", str(acting.evicted_pods), str(shadow.evicted_pods)),
         ("GPU-hours lost by evictions", f"{acting.lost_gpu_hours:g}", f"{shadow.lost_gpu_hours:g}"),
         ("GPU-hours held by half-placed gangs", f"{report.held_gpu_hours:g}", "0"),
     ]
-    for what, one, other in (
+    for name, acting_wait, shadow_wait in (
         ("gangs", acting.gang_wait, shadow.gang_wait),
         ("pods", acting.pod_wait, shadow.pod_wait),
     ):
-        if one.count:
-            rows.append((f"wait of {what}: median", seconds_text(one.p50), seconds_text(other.p50)))
-            rows.append((f"wait of {what}: 90 %", seconds_text(one.p90), seconds_text(other.p90)))
-            rows.append((f"wait of {what}: longest", seconds_text(one.max), seconds_text(other.max)))
+        if acting_wait.count:
+            rows.append((f"wait of {name}: median", seconds_text(acting_wait.p50), seconds_text(shadow_wait.p50)))
+            rows.append((f"wait of {name}: 90 %", seconds_text(acting_wait.p90), seconds_text(shadow_wait.p90)))
+            rows.append((f"wait of {name}: longest", seconds_text(acting_wait.max), seconds_text(shadow_wait.max)))
     return rows
 
 
 def remarks(report: ShadowReport) -> list[str]:
-    """Return what has to be known about the figures."""
+    """Return remarks needed to interpret the figures."""
     lines = [
         f"Schedulers: {', '.join(report.schedulers)}. A difference counts after {seconds_text(report.hold_seconds)}.",
         f"Placed pods on the shadow's node: {report.same_node}, on another: {report.other_node} (no difference).",
@@ -103,7 +103,7 @@ def remarks(report: ShadowReport) -> list[str]:
 
 
 def decided(spread: SecondsSpread) -> str:
-    """Return how long decisions of the shadow took."""
+    """Return how long the shadow's decisions took."""
     if not spread.count:
         return "The shadow has decided nothing yet."
     took = f"median {spread.p50:.4f} s, 99 % {spread.p99:.4f} s, longest {spread.max:.4f} s"

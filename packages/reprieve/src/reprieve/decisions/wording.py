@@ -1,4 +1,4 @@
-"""Sentences about a decision, one function each: of `explain` and of `plan`.
+"""Sentences about a decision for `explain` and `plan`, one function each.
 
 Invariant: every sentence follows from the decision record (preemption.md 2, scheduling.md 3.9).
 """
@@ -29,7 +29,7 @@ def tried_together(members: MemberCounts) -> str:
 
 
 def without_success(failed: FailedPreemption, priority: int) -> list[str]:
-    """Return why preemption does not help a group of that priority: the potential victims, and why they do not."""
+    """Return why preemption does not help a group of this priority: the potential victims, and why they do not help."""
     if failed.reason in _NOT_TRIED:
         return [_NOT_TRIED[failed.reason]]
     if failed.reason == NoRoom.NO_LOWER_PRIORITY.value:
@@ -49,7 +49,7 @@ def without_success(failed: FailedPreemption, priority: int) -> list[str]:
 
 
 def order_sentence(order: OrderRecord) -> str:
-    """Return why a gang may fit in another order of its pods (scheduling.md 3.9)."""
+    """Return why a gang may fit if its pods are tried in another order (scheduling.md 3.9)."""
     text = (
         "A placement may exist: pods are tried one after another, and an earlier pod may have taken the node of a "
         "later one"
@@ -63,5 +63,5 @@ def order_sentence(order: OrderRecord) -> str:
 
 
 def time_text(stamp: str) -> str:
-    """Return `at 2026-07-01 12:00:00 UTC` of a time in RFC 3339; empty stays empty."""
+    """Return a text like `at 2026-07-01 12:00:00 UTC` for an RFC 3339 time; empty for an empty one."""
     return f"at {stamp[:10]} {stamp[11:19]} UTC" if stamp else ""

@@ -1,1 +1,1 @@
-"""What people see of the scheduler: metrics, events, log lines, decision records (observability.md)."""
+"""What users see of the scheduler: metrics, events, log lines and decision records (observability.md)."""

@@ -1,16 +1,16 @@
 """Events of events.k8s.io/v1, aggregated as client-go does (observability.md, "Events").
 
-The first occurrence is created.  The second within six minutes turns it into a series (count 2, patched); further ones
-are only counted here, and the count is written when the series has been quiet for six minutes or every half hour, so a
-pod that fails again and again costs two calls and not one per attempt.  What goes out is the whole body: with `series`
-it is an update of the event of that name, else a new one.
+The first occurrence is created. The second within six minutes turns it into a series (count 2, patched). Further ones
+are only counted here. The count is written when the series has been quiet for six minutes or every half hour, so a pod
+that fails repeatedly costs two calls and not one per attempt. The sink gets the whole body: with `series` it updates
+the event of that name, otherwise it is a new event.
 
-Two occurrences are the same when everything but the time is the same.  client-go leaves out the note but compares the
-object's resourceVersion, which changes with the condition that repeats the note; the scheduler does not know the
-resourceVersion, so the note stands in for it.
+Two occurrences are equal if everything except the time is equal. client-go ignores the note but compares the object's
+resourceVersion, which changes with the condition that contains the same text. The scheduler does not know the
+resourceVersion, so it compares the note instead.
 
-Invariants: no I/O and no clock here; the cache is bounded (the oldest entries are finished and forgotten); a note is at
-most 1024 bytes, which is what the API server accepts.
+Invariants: no I/O and no clock here; the cache is bounded (the oldest entries are finished and removed); a note has at
+most 1024 bytes, the limit of the API server.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 
 Sink = Callable[[Json], None]
-"""Takes one body and returns at once; the receiver sends it, and failures are not reported back."""
+"""Takes one body and returns immediately. The receiver sends it and does not report failures."""
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 FINISH_SECONDS: Final = 360.0
-"""A series that was quiet for so long is over."""
+"""A series ends after it was quiet for this long."""
 REFRESH_SECONDS: Final = 1800.0
-"""A running series is written so often, or the API server would let it expire."""
+"""How often a running series is written, so that the API server does not expire it."""
 NOTE_LIMIT: Final = 1024
 _NAME_LIMIT: Final = 253
 _SUFFIX: Final = " ..."
@@ -44,7 +44,7 @@ _Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an event is about. `api_version` as it is served."""
+    """The object that an event is about. `api_version` is the served version."""
 
     api_version: str
     kind: str
@@ -53,7 +53,7 @@ class Reference:
     uid: str
 
     def body(self) -> Json:
-        """As an ObjectReference."""
+        """Return it as an ObjectReference."""
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -64,15 +64,14 @@ class Reference:
 
 
 def pod_reference(pod: PodRecord) -> Reference:
-    """Return a pod as the object of an event."""
+    """Return the event reference of a pod."""
     return Reference("v1", "Pod", pod.namespace, pod.name, pod.uid)
 
 
 def group_reference(group: Group, api_version: str) -> Reference:
-    """Return a group as the object of an event; `api_version` is the one that native groups of its kind are served
-    under.
+    """Return the event reference of a group. `api_version` is the served version of native groups of its kind.
 
-    What the PodGroup of another scheduler was made into is that PodGroup (observability.md 2.6, workloads.md 2.9).
+    A group converted from another scheduler's PodGroup refers to it (observability.md 2.6, workloads.md 2.9).
     """
     own = group.spec.foreign if group.spec is not None else None
     if own:
@@ -89,7 +88,7 @@ class _Seen:
 
 
 class EventRecorder:
-    """See the module docstring. `limit`: how many events are remembered for aggregation."""
+    """See the module docstring. `limit`: the maximum number of events remembered for aggregation."""
 
     def __init__(self, sink: Sink, *, controller: str, instance: str, limit: int = 10_000) -> None:
         self._sink = sink
@@ -116,25 +115,25 @@ class EventRecorder:
         now: float,
         controller: str | None = None,
     ) -> None:
-        """Something happened. `kind` is Normal or Warning; `now` in seconds since the epoch.
+        """Record an occurrence. `kind` is Normal or Warning; `now` is in seconds since the epoch.
 
-        `controller` is the scheduler name the pod asked for, where it is not the usual one.
+        `controller` is the schedulerName of the pod if it is not the default.
         """
         self.tick(now)
         reporter = controller or self._controller
         note = shortened(note)
         about = _parts(related) if related is not None else ()
         key = (kind, action, reason, reporter, note, *_parts(regarding), *about)
-        seen = self._seen.get(key)
-        if seen is not None and now - seen.last < FINISH_SECONDS:
-            seen.count += 1
-            seen.last = now
+        series = self._seen.get(key)
+        if series is not None and now - series.last < FINISH_SECONDS:
+            series.count += 1
+            series.last = now
             self._seen.move_to_end(key)
-            if seen.count == 2:
-                self._write_series(seen, now)
+            if series.count == 2:
+                self._write_series(series, now)
             return
-        if seen is not None:
-            self._finish(key, seen, now)
+        if series is not None:
+            self._finish(key, series, now)
         body: Json = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -157,37 +156,37 @@ class EventRecorder:
         self._sink(dict(body))
 
     def tick(self, now: float) -> None:
-        """Let time pass: finish what has been quiet, refresh what goes on. Looks at most once a minute."""
+        """Finish series that are quiet and refresh running ones. Checks at most once a minute."""
         if now < self._next_check:
             return
         self._next_check = now + 60.0
         while self._seen:
-            key, seen = next(iter(self._seen.items()))
-            if now - seen.last < FINISH_SECONDS:
+            key, series = next(iter(self._seen.items()))
+            if now - series.last < FINISH_SECONDS:
                 break
-            self._finish(key, seen, now)
-        for seen in self._seen.values():
-            if seen.count > 1 and now - seen.written >= REFRESH_SECONDS:
-                self._write_series(seen, now)
+            self._finish(key, series, now)
+        for series in self._seen.values():
+            if series.count > 1 and now - series.written >= REFRESH_SECONDS:
+                self._write_series(series, now)
 
     def flush(self, now: float) -> None:
-        """Write every count that is not written yet (the process ends)."""
+        """Write all counts that are not written yet, when the process ends."""
         while self._seen:
-            key, seen = next(iter(self._seen.items()))
-            self._finish(key, seen, now)
+            key, series = next(iter(self._seen.items()))
+            self._finish(key, series, now)
 
-    def _finish(self, key: _Key, seen: _Seen, now: float) -> None:
+    def _finish(self, key: _Key, series: _Seen, now: float) -> None:
         del self._seen[key]
-        if seen.count > 2:
-            self._write_series(seen, now)
+        if series.count > 2:
+            self._write_series(series, now)
 
-    def _write_series(self, seen: _Seen, now: float) -> None:
-        seen.written = now
-        series = {"count": seen.count, "lastObservedTime": micro_time(seen.last)}
-        self._sink({**seen.body, "series": series})
+    def _write_series(self, series: _Seen, now: float) -> None:
+        series.written = now
+        status = {"count": series.count, "lastObservedTime": micro_time(series.last)}
+        self._sink({**series.body, "series": status})
 
     def _name(self, name: str, now: float) -> str:
-        """`NAME.HEX` with nanoseconds, never the same twice; a long name gives way."""
+        """Return `NAME.HEX` with nanoseconds, always unique; a long name is truncated."""
         self._last_stamp = max(self._last_stamp + 1, int(now * 1e9))
         suffix = f".{self._last_stamp:x}"
         return name[: _NAME_LIMIT - len(suffix)].rstrip(".-") + suffix
@@ -198,7 +197,7 @@ def _parts(reference: Reference) -> tuple[str, str, str, str, str]:
 
 
 def shortened(note: str) -> str:
-    """At most 1024 bytes, with ` ...` at the end where something was left out."""
+    """Return at most 1024 bytes, with ` ...` at the end if text was cut off."""
     raw = note.encode()
     if len(raw) <= NOTE_LIMIT:
         return note

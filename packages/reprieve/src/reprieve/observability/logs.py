@@ -1,8 +1,8 @@
-"""Log lines: one per decision, as text or JSON, to stderr (observability.md).
+"""Log lines on stderr, as text or JSON: one per decision (observability.md).
 
-Verbosity is kube-scheduler's `-v`: 0 errors and the lifecycle of the process, 2 every decision, 4 details of each,
-5 what is useful only for work on the scheduler itself.  Of an object, only names, UIDs and priorities are logged, with
-the scheduler's own messages, so logs contain no secrets.
+Verbosity is kube-scheduler's `-v`: 0 for errors and the lifecycle of the process, 2 for every decision, 4 for details
+of each, 5 for debugging the scheduler itself. Only names, UIDs and priorities of objects are logged, with the
+scheduler's own messages, so logs contain no secrets.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ _SPECIAL: Final = re.compile(r'[ "=\\]')
 
 
 class Log:
-    """Writes lines of a verbosity up to `verbosity`. `form`: `text` or `json`."""
+    """Writes lines with a level up to `verbosity`. `form`: `text` or `json`."""
 
     def __init__(self, verbosity: int = DECISIONS, *, form: str = "text", stream: TextIO | None = None) -> None:
         if form not in ("text", "json"):
             raise ValueError(f"log format {form!r} is neither text nor json")
         self.verbosity = verbosity
         last: Processor = structlog.processors.JSONRenderer() if form == "json" else _text
-        # UTC with microseconds, so that lines of several machines can be put in order.
+        # UTC with microseconds, so that lines of several machines can be sorted.
         stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts")
         to = stream if stream is not None else sys.stderr
         self._logger: Any = structlog.wrap_logger(structlog.PrintLogger(to), processors=[stamp, last]).bind()
 
     def at(self, level: int) -> bool:
-        """Return whether lines of that verbosity are written: ask before working out expensive details."""
+        """Return whether lines of that level are written. Check it before computing expensive details."""
         return level <= self.verbosity
 
     def info(self, event: str, /, *, v: int = 0, **details: Any) -> None:
-        """A line of verbosity `v`."""
+        """Write a line of level `v`."""
         if v <= self.verbosity:
             self._logger.info(event, level="info", **details)
 
     def warning(self, event: str, /, **details: Any) -> None:
-        """A line about what is allowed and probably not meant; left out below verbosity 0 alone."""
+        """Write a warning about something that is allowed but probably not intended. Omitted only below verbosity 0."""
         if self.verbosity >= 0:
             self._logger.warning(event, level="warning", **details)
 
     def error(self, event: str, /, **details: Any) -> None:
-        """A line that is always written."""
+        """Write a line at any verbosity."""
         self._logger.error(event, level="error", **details)
 
 
 def _text(_logger: WrappedLogger, _method: str, line: EventDict) -> str:
-    """`2026-07-01T12:00:00.000000Z info Decided pod=default/a seconds=0.001`: words with blanks are quoted."""
+    """Return a line like `2026-07-01T12:00:00.000000Z info Decided pod=default/a`; values with spaces are quoted."""
     stamp, level, event = line.pop("ts"), line.pop("level"), line.pop("event")
     rest = "".join(f" {key}={_value(value)}" for key, value in line.items())
     return f"{stamp} {level} {printable(str(event), keep='')}{rest}"
@@ -68,4 +68,4 @@ def _value(value: Any) -> str:
     if plain:
         return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{printable(quoted, keep="")}"'  # no name or error text of an object begins a line of its own
+    return f'"{printable(quoted, keep="")}"'  # no name or error text of an object can start a new line

@@ -1,13 +1,12 @@
-"""Metrics in Prometheus' text form: names, labels and buckets of kube-scheduler (observability.md, "Metrics").
+"""Metrics in the Prometheus text format, with kube-scheduler's names, labels and buckets (observability.md, "Metrics").
 
-Counters are incremented here as things happen.  State (queues, cache) is read from the engine on each scrape, so it
-costs nothing in between and is always current.  While a thread has the engine, a scrape waits briefly for the end of
-the cycle; after that it returns the values read last.  `scheduler_podgroup_preemption_*` and
-`scheduler_pending_entities` are KEP-5710's names; kube-scheduler 1.37 calls the latter `scheduler_queued_entities`, so
-both are there.
+Counters are incremented here when something happens. State (queues, cache) is read from the engine on each scrape, so
+it costs nothing in between and is always current. While a thread uses the engine, a scrape waits briefly for the end of
+the cycle and then returns the last known values. `scheduler_podgroup_preemption_*` and `scheduler_pending_entities` are
+KEP-5710's names. kube-scheduler 1.37 calls the latter `scheduler_queued_entities`, so both are exposed.
 
-Invariants: a registry of its own (nothing of the process leaks in or out); everything is called from one thread; label
-values come from a fixed set or from the configuration, never from objects, so the number of series is bounded.
+Invariants: the registry is separate from the process-wide one; everything is called from one thread; label values come
+from a fixed set or the configuration, never from objects, so the number of series is bounded.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ EVENT_LABELS: Final[dict[Cause, str]] = {
     EventKind.GROUP_REMOVED: "scheduling.k8s.io/PodGroupDelete",
     EventKind.NAMESPACE_CHANGED: "NamespaceUpdate",
 }
-"""The `event` label of `scheduler_queue_incoming_pods_total`; a kind that is not here is called by its own name."""
+"""The `event` label of `scheduler_queue_incoming_pods_total`. Kinds that are not listed here use their own name."""
 
 
 def exponential(start: float, factor: float, count: int) -> list[float]:
-    """Bucket bounds: each the one before times the factor (Go's `ExponentialBuckets`, bit for bit)."""
+    """Return bucket bounds, each the previous one times the factor (exactly like Go's `ExponentialBuckets`)."""
     bounds = []
     for _ in range(count):
         bounds.append(start)
@@ -71,12 +70,12 @@ def exponential(start: float, factor: float, count: int) -> list[float]:
 
 
 def attempts_label(attempts: int) -> str:
-    """Return how many attempts a pod took, with everything from 15 on in one class as upstream has it."""
+    """Return the number of attempts as a label, with one label for 15 and more, as upstream."""
     return str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
 
 
 class _Declared(Generic[M]):
-    """A metric of a registry, declared in the class that has the registry; it is made by the first access."""
+    """A metric declared in a class that has a registry. It is created on first access."""
 
     def __init__(self, make: Callable[[CollectorRegistry], M]) -> None:
         self._make = make
@@ -86,9 +85,9 @@ class _Declared(Generic[M]):
         self._name = name
 
     def __get__(self, metrics: Metrics, _owner: type) -> M:
-        made = self._make(metrics.registry)
-        vars(metrics)[self._name] = made
-        return made
+        metric = self._make(metrics.registry)
+        vars(metrics)[self._name] = metric
+        return metric
 
 
 def _counter(name: str, text: str, labels: Sequence[str] = ()) -> _Declared[Counter]:
@@ -107,7 +106,7 @@ _PER_PROFILE: Final = ("result", "profile")
 
 
 class Metrics:
-    """See the module docstring. `process`: with `process_*` of this process."""
+    """See the module docstring. `process`: include `process_*` metrics of this process."""
 
     schedule_attempts = _counter(
         "schedule_attempts",
@@ -293,26 +292,26 @@ class Metrics:
                 getattr(self, name)
 
     def attach(self, engine: Engine) -> None:
-        """Read the state of that engine from now on."""
+        """Read state from this engine from now on."""
         self._engine = engine
 
     @property
     def engine(self) -> Engine | None:
-        """Return what the gauges read."""
+        """Return the engine that the gauges read."""
         return self._engine
 
     def read_engine(self) -> None:
-        """Read the state of the engine, for the scrapes to come; no cycle may run meanwhile."""
+        """Read the engine's state for the next scrapes. No cycle may run meanwhile."""
         if self._engine is not None:
             self._state = list(_state_of(self._engine))
 
     @property
     def state(self) -> list[Metric]:
-        """Return the state as it was read last."""
+        """Return the last state that was read."""
         return self._state
 
     def pod_attempt(self, result: str, profile: str, seconds: float) -> None:
-        """One pod's attempt ended: counter and latency."""
+        """Count a pod's finished attempt and its latency."""
         pair = self._pairs.get((result, profile))
         if pair is None:
             pair = (self.schedule_attempts.labels(result, profile), self.attempt_seconds.labels(result, profile))
@@ -321,7 +320,7 @@ class Metrics:
         pair[1].observe(seconds)
 
     def render(self, *, read: bool = True) -> bytes:
-        """Return all metrics as `CONTENT_TYPE`. Not `read`: with the state of the engine as it was read last."""
+        """Return all metrics as `CONTENT_TYPE`. Without `read`, use the engine state of the last read."""
         if read:
             self.read_engine()
         return generate_latest(_WithoutCreated(self.registry))
@@ -340,7 +339,7 @@ class _WithoutCreated(Collector):
 
 
 class _State(Collector):
-    """What was read from the engine."""
+    """The state that was read from the engine."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -350,7 +349,7 @@ class _State(Collector):
 
 
 def _repair(engine: Engine) -> Iterable[Metric]:
-    """What happened to gangs that lost members (repair.md 3.4, 4.4)."""
+    """Yield metrics of gangs that lost members (repair.md 3.4, 4.4)."""
     health = engine.repair.health
     degraded = GaugeMetricFamily(
         "reprieve_degraded_pod_groups",
@@ -385,7 +384,7 @@ def _repair(engine: Engine) -> Iterable[Metric]:
 
 
 def _state_of(engine: Engine) -> Iterable[Metric]:
-    """Gauges of the queues and the cache."""
+    """Yield gauges of the queues and the cache."""
     yield from _pending(list(engine.queue.entities()))
     cluster = engine.cluster
     scheduled = [pod for pod in cluster.pods.values() if pod.row >= 0]
@@ -397,14 +396,14 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
     cache.add_metric(["pods"], len(scheduled))
     cache.add_metric(["assumed_pods"], sum(1 for pod in scheduled if not pod.bound))
     yield cache
-    kept = GaugeMetricFamily(
+    entries = GaugeMetricFamily(
         "scheduler_kept_entries",
         "Number of entries kept to share work between pods, by kind; unused ones are dropped, or few are kept.",
         labels=["type"],
     )
     for kind, number in engine.sizes().items():
-        kept.add_metric([kind], number)
-    yield kept
+        entries.add_metric([kind], number)
+    yield entries
     idle = GaugeMetricFamily(
         "reprieve_reserved_idle_resources",
         "Amount of each resource that is idle because it is reserved for pending pods, in base units, CPU in cores.",
@@ -442,10 +441,10 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
 
 
 def event_label(cause: Cause) -> str:
-    """Return the `event` label for what brought a pod into a queue."""
-    known = EVENT_LABELS.get(cause)
-    if known is not None:
-        return known
+    """Return the `event` label for the cause that moved a pod into a queue."""
+    label = EVENT_LABELS.get(cause)
+    if label is not None:
+        return label
     return "".join(part.capitalize() for part in (cause if isinstance(cause, str) else cause.name).split("_"))
 
 
@@ -458,7 +457,7 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     count = {(kind, queue): 0 for kind in get_args(Preemptor) for queue in _QUEUES}
     reasons: dict[tuple[str, str], int] = {}
     for entity in entities:
-        # An entity in its cycle is about to change queues; until then it counts in the queue that it came from.
+        # An entity in its cycle is about to change queues; until then it counts in its previous queue.
         queue = "active" if entity.state is QueueState.IN_CYCLE else entity.state.value
         count[entity.group.kind.lower() if entity.group is not None else "pod", queue] += 1
         if entity.resizing:

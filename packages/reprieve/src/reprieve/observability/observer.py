@@ -1,7 +1,7 @@
-"""Observes what happens: it makes metrics, log lines, events and decision records of it.
+"""Turns everything that happens into metrics, log lines, events and decision records.
 
-Invariants: every call is synchronous, cheap and does no I/O beyond a log line; nothing here decides or fails a
-decision.  Times are seconds since the epoch, durations seconds.
+Invariants: every call is synchronous, cheap and does no I/O except writing a log line; nothing here makes a decision or
+causes one to fail. Times are seconds since the epoch, durations are seconds.
 """
 
 from __future__ import annotations
@@ -62,39 +62,39 @@ _STATUS_OF: Final = {
 }
 _ASSUMED_LIMIT: Final = 200_000
 _MOST_NODES: Final = 6
-"""Nodes that an event names."""
+"""Maximum number of nodes named in an event."""
 
 
 class Recorder(Protocol):
-    """Keeps decision records (`reprieve.observability.recorder.RecordKeeper`)."""
+    """Stores decision records (`reprieve.observability.recorder.RecordKeeper`)."""
 
     def attach(self, engine: Engine) -> None:
         """Set the engine that makes these decisions."""
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """An attempt ended."""
+        """Record a finished attempt."""
 
     def evicted(self, eviction: DirectEviction, *, now: float) -> None:
-        """Record an eviction that no preemption makes."""
+        """Record an eviction without a preemption."""
 
     def eviction_ended(self, eviction: DirectEviction) -> None:
-        """Record that every API call of it was made."""
+        """Record that all API calls of the eviction were made."""
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
-        """Record that capacity is reserved for that entity."""
+        """Record that capacity is reserved for the entity."""
 
     def room_released(self, room: ReleasedReservation) -> None:
-        """Record that capacity is no longer reserved for that preemptor."""
+        """Record that capacity is no longer reserved for the preemptor."""
 
     def preemption_ended(
         self, preemption: Preemption, *, seconds: float, error: str | None, evicted: EvictedPods
     ) -> None:
-        """Record how the last preemption of that preemptor ended; `evicted`: the pods with eviction calls made."""
+        """Record how the preemptor's last preemption ended. `evicted`: the pods with completed eviction calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Assumed:
-    """What has to be known of a pod's attempt when its binding is confirmed."""
+    """Data of a pod's attempt that is needed when its binding is confirmed."""
 
     began: float
     queued: float
@@ -103,19 +103,19 @@ class _Assumed:
 
 
 def _no_sink(_body: dict[str, object]) -> None:
-    """Events go nowhere."""
+    """Discard an event."""
 
 
 _GROUPS: Final = {kind.KIND: kind.API_VERSION for kind in (PodGroup, CompositePodGroup)}
-"""Kinds of groups and their versions where none is served."""
+"""Kinds of groups and the versions to assume if none is served."""
 
 
 class Observer:
     """See the module docstring.
 
-    `sink` takes event bodies (`reprieve.observability.events.Sink`); `controller` is the scheduler's name and
-    `instance` the machine's, for events; `version_of` gives the apiVersion that a kind of groups is served in now,
-    None for a kind that is not served.
+    `sink` takes event bodies (`reprieve.observability.events.Sink`). `controller` is the scheduler name and `instance`
+    the host name used in events. `version_of` returns the currently served apiVersion of a kind of groups, or None if
+    the kind is not served.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class Observer:
         self._engine: Engine | None = None
         self._passes: dict[str, int] = {}
         self._evicted: dict[str, EvictedPods] = {}
-        """By preemptor, of preemptions that have not ended."""
+        """By preemptor, for preemptions that have not ended."""
 
     def attach(self, engine: Engine) -> None:
-        """Read state from that engine."""
+        """Read state from this engine."""
         self._engine = engine
         self.metrics.attach(engine)
         engine.watch = self._stopwatch.attempt
@@ -155,7 +155,7 @@ class Observer:
     # -- attempts ----------------------------------------------------------------------------------
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """One attempt ended (after `Engine.step`); `now` is the end of the attempt, `seconds` how long it took."""
+        """Report a finished attempt (after `Engine.step`). `now` is the end of the attempt, `seconds` its duration."""
         if decision.resize:
             self._resize_decided(decision, seconds=seconds, now=now)
             return
@@ -191,7 +191,7 @@ class Observer:
             self._count_preemption(decision.preemption, seconds)
         elif decision.in_vain is not None:
             self._count_without_success(decision.in_vain, seconds)
-        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # the search for victims had no success
+        elif decision.result is Result.UNSCHEDULABLE and not is_group:  # the search for victims failed
             metrics.preemption_attempts.inc()
             metrics.evaluation_seconds.labels("pod", UNSCHEDULABLE).observe(seconds)
         self._log_decision(decision, seconds)
@@ -200,7 +200,7 @@ class Observer:
         self._events.tick(now)
 
     def _resize_decided(self, decision: Decision, *, seconds: float, now: float) -> None:
-        """An attempt for a deferred resize ended: metrics of its own, the usual event and record (resizes.md 4)."""
+        """Report an attempt for a deferred resize: separate metrics, the usual event and record (resizes.md 4)."""
         metrics = self.metrics
         metrics.resize_algorithm_seconds.observe(seconds)
         for rejection in decision.rejections:
@@ -215,13 +215,13 @@ class Observer:
         self._events.tick(now)
 
     def permitted(self, pod: PodRecord, result: str, *, now: float) -> None:
-        """A Permit plugin that let the pod wait has decided; `result` is a status code as kube-scheduler names it."""
+        """Report the decision of a Permit plugin that let the pod wait. `result` is a kube-scheduler status code."""
         since = self._permit_since.pop(pod.uid, None)
         if since is not None:
             self.metrics.permit_seconds.labels(result).observe(max(0.0, now - since))
 
     def bound(self, pod: PodRecord, node: str, *, now: float) -> None:
-        """The API confirmed a binding."""
+        """Report a binding that the API confirmed."""
         assumed = self._assumed.pop(pod.uid, None)
         if assumed is not None:
             self.metrics.pod_attempt(SCHEDULED, assumed.profile, max(0.0, now - assumed.began))
@@ -233,7 +233,7 @@ class Observer:
         self.log.info("Bound pod", v=DECISIONS, pod=pod.key, node=node)
 
     def bind_failed(self, pod: PodRecord, node: str, error: str, *, now: float) -> None:
-        """A binding failed for good; the pod is tried again."""
+        """Report a binding that failed permanently; the pod is retried."""
         assumed = self._assumed.pop(pod.uid, None)
         if assumed is not None:
             self.metrics.pod_attempt(ERROR, assumed.profile, max(0.0, now - assumed.began))
@@ -243,7 +243,7 @@ class Observer:
     # -- preemptions -------------------------------------------------------------------------------
 
     def evicted(self, pod: PodRecord, preemption: Preemption, *, now: float) -> None:
-        """A victim's API calls were made."""
+        """Report that the API calls for a victim were made."""
         by = self._preemptor(preemption)
         note = f"Preempted by {by.kind.lower()} {by.uid} on node {preemption.domain}"
         kind = preemption.kind
@@ -263,7 +263,7 @@ class Observer:
         self.log.info("Preempted pod", v=DECISIONS, pod=pod.key, by=preemption.ref, domain=preemption.domain)
 
     def preemption_ended(self, preemption: Preemption, *, seconds: float, error: str | None, now: float) -> None:
-        """All API calls of a preemption were made, or one failed with `error`."""
+        """Report that all API calls of a preemption were made, or that one failed with `error`."""
         metrics = self.metrics
         result = SUCCESS if error is None else ERROR
         metrics.tasks.labels(result).inc()
@@ -283,14 +283,14 @@ class Observer:
             self._records.preemption_ended(preemption, seconds=seconds, error=error, evicted=evicted)
 
     def preemption_failed(self, preemption: Preemption, pods: Iterable[PodRecord], message: str, *, now: float) -> None:
-        """The preemptor's nominations were taken back: an event on each of its `pods`, and on its group."""
+        """Report that the preemptor's nominations were removed: an event on each of its `pods`, and on its group."""
         first = preemption.nominations[0][0] if preemption.nominations else None
         self._group_event(preemption.group, None, first, WARNING, "FailedScheduling", "Preempting", message, now)
         for pod in pods:
             self._event(pod, None, WARNING, "FailedScheduling", "Preempting", message, now)
 
     def _report_to_victim_groups(self, preemption: Preemption, now: float) -> None:
-        """Report the preemptor, by name, on each group that was evicted as a whole."""
+        """Report the preemptor by name on each group that was evicted as a whole."""
         by = self._preemptor(preemption)
         first = preemption.nominations[0][0] if preemption.nominations else None
         note = f"Preempted by {by.kind.lower()} {by.namespace}/{by.name}"
@@ -299,7 +299,7 @@ class Observer:
                 self._group_event(group, by, first, NORMAL, "Preempted", "Preempting", note, now)
 
     def capacity_reserved(self, reservation: AdvanceReservation, *, now: float) -> None:
-        """A reservation was made or moved (reservations.md 6): an event on the group, or on the pod, if it is news."""
+        """Report a new or moved reservation (reservations.md 6), on the group or the pod unless it is unchanged."""
         note = f"Capacity reserved on {reservation.on_nodes()}: {reservation.when()}"
         first, says = reservation.pods[0][0], (NORMAL, "CapacityReserved", "Scheduling", note, now)
         if not reservation.as_before and not self._group_event(reservation.group, None, first, *says):
@@ -309,13 +309,13 @@ class Observer:
             self._records.capacity_reserved(reservation)
 
     def capacity_kept(self, place: LostPlace, *, now: float) -> None:
-        """What a lost member of a gang had is kept for its replacement (repair.md 2): an event on the group."""
+        """Report on the group that the capacity of a lost member is kept for its replacement (repair.md 2)."""
         seconds = max(0.0, place.until - now)
         note = f"Capacity on {place.node} is kept for a replacement of pod {place.lost.key} for {seconds:.0f} s"
         self._about_gang(place.group, place.lost, NORMAL, "CapacityKept", note, now)
 
     def evicts(self, eviction: DirectEviction, *, now: float) -> None:
-        """A unit is evicted without a preemption: events, and a record of it."""
+        """Report that a unit is evicted without a preemption: events, and a record."""
         if isinstance(eviction, GangRestart):
             self._gang_restarted(eviction, now)
         else:
@@ -324,12 +324,12 @@ class Observer:
             self._records.evicted(eviction, now=now)
 
     def eviction_ended(self, eviction: DirectEviction) -> None:
-        """Every API call of an eviction without a preemption was made."""
+        """Report that all API calls of an eviction without a preemption were made."""
         if self._records is not None:
             self._records.eviction_ended(eviction)
 
     def _gang_restarted(self, restart: GangRestart, now: float) -> None:
-        """A degraded gang is evicted as a whole (repair.md 4): an event on the group that it is of."""
+        """Report on the restarted group that a degraded gang is evicted as a whole (repair.md 4)."""
         number = len(restart.pods)
         of_group = f"of {restart.group.kind.lower()} {restart.group.key}"
         note = f"{'1 pod' if number == 1 else f'{number} pods'} {of_group} {'is' if number == 1 else 'are'} evicted"
@@ -337,7 +337,7 @@ class Observer:
         self._about_gang(restart.broken.group, restart.pods[0], WARNING, GANG_RESTARTED, note, now)
 
     def _overrun(self, overrun: Overrun, now: float) -> None:
-        """Backfilled work that runs for too long is evicted (reservations.md 4.5): an event on its pods."""
+        """Report on the pods that backfilled work is evicted because it runs too long (reservations.md 4.5)."""
         for pod in overrun.pods:
             self._event(pod, None, WARNING, BACKFILL_OVERRUN, "Scheduling", f"Evicted: {overrun.message}", now)
         self.log.info("Backfilled work is evicted", v=DECISIONS, unit=overrun.unit.name, reason=overrun.message)
@@ -348,7 +348,7 @@ class Observer:
         self.log.info(note, v=DECISIONS, podgroup=key)
 
     def room_released(self, room: ReleasedReservation, *, now: float) -> None:
-        """Room that was held for a preemptor is free for others again (cost.md 5): events on the group and its pods."""
+        """Report that reserved capacity of a preemptor is free again (cost.md 5): events on the group and its pods."""
         for pod, node in room.pods:
             note = f"Capacity reserved on {node} is released: {room.message}"
             self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
@@ -368,21 +368,21 @@ class Observer:
             self._records.room_released(room)
 
     def refused(self, group: PodGroup | CompositePodGroup, why: str, *, now: float) -> None:
-        """Something that is written on a group does not count: its owner reads it among its events."""
+        """Report on a group that one of its settings is ignored, so that its owner sees the reason."""
         about = self._about(group)
         self._events.record(
             about, None, kind=WARNING, reason="InvalidPreemptionPriority", action="Scheduling", note=why, now=now
         )
 
     def ignored(self, item: KubernetesObject, why: str, *, now: float) -> None:
-        """Something of an object is not read, or cannot be: its owner reads it among the object's events."""
+        """Report on an object that part of it is ignored or cannot be read, so that its owner sees the reason."""
         reason = "InvalidAnnotation" if why.startswith("metadata.") else "NotRead"
         self._events.record(
             self._about(item), None, kind=WARNING, reason=reason, action="Scheduling", note=why, now=now
         )
 
     def _group_version(self, kind: str) -> str:
-        """Return the apiVersion of references to groups of a kind, which an upgrade changes (api.md 2.9)."""
+        """Return the apiVersion for references to groups of a kind. It changes with an upgrade (api.md 2.9)."""
         return self._version_of(kind) or _GROUPS[kind]
 
     def _about(self, item: KubernetesObject) -> Reference:
@@ -394,20 +394,20 @@ class Observer:
     # -- the rest ----------------------------------------------------------------------------------
 
     def trouble(self, where: str, text: str) -> None:
-        """Something went wrong outside of an attempt. `where` is one of a few fixed words (it is a label)."""
+        """Report an error outside of an attempt. `where` is one of a few fixed words because it is a label."""
         self.trouble_again(where)
         self.log.error(text, where=where)
 
     def trouble_again(self, where: str) -> None:
-        """The same, where it has been logged already."""
+        """Count an error that was already logged."""
         self.metrics.trouble.labels(where).inc()
 
     def tick(self, now: float) -> None:
-        """Time passes although nothing happens: series of events end. Call it once a minute or so."""
+        """Finish series of events that became quiet. Call it about once a minute, even if nothing happens."""
         self._events.tick(now)
 
     def close(self, now: float) -> None:
-        """The scheduler stops: write the counts of events that go on."""
+        """Write the counts of running event series when the scheduler stops."""
         self._events.flush(now)
 
     def _count_batch(self, profile: str) -> None:
@@ -420,7 +420,7 @@ class Observer:
         self.metrics.batch_attempts.labels(profile, "hint_used" if used else "no_hint").inc()
 
     def _count_preemption(self, preemption: Preemption, seconds: float) -> None:
-        """A decision; one that has victims counts as a success when their calls were made, else as an error."""
+        """Count a decision. With victims it counts as a success once the calls were made, else as an error."""
         metrics = self.metrics
         metrics.evaluation_seconds.labels(preemption.kind, SUCCESS).observe(seconds)
         if preemption.resize:
@@ -456,7 +456,7 @@ class Observer:
     def _count_without_success(self, failed: UnhelpfulPreemption, seconds: float) -> None:
         """Count a failed preemption of a group.
 
-        `workload_preemption_attempts` counts as kube-scheduler does: every call, by its status.
+        `workload_preemption_attempts` counts every call by its status, as kube-scheduler does.
         """
         metrics = self.metrics
         metrics.workload_attempts.labels(_STATUS_OF.get(failed.why, "Unschedulable")).inc()
@@ -470,8 +470,8 @@ class Observer:
     def _log_decision(self, decision: Decision, seconds: float) -> None:
         if not self.log.at(DECISIONS):
             return
-        what, name = self._entity(decision)
-        details: dict[str, object] = {what: name, "result": decision.result.name.lower(), "seconds": seconds}
+        kind, name = self._entity(decision)
+        details: dict[str, object] = {kind: name, "result": decision.result.name.lower(), "seconds": seconds}
         if decision.attempt > 1:
             details["attempt"] = decision.attempt
         if decision.bindings:
@@ -496,7 +496,7 @@ class Observer:
                 self.log.info("Rejected pod", v=DETAILS, pod=rejection.pod.key, reason=rejection.message)
 
     def _report_foreign(self, condition: GroupCondition, now: float) -> None:
-        """Report on the PodGroup of another scheduler, as its status may have no field for it (workloads.md 4.5)."""
+        """Report on another scheduler's PodGroup, as its status may lack such a field (workloads.md 4.5)."""
         group = self._engine.cluster.trees.find(condition.ref) if self._engine is not None else None
         if group is None or group.spec is None or not group.spec.foreign:
             return
@@ -515,9 +515,9 @@ class Observer:
         kind, _, key = decision.ref.removeprefix(RESIZES).partition("/")
         if kind != "pod":
             return "podgroup" if kind == "group" else "compositepodgroup", key
-        for some in (decision.bindings, decision.waiting, decision.rejections):
-            if some:
-                return "pod", some[0].pod.key
+        for items in (decision.bindings, decision.waiting, decision.rejections):
+            if items:
+                return "pod", items[0].pod.key
         return "pod", decision.ref
 
     def _preemptor(self, preemption: Preemption) -> Reference:
@@ -539,7 +539,7 @@ class Observer:
         *,
         acting_for: PodRecord | None = None,
     ) -> None:
-        # The profile that acts is the reporter, under the schedulerName of the pod that it acts for (`acting_for`).
+        # The acting profile is the reporter, under the schedulerName of the pod that it acts for (`acting_for`).
         name = self._profile((acting_for or pod).scheduler_name)
         about = pod_reference(pod)
         self._events.record(
@@ -557,7 +557,7 @@ class Observer:
         note: str,
         now: float,
     ) -> bool:
-        """Report on a group that has an object; return whether it has. The profile of `pod` reports."""
+        """Report on a group that has an object, and return whether it has one. The profile of `pod` is the reporter."""
         if group is None or group.spec is None or group.spec.foreign == "":
             return False
         about = group_reference(group, self._group_version(group.kind))
@@ -568,5 +568,5 @@ class Observer:
         return True
 
     def _profile(self, name: str) -> str:
-        """Under which name a profile reports: the one pods ask for it by, where it is there."""
+        """Return the name under which a profile reports: the schedulerName of its pods if such a profile exists."""
         return name if self._engine is None or name in self._engine.running else self._controller

@@ -1,7 +1,7 @@
-"""Decisions become decision records, and records get to their store.
+"""Turns decisions into decision records and passes them to their store.
 
-Called once per attempt on the scheduling loop, right after the decision, while the cluster cache is still the one that
-was decided on.
+Called once per attempt on the scheduling loop, directly after the decision, while the cluster cache is still in the
+state of the decision.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MOST_UNDER_WAY: Final = 64
 
 @dataclass(slots=True)
 class _LatestRecord:
-    """The last record of an entity: what a repetition or the end of its preemption changes."""
+    """The last record of an entity, which a repeated attempt or the end of its preemption updates."""
 
     record: DecisionRecord
     involved: tuple[ObjectName, ...]
@@ -49,31 +49,31 @@ class _LatestRecord:
 
 
 class RecordKeeper:
-    """Makes records and puts them into a store; see the module docstring."""
+    """Creates records and stores them; see the module docstring."""
 
     def __init__(self, store: RecordStore) -> None:
         self.store = store
         self.preempted: Callable[[Engine, float], None] = lambda engine, now: None
-        """Called after a decision to preempt, while the cluster cache is still the one that was decided on."""
+        """Called after a decision to preempt, while the cluster cache is still in the state of the decision."""
         self._engine: Engine | None = None
         self._builder: RecordBuilder | None = None
         self._latest: OrderedDict[str, _LatestRecord] = OrderedDict()
         """The last rejection by entity."""
         self._preempting: OrderedDict[str, _LatestRecord] = OrderedDict()
-        """Preemptions that have not ended: these records are large, and kept no longer than needed."""
+        """Preemptions that have not ended. These records are large and are kept no longer than needed."""
         self._held: OrderedDict[str, _LatestRecord] = OrderedDict()
         """The latest preemptions with reserved capacity that may still be released."""
         self._evicting: OrderedDict[str, _LatestRecord] = OrderedDict()
         """Evictions without a preemption that have not ended, by `ref`."""
 
     def attach(self, engine: Engine) -> None:
-        """Record the decisions of that engine."""
+        """Record the decisions of this engine."""
         self._engine, self._builder = engine, RecordBuilder(engine)
 
     def latest(self, key: str) -> DecisionRecord | None:
-        """Return the newest record of an entity that is at hand, by its key in the queue."""
-        found = self._latest.get(key) or self._held.get(key)
-        return found.record if found is not None else None
+        """Return the newest record in memory of an entity, by its key in the queue."""
+        latest = self._latest.get(key) or self._held.get(key)
+        return latest.record if latest is not None else None
 
     def decided(self, decision: Decision, *, seconds: float, now: float) -> None:
         """Record an attempt that ended in a rejection or a preemption."""
@@ -103,17 +103,17 @@ class RecordKeeper:
     def preemption_ended(
         self, preemption: Preemption, *, seconds: float, error: str | None, evicted: EvictedPods
     ) -> None:
-        """Note that the API calls of a preemption were made, or that one failed: then only what was evicted counts."""
+        """Record that the API calls of a preemption were made, or that one failed: then only evicted pods count."""
         latest = self._preempting.pop(preemption.ref, None)
         if latest is None or latest.record.preemption is None:
             return
-        made = replace(latest.record.preemption, state="Done", seconds=seconds)
+        result = replace(latest.record.preemption, state="Done", seconds=seconds)
         if error is not None:
-            made = _failed(made, preemption, evicted, error)
-        self._put(latest, made)
+            result = _failed(result, preemption, evicted, error)
+        self._put(latest, result)
 
     def evicted(self, eviction: DirectEviction, *, now: float) -> None:
-        """Record an eviction that no preemption makes. If a call failed and it is tried again, it is the same."""
+        """Record an eviction without a preemption. Retries after a failed call belong to the same record."""
         engine, builder, before = self._engine, self._builder, self._evicting.get(eviction.ref)
         names = {("Pod", pod.namespace, pod.name) for pod in eviction.pods}
         if engine is None or builder is None or (before is not None and names.issubset(before.involved)):
@@ -125,13 +125,13 @@ class RecordKeeper:
         self.store.put(latest.record, involved)
 
     def eviction_ended(self, eviction: DirectEviction) -> None:
-        """Note that every API call of such an eviction was made."""
+        """Record that all API calls of an eviction without a preemption were made."""
         latest = self._evicting.pop(eviction.ref, None)
         if latest is not None and latest.record.preemption is not None:
             self._put(latest, replace(latest.record.preemption, state="Done"))
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
-        """Note in the record of the last attempt that capacity is reserved, while that record is at hand."""
+        """Record in the last attempt that capacity is reserved, if its record is still in memory."""
         latest = self._latest.get(reservation.ref)
         if latest is None or self._engine is None:
             return
@@ -139,16 +139,16 @@ class RecordKeeper:
         self.store.put(latest.record, latest.involved)
 
     def room_released(self, room: ReleasedReservation) -> None:
-        """Note in the record of a preemption that its capacity was released unused, while that record is at hand."""
+        """Record in a preemption that its capacity was released unused, if its record is still in memory."""
         rejected = self._latest.get(room.ref)
         if rejected is not None and rejected.record.reservation is not None and self._engine is not None:
-            held = reservation_record(self._engine, room.ref)
-            rejected.record = replace(rejected.record, reservation=held)
+            reservation = reservation_record(self._engine, room.ref)
+            rejected.record = replace(rejected.record, reservation=reservation)
             self.store.put(rejected.record, rejected.involved)
         latest = self._held.get(room.ref)
         if latest is None or latest.record.preemption is None:
             return
-        made = latest.record.preemption
+        preemption = latest.record.preemption
         released = ReleaseRecord(
             time=micro_time(room.at),
             reason=room.reason.value,
@@ -157,10 +157,10 @@ class RecordKeeper:
             nodes_total=len(room.nodes),
             pods=len(room.pods),
         )
-        self._put(latest, replace(made, released=(*made.released[1 - MOST_RELEASED :], released)))
+        self._put(latest, replace(preemption, released=(*preemption.released[1 - MOST_RELEASED :], released)))
 
-    def _put(self, latest: _LatestRecord, made: PreemptionRecord) -> None:
-        latest.record = replace(latest.record, preemption=made)
+    def _put(self, latest: _LatestRecord, preemption: PreemptionRecord) -> None:
+        latest.record = replace(latest.record, preemption=preemption)
         self.store.put(latest.record, latest.involved)
 
 
@@ -171,17 +171,17 @@ def _keep(records: OrderedDict[str, _LatestRecord], key: str, latest: _LatestRec
         records.popitem(last=False)
 
 
-def _failed(made: PreemptionRecord, preemption: Preemption, evicted: EvictedPods, error: str) -> PreemptionRecord:
-    """Return the record of a preemption that failed: it costs what it has evicted, and no capacity is reserved."""
-    gone = [sum(1 for pod in verdict.unit.pods if pod.uid in evicted.uids) for verdict in preemption.victims]
+def _failed(record: PreemptionRecord, preemption: Preemption, evicted: EvictedPods, error: str) -> PreemptionRecord:
+    """Return the record of a failed preemption: its cost covers the evicted pods only, and no capacity is reserved."""
+    evicted_counts = [sum(1 for pod in verdict.unit.pods if pod.uid in evicted.uids) for verdict in preemption.victims]
     units = tuple(
         replace(unit, outcome="Evicted" if pods else "NotEvicted")
-        for unit, pods in zip(made.evicted, gone, strict=True)
+        for unit, pods in zip(record.evicted, evicted_counts, strict=True)
     )
     counted = [unit for unit in units if unit.outcome == "Evicted"]
     cost = CostRecord(
         units=len(counted),
-        pods=sum(gone),
+        pods=sum(evicted_counts),
         highest_priority=max((unit.priority for unit in counted), default=0),
         pdb_violations=sum(1 for unit in counted if unit.violates_pdb),
         running_seconds_lost=evicted.running_seconds,
@@ -189,7 +189,7 @@ def _failed(made: PreemptionRecord, preemption: Preemption, evicted: EvictedPods
         lost_cpu_hours=round(evicted.cpu / 3600, 3),
     )
     return replace(
-        made,
+        record,
         state="Failed",
         error=error,
         evicted=units,
@@ -202,10 +202,10 @@ def _failed(made: PreemptionRecord, preemption: Preemption, evicted: EvictedPods
     )
 
 
-def _same(one: DecisionRecord, other: DecisionRecord) -> bool:
+def _same(first: DecisionRecord, second: DecisionRecord) -> bool:
     return (
-        one.preemption is None
-        and other.preemption is None
-        and one.entity == other.entity
-        and (one.result, one.message) == (other.result, other.message)
+        first.preemption is None
+        and second.preemption is None
+        and first.entity == second.entity
+        and (first.result, first.message) == (second.result, second.message)
     )

@@ -1,7 +1,7 @@
-"""`/metrics/resources`: what pods ask for, in the series of kube-scheduler (observability.md, "Metrics").
+"""`/metrics/resources`: resource requests of pods, in the series of kube-scheduler (observability.md, "Metrics").
 
-`kube_pod_resource_request` alone: of limits the scheduler knows nothing.  As upstream the endpoint is one of its own,
-since there is a series for each pod and resource.
+Only `kube_pod_resource_request` is exposed, as the scheduler does not know limits. As in upstream, it has its own
+endpoint because there is a series for each pod and resource.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 @dataclass(frozen=True, slots=True)
 class PodResources:
-    """What is shown of one pod; `node` is empty while it has none. `requests`: (column, amount) pairs."""
+    """Exposed data of one pod. `node` is empty if it has none. `requests`: (column, amount) pairs."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class PodResources:
 
 
 def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
-    """Return what all pods ask for, and the names of the columns; to be read while no cycle runs."""
+    """Return the requests of all pods and the names of the columns. Call it only while no cycle runs."""
     cluster = engine.cluster
     names = cluster.nodes.names
     result = [
@@ -52,8 +52,9 @@ def pod_resources(engine: Engine) -> tuple[list[PodResources], list[str]]:
 
 
 def rendered(pods: list[PodResources], columns: list[str]) -> bytes:
-    """Return the series as text of Prometheus. Names of objects need no escapes; a scheduler's is any text its pod
-    says.
+    """Return the series in the Prometheus text format.
+
+    Names of objects need no escaping, but the scheduler name is an arbitrary text from the pod.
     """
     lines = [_HEAD]
     for pod in pods:

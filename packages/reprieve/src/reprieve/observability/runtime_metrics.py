@@ -1,6 +1,6 @@
-"""What dashboards of kube-scheduler draw beside its decisions: requests, watches, leadership, tasks, hints, the build.
+"""Metrics for kube-scheduler dashboards besides decisions: requests, watches, leadership, tasks, hints, the build.
 
-Names, labels and buckets are those of client-go, of component-base and of kube-scheduler (observability.md, "Metrics").
+Names, labels and buckets are those of client-go, component-base and kube-scheduler (observability.md, "Metrics").
 Events and hints are timed by watching the queue (`reprieve.queueing.hints.QueueWatch`).
 
 Invariants: labels come from fixed sets, from the configuration or from the server's address, never from objects.
@@ -30,16 +30,16 @@ SKIPPED: Final = "QueueSkip"
 _REQUEST_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _UNANSWERED: Final = "<error>"
 _REVISION_DIGITS: Final = 15
-"""Last digits of a revision that are shown: a sample is a double."""
+"""Number of trailing digits of a resource version that are exposed: a sample is a double."""
 
 ResourceRevisions = Mapping[tuple[str, str, str], str]
-"""(API group, version, plural) of a resource -> the `resourceVersion` up to which it has been observed."""
+"""(API group, version, plural) of a resource -> the `resourceVersion` up to which it was observed."""
 
 
 def build_labels() -> dict[str, str]:
-    """Return the labels of `kubernetes_build_info`, by upstream's names (component-base, `metrics/prometheus/version`).
+    """Return the labels of `kubernetes_build_info`, named as in component-base's `metrics/prometheus/version`.
 
-    The commit is known of a package that was installed from a repository; nothing tells when it was built.
+    The commit is known only if the package was installed from a repository. The build date is unknown.
     """
     package = distribution("reprieve")
     try:
@@ -64,7 +64,7 @@ def build_labels() -> dict[str, str]:
 
 
 class RuntimeMetrics:
-    """See the module docstring. `clock`: seconds that only go forward."""
+    """See the module docstring. `clock`: monotonic seconds."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -125,26 +125,26 @@ class RuntimeMetrics:
     # -- requests (`reprieve.client.transport.RequestWatch`) -------------------------------------------------------
 
     def held_back(self, method: str, host: str, seconds: float) -> None:
-        """A request waited for so long for its turn."""
+        """Record how long a request waited for the rate limiter."""
         self._limiter_seconds.labels(method, host).observe(seconds)
 
     def answered(self, method: str, host: str, code: int | None, seconds: float) -> None:
-        """A request was answered, or (None) was not."""
+        """Record the answer to a request, or (None) that there was none."""
         self._requests.labels(_UNANSWERED if code is None else str(code), method, host).inc()
         self._request_seconds.labels(method, host).observe(seconds)
 
     # -- the process -----------------------------------------------------------------------------------------------
 
     def reads_leadership(self, lease: str, leads: Callable[[], bool]) -> None:
-        """Whether this candidate leads is read from `leads`."""
+        """Set the function that returns whether this candidate is the leader."""
         self._leads.labels(lease).set_function(lambda: float(leads()))
 
     def counts_tasks(self, operation: str, count: Callable[[], int]) -> None:
-        """How many tasks of a kind there are is read from `count`."""
+        """Set the function that returns the number of tasks of a kind."""
         self._tasks[operation] = count
 
     def reads_revisions(self, name: str, revisions: Callable[[], ResourceRevisions]) -> None:
-        """How far the informers called `name` are is read from `revisions`."""
+        """Set the function that returns the observed revisions of the informers called `name`."""
         self._informers[name] = revisions
 
     # -- the queue -------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class RuntimeMetrics:
             self._event_seconds.labels(event_label(kind)).observe(self._clock() - began)
 
     def hint(self, plugin: str, kind: EventKind, ask: Callable[[], bool]) -> bool:
-        """Time the hint of a plugin, and return its answer."""
+        """Time the hint of a plugin and return its answer."""
         began = self._clock()
         answer = ask()
         labels = (plugin, event_label(kind), QUEUED if answer else SKIPPED)
@@ -180,7 +180,7 @@ class RuntimeMetrics:
         return answer
 
     def read(self) -> Iterable[Metric]:
-        """Yield what is a state, as it is now."""
+        """Yield the metrics of the current state."""
         tasks = GaugeMetricFamily(
             "scheduler_goroutines",
             "Number of running tasks (asyncio) split by the work they do such as binding.",
@@ -210,7 +210,7 @@ class RuntimeMetrics:
 
 
 class _RuntimeState(Collector):
-    """Collect what is read on each scrape."""
+    """Collects the metrics that are read on each scrape."""
 
     def __init__(self, metrics: RuntimeMetrics) -> None:
         self._metrics = metrics

@@ -1,4 +1,4 @@
-"""Metrics of a shadow: where the acting scheduler decided otherwise (shadow.md 5).
+"""Metrics of a shadow scheduler: where the acting scheduler decided differently (shadow.md 5).
 
 Invariant: labels come from fixed sets.
 """
@@ -19,7 +19,7 @@ _QUANTILES: Final = (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"))
 
 
 class ShadowMetrics(Collector):
-    """Reads a report at each scrape. `assumed`: how many entities have a decision that the API has not confirmed."""
+    """Reads a report on each scrape. `assumed`: the number of entities with a decision not confirmed by the API."""
 
     def __init__(
         self, registry: CollectorRegistry, report: Callable[[], ShadowReport], assumed: Callable[[], int]
@@ -29,11 +29,11 @@ class ShadowMetrics(Collector):
         registry.register(self)
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registry need not read a report to learn the names."""
+        """Return nothing, so that registration does not need a report to learn the names."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics as of now."""
+        """Yield the metrics with their current values."""
         report = self._report()
         differences = CounterMetricFamily(
             "reprieve_shadow_differences", "Number of differences to the acting scheduler, by kind.", labels=["kind"]
@@ -41,9 +41,10 @@ class ShadowMetrics(Collector):
         lasting = GaugeMetricFamily(
             "reprieve_shadow_lasting_differences", "Number of differences that last, by kind.", labels=["kind"]
         )
+        lasting_kinds = [difference.kind for difference in report.differences if difference.until is None]
         for kind in KINDS:
             differences.add_metric([kind], report.counts[kind])
-            lasting.add_metric([kind], sum(1 for one in report.differences if one.kind == kind and one.until is None))
+            lasting.add_metric([kind], lasting_kinds.count(kind))
         yield from (differences, lasting)
         compared = CounterMetricFamily(
             "reprieve_shadow_entities", "Number of pods and gangs by whether they could be compared.", labels=["result"]
@@ -70,11 +71,11 @@ class ShadowMetrics(Collector):
                 for quantile, field in _QUANTILES:
                     waits.add_metric([by, of, quantile], getattr(spread, field))
         yield from (evicted, lost, waits)
-        held = CounterMetricFamily(
+        half_placed = CounterMetricFamily(
             "reprieve_shadow_held_gpu_seconds", "GPU-seconds held by gangs that were half placed for too long."
         )
-        held.add_metric([], report.held_gpu_hours * 3600)
-        yield held
+        half_placed.add_metric([], report.held_gpu_hours * 3600)
+        yield half_placed
         assumed = GaugeMetricFamily(
             "reprieve_shadow_assumed_entities",
             "Number of pods and gangs with a decision of the shadow that the API has not confirmed.",

@@ -1,10 +1,10 @@
-"""How long plugins take: every tenth attempt is timed, as upstream times one in ten (observability.md, "sampled").
+"""Duration of plugin calls: every tenth attempt is timed, as in upstream (observability.md, "sampled").
 
-Plugins run many times a millisecond, so the other nine attempts must not notice.  An attempt that is timed runs with a
-timer at the one place where plugins are called (`reprieve.framework.status.call_plugin`).
+Plugins run many times per millisecond, so untimed attempts must have no overhead. A timed attempt runs with a timer in
+the one place where plugins are called (`reprieve.framework.status.call_plugin`).
 
-Invariants: what a plugin does within another one's call (the filters that a PostFilter asks) counts as the latter's
-time only; at most `MOST_CALLS` calls of an attempt are timed, so a gang of thousands costs no more.
+Invariants: calls nested in another plugin's call (such as the filters called by a PostFilter) count only towards the
+outer call; at most `MOST_CALLS` calls of an attempt are timed, so that a gang of thousands costs no more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POINTS: Final = {
     "score_placement": "PlacementScore",
     "normalize_placements": "PlacementScoreExtensionNormalize",
 }
-"""Methods of plugins, and the extension point each belongs to (the label upstream has for it)."""
+"""Methods of plugins and their extension points, as upstream labels them."""
 _IDLE: Final = frozenset(
     (
         "pre_filter",
@@ -57,9 +57,9 @@ _IDLE: Final = frozenset(
         "normalize_placements",
     )
 )
-"""Methods that do nothing in the base classes; a plugin that does not override them is not timed there."""
+"""Methods that do nothing in the base classes. They are not timed for plugins that do not override them."""
 _EVALUATED: Final = frozenset(("PreFilter", "Filter", "PreScore", "Score"))
-"""Extension points that `plugin_evaluation_total` has; each timed attempt stands for `EVERY`."""
+"""Extension points of `plugin_evaluation_total`. Each timed attempt counts as `EVERY`."""
 _STATUSES: Final = {
     Code.SUCCESS: "Success",
     Code.ERROR: "Error",
@@ -73,7 +73,7 @@ _Call = tuple[str, str, str, float]
 
 
 class Stopwatch:
-    """Times attempts into `plugin_execution_duration_seconds` and `framework_extension_point_duration_seconds`."""
+    """Times attempts for `plugin_execution_duration_seconds` and `framework_extension_point_duration_seconds`."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.perf_counter) -> None:
         self._metrics = metrics
@@ -85,7 +85,7 @@ class Stopwatch:
         self._of_point: dict[tuple[str, str, str], Histogram] = {}
 
     def attach(self, meters: Iterable[PlacementMeter]) -> None:
-        """Count the placements of pod groups in each profile, and time their evaluation (`PlacementWatch`)."""
+        """Count the placements of pod groups in each profile and time their evaluation (`PlacementWatch`)."""
         for meter in meters:
             meter.watch = self
 
@@ -94,17 +94,17 @@ class Stopwatch:
         return self._clock()
 
     def placements_generated(self, profile: str, kind: str, number: int) -> None:
-        """Count placements that were proposed for a group."""
+        """Count placements proposed for a group."""
         self._metrics.generated_placements.labels(profile, kind).inc(number)
 
     def placement_evaluated(self, profile: str, kind: str, seconds: float, *, feasible: bool) -> None:
-        """Count an attempt of a group in one placement."""
+        """Count an attempt to place a group in one placement."""
         labels = ("feasible" if feasible else "infeasible", profile, kind)
         self._metrics.placement_evaluations.labels(*labels).inc()
         self._metrics.placement_seconds.labels(*labels).observe(seconds)
 
     def attempt(self, profile: str) -> AbstractContextManager[None]:
-        """Return what is put around one attempt; the first, the eleventh and so on are timed."""
+        """Return the context of one attempt. The first, the eleventh and so on are timed."""
         self._attempts += 1
         return self._timing(profile) if self._attempts % EVERY == 1 else _UNTIMED
 
@@ -118,7 +118,7 @@ class Stopwatch:
             self._write(profile)
 
     def _timed(self, plugin: str, method: Callable[..., Any], call: Callable[[], Any]) -> Any:
-        """Run a call of a plugin and note how long it took."""
+        """Run a plugin call and record its duration."""
         name = getattr(method, "__name__", "")
         point = POINTS.get(name)
         idle = name in _IDLE and method.__module__ == Plugin.__module__
@@ -150,19 +150,19 @@ class Stopwatch:
 _UNTIMED: Final = nullcontext()
 
 
-def _child(known: dict[tuple[str, str, str], Histogram], of: Histogram, labels: tuple[str, str, str]) -> Histogram:
-    result = known.get(labels)
+def _child(children: dict[tuple[str, str, str], Histogram], of: Histogram, labels: tuple[str, str, str]) -> Histogram:
+    result = children.get(labels)
     if result is None:
-        result = known[labels] = of.labels(*labels)
+        result = children[labels] = of.labels(*labels)
     return result
 
 
 def _status(answer: Any) -> str:
-    """Return the status of what a plugin answered: a status, a result with one, a mask or codes of nodes, or scores."""
+    """Return the status of a plugin's answer: a status, a result with one, a mask or codes of nodes, or scores."""
     status = answer if isinstance(answer, Status) else getattr(answer, "status", None)
     if isinstance(status, Status):
         return _STATUSES.get(status.code, "Success")
-    if answer is False:  # the plugin does not concern this pod
+    if answer is False:  # the plugin does not apply to this pod
         return "Skip"
     if isinstance(answer, np.ndarray):
         if answer.dtype == np.bool_:

@@ -1,8 +1,8 @@
-"""What keeps decision records, and the store in memory; `database.store` keeps them in a file or a database.
+"""Interfaces of record stores, and the in-memory store. `database.store` uses a file or a database.
 
-Bounds in memory: a number of records and a number of bytes.  When one is reached, the oldest records that a newer
-record of the same entity supersedes are removed first.  Only when there are none of these are last records of entities
-removed, the oldest first.  So pending workloads can be explained however much else happens.
+The in-memory store is limited by number of records and by bytes. At a limit, the oldest records superseded by a newer
+record of the same entity are removed first. Only if there are none, the last records of entities are removed, oldest
+first. So pending workloads can be explained regardless of other activity.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ MOST_FOUND: Final = 20
 MOST_EVICTIONS: Final = 1_000
 _MOST_PICTURES: Final = 4_096
 NAME_BYTES: Final = 120
-"""What finding a record by one more name costs, about."""
+"""Approximate cost in bytes of an additional name for a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is kept."""
+    """Limits of the in-memory store."""
 
     records: int = 5_000
     bytes: int = 64 * 1024 * 1024
 
 
 class RecordStore(Protocol):
-    """What keeps records. `put` with an id that is there replaces that record."""
+    """Stores records. `put` with an existing id replaces that record."""
 
     def next_id(self) -> int:
-        """Return a number above all given out before."""
+        """Return a number higher than all previous ones."""
 
     def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
-        """Keep a record, to be found under each of the names."""
+        """Store a record under each of the names."""
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
-        """Records about an object, newest first, at most `MOST_FOUND`; those put before this call are there."""
+        """Return up to `MOST_FOUND` records about an object, newest first, including all those stored before."""
 
     def close(self) -> None:
-        """Write what is not written. Nothing may be put afterwards."""
+        """Write all waiting records. Nothing may be stored afterwards."""
 
 
 class HistoryStore(RecordStore, Protocol):
-    """What keeps records and answers for the past."""
+    """Stores records and answers queries about the past."""
 
     async def evictions(self, since: float, until: float = math.inf) -> list[DecisionRecord]:
-        """Records of preemptions in that time (seconds since 1970), newest first; no more than `MOST_EVICTIONS`."""
+        """Return up to `MOST_EVICTIONS` preemptions in the period (seconds since 1970), newest first."""
 
     @property
     def pictures_lost(self) -> int:
-        """How many pictures could not be kept."""
+        """Return the number of snapshots that could not be stored."""
 
     def put_picture(self, time: float, body: bytes) -> None:
-        """Keep a picture of the cluster at a time (seconds since 1970). Thread-safe."""
+        """Store a snapshot of the cluster at a time (seconds since 1970). Thread-safe."""
 
     async def picture(self, at: float) -> tuple[float, bytes] | None:
-        """The last picture of the cluster up to a time, and its time."""
+        """Return the last snapshot of the cluster taken no later than `at`, with its time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Kept:
 
 
 class MemoryStore:
-    """Records of this process only."""
+    """Stores the records of this process in memory."""
 
     def __init__(self, bounds: Bounds = Bounds()) -> None:
         self._bounds = bounds
@@ -107,18 +107,18 @@ class MemoryStore:
     def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
         """See `RecordStore`."""
         entity = (record.entity.kind, record.entity.namespace, record.entity.name)
-        kept = _Kept(entity, encode(record), tuple(involved))
+        entry = _Kept(entity, encode(record), tuple(involved))
         self._forget(record.id)
         before = self._last_of.get(entity)
         if before is not None and before < record.id:
             self._superseded[before] = self._last.pop(before)
         if before is not None and before > record.id:
-            self._superseded[record.id] = kept
+            self._superseded[record.id] = entry
         else:
-            self._last[record.id] = kept
+            self._last[record.id] = entry
             self._last_of[entity] = record.id
-        self.bytes += kept.size
-        for name in kept.involved:
+        self.bytes += entry.size
+        for name in entry.involved:
             self._by_name.setdefault(name, {})[record.id] = None
         while len(self) > 1 and (len(self) > self._bounds.records or self.bytes > self._bounds.bytes):
             self._forget(next(iter(self._superseded or self._last)))
@@ -127,9 +127,8 @@ class MemoryStore:
         """See `HistoryStore`."""
         ids = sorted((*self._last, *self._superseded), reverse=True)
         bodies = [(self._last.get(item) or self._superseded[item]).body for item in ids]
-        return await asyncio.to_thread(
-            _evictions, bodies, since, until
-        )  # they may be as many bytes as there is room for
+        # In a thread, as decoding all bodies may take long.
+        return await asyncio.to_thread(_evictions, bodies, since, until)
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
         """See `RecordStore`."""
@@ -138,7 +137,7 @@ class MemoryStore:
 
     @property
     def pictures_lost(self) -> int:
-        """Return 0: they are kept until there is no room."""
+        """Return 0, as snapshots are only removed for lack of memory."""
         return 0
 
     def put_picture(self, time: float, body: bytes) -> None:
@@ -152,20 +151,20 @@ class MemoryStore:
     async def picture(self, at: float) -> tuple[float, bytes] | None:
         """See `HistoryStore`."""
         with self._lock:
-            return max((found for found in self._pictures if found[0] <= at), default=None)
+            return max((snapshot for snapshot in self._pictures if snapshot[0] <= at), default=None)
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing, as nothing waits to be written."""
 
     def _forget(self, number: int) -> None:
-        kept = self._superseded.pop(number, None)
-        if kept is None:
-            kept = self._last.pop(number, None)
-            if kept is None:
+        entry = self._superseded.pop(number, None)
+        if entry is None:
+            entry = self._last.pop(number, None)
+            if entry is None:
                 return
-            del self._last_of[kept.entity]
-        self.bytes -= kept.size
-        for name in kept.involved:
+            del self._last_of[entry.entity]
+        self.bytes -= entry.size
+        for name in entry.involved:
             ids = self._by_name[name]
             del ids[number]
             if not ids:
@@ -173,7 +172,7 @@ class MemoryStore:
 
 
 def _evictions(bodies: Iterable[bytes], since: float, until: float) -> list[DecisionRecord]:
-    """Of records, newest first, those that preempt."""
+    """Return the records that preempt, in the given order (newest first)."""
     result = []
     for body in bodies:
         if b'"preemption":{' not in body:

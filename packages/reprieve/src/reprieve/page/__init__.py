@@ -1,1 +1,1 @@
-"""The page that shows a cluster: its document, what a reader may see of it, and the file or site that shows it."""
+"""The web page of a cluster: its document, the access rights of readers, and the file or site that shows it."""

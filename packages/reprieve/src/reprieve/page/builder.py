@@ -1,4 +1,4 @@
-"""The page document of an engine: a pure function of the cluster cache, the queue and the decisions (page.md 1)."""
+"""The page document of an engine: a pure function of cluster cache, queue and decisions (page.md 1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def document_of(
     plan: Any = None,
     text: str = "",
 ) -> PageDocument:
-    """Return the document; `decisions` are preemptions, newest first. The engine must be at rest."""
+    """Return the document. `decisions` are preemptions, newest first. The engine must be idle."""
     return with_decisions(
         without_decisions(engine, now, latest, helps=helps, before=before, plan=plan, text=text), decisions
     )
@@ -46,11 +46,11 @@ def without_decisions(
     plan: Any = None,
     text: str = "",
 ) -> PageDocument:
-    """Return the part that is read from the engine: records are those of pending workloads."""
+    """Return the part that is read from the engine; its records are those of pending workloads."""
     queue = pending_items(engine, latest, helps)
     entities = list(engine.queue.entities())
-    found = (latest(entity.ref) for entity in entities)
-    records = sorted((record for record in found if record is not None), key=_newest)[:MOST_RECORDS]
+    latest_records = (latest(entity.ref) for entity in entities)
+    records = sorted((record for record in latest_records if record is not None), key=_newest)[:MOST_RECORDS]
     return PageDocument(
         time=readable_time(now),
         cluster=tables_of(engine),
@@ -66,9 +66,9 @@ def without_decisions(
 
 
 def with_decisions(document: PageDocument, decisions: Iterable[DecisionRecord]) -> PageDocument:
-    """Return the document with preemptions beside the records of pending workloads, and its sentences."""
-    every: dict[int, DecisionRecord] = {record.id: record for record in (*document.records, *decisions)}
-    records: Sequence[DecisionRecord] = sorted(every.values(), key=_newest)
+    """Return the document with preemptions added to the records of pending workloads, and with its sentences."""
+    by_id: dict[int, DecisionRecord] = {record.id: record for record in (*document.records, *decisions)}
+    records: Sequence[DecisionRecord] = sorted(by_id.values(), key=_newest)
     shown = replace(document, records=tuple(records[:MOST_RECORDS]), records_total=len(records))
     return replace(shown, sentences=sentences_of(shown))
 

@@ -30,15 +30,15 @@ from reprieve.scheduling.engine import Engine
 
 MOST_PODS: Final = 200_000
 MOST_BLOCKS: Final = 64
-"""More of a resource on one node cannot be distinguished as blocks."""
+"""Larger amounts of a resource on one node cannot be distinguished as blocks."""
 MOST_LABEL_SETS: Final = 5_000
 MOST_LABELS: Final = 24
-"""Labels of nodes that the page can group by."""
+"""Maximum number of node labels by which the page can group."""
 MOST_VALUES: Final = 400
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 _GROUPING: Final = ("block", "rack", "pool", "nodegroup", "zone", "topology", "gpu", "accelerator", "instance-type")
-"""What the names of labels contain by which people group nodes, the most useful first."""
+"""Parts of the names of labels by which users group nodes, the most useful first."""
 
 Workload = tuple[str, str, str, int]
 """Kind, namespace, name, priority."""
@@ -47,10 +47,10 @@ Workload = tuple[str, str, str, int]
 def tables_of(
     engine: Engine, *, changed: Collection[int] | None = None, labels: Sequence[str] | None = None
 ) -> ClusterTables:
-    """Return the tables; the engine must be at rest. Pods beyond `MOST_PODS` are left out, and counted.
+    """Return the tables. The engine must be idle. Pods above `MOST_PODS` are omitted but counted.
 
-    `changed`: these rows of nodes alone, with the pods on them and those that run on no node. `labels`: the labels of
-    nodes to give, instead of the most useful ones.
+    `changed`: only these rows of nodes, with their pods and pods without a node. `labels`: the node labels to include
+    instead of the most useful ones.
     """
     cluster = engine.cluster
     nodes = cluster.nodes
@@ -76,16 +76,16 @@ def tables_of(
 
 
 def _on(engine: Engine, rows: Sequence[int], alive: Collection[int]) -> list[PodRecord]:
-    """Return the pods on these nodes, and those on none that is `alive`."""
+    """Return the pods on these nodes, and pods on no node in `alive`."""
     cluster = engine.cluster
     pending = (pod for pod in cluster.pods.values() if pod.row not in alive)
     return [*pending, *(pod for row in rows for pod in cluster.nodes.pods[row].values())]
 
 
 def block_resource(engine: Engine) -> str:
-    """Return the resource that is drawn as blocks: the extended one, a GPU if there is any, of which there is most.
+    """Return the resource that is drawn as blocks: the most abundant extended resource, preferably a GPU.
 
-    Empty where no node has up to `MOST_BLOCKS` of such a resource.
+    Empty if no node has 1 to `MOST_BLOCKS` of such a resource.
     """
     nodes = engine.cluster.nodes
     totals: dict[str, int] = {}
@@ -99,32 +99,32 @@ def block_resource(engine: Engine) -> str:
 
 
 def claimed_devices(engine: Engine, rows: Sequence[int]) -> tuple[str, dict[int, int], dict[str, int]]:
-    """Return the driver of the devices to draw, its devices by row of the nodes, and those that pods hold by UID.
+    """Return the driver of the devices to draw, its devices by node row, and the devices that pods hold by UID.
 
-    The driver with GPUs, or else with most devices on single nodes; empty where no node has up to `MOST_BLOCKS`. A
-    claim that several pods share counts for the first of them.
+    It is the driver with GPUs, or else the one with most devices local to nodes; empty if no node has 1 to
+    `MOST_BLOCKS`. A claim shared by several pods counts only for the first one.
     """
     cluster = engine.cluster
-    found: dict[str, Counter[int]] = {}
+    by_driver: dict[str, Counter[int]] = {}
     for row in rows if cluster.devices.slices else ():
         for pool in cluster.devices.pools(row):
             own = sum(len(part.devices) for part in pool.slices if part.reach.node)
             if own:
-                found.setdefault(pool.id[0], Counter())[row] += own
-    fitting = {name: rows for name, rows in found.items() if 0 < max(rows.values()) <= MOST_BLOCKS}
+                by_driver.setdefault(pool.id[0], Counter())[row] += own
+    fitting = {name: rows for name, rows in by_driver.items() if 0 < max(rows.values()) <= MOST_BLOCKS}
     driver = max(sorted(fitting), key=lambda name: ("gpu" in name, fitting[name].total()), default="")
-    held: Counter[str] = Counter()
+    held_by_pod: Counter[str] = Counter()
     for claim in cluster.devices.claims.values() if driver else ():
         users = [uid for uid, pod in claim.users.items() if pod.row >= 0]
         if claim.allocation is not None and users:
             grants = claim.allocation.grants
-            held[min(users)] += sum(1 for grant in grants if grant.device[0] == driver and not grant.admin)
-    return driver, dict(fitting.get(driver, {})), dict(held)
+            held_by_pod[min(users)] += sum(1 for grant in grants if grant.device[0] == driver and not grant.admin)
+    return driver, dict(fitting.get(driver, {})), dict(held_by_pod)
 
 
 def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int], labels: Sequence[str] | None) -> NodeTable:
     nodes = engine.cluster.nodes
-    reserved = {int(row) for held in engine.reservations.held.values() for row in held.rows}
+    reserved = {int(row) for reservation in engine.reservations.held.values() for row in reservation.rows}
     leaving = {pod.row for uid in engine.cluster.departures if (pod := engine.cluster.pods.get(uid)) and pod.row >= 0}
     flags = []
     sets: dict[int, int] = {}
@@ -150,14 +150,14 @@ def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int], label
 
 
 def _taints(taints: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
-    """Return the taints but that of a cordon, which the page shows as such: `key=value:effect`."""
+    """Return the taints as `key=value:effect`, except for that of a cordon, which the page shows separately."""
     return tuple(
         f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in taints if key != _CORDON_TAINT
     )
 
 
 def _labels(labels: Sequence[Mapping[str, str]], rows: Sequence[int]) -> dict[str, LabelColumn]:
-    """Return the labels by which nodes can be grouped: those that nodes share, the most useful first."""
+    """Return the labels by which nodes can be grouped: labels shared by nodes, the most useful first."""
     keys = Counter(key for row in rows for key in labels[row])
     result: dict[str, LabelColumn] = {}
     for key in sorted(keys, key=_usefulness):
@@ -173,7 +173,7 @@ def _labels(labels: Sequence[Mapping[str, str]], rows: Sequence[int]) -> dict[st
 def _labels_named(
     labels: Sequence[Mapping[str, str]], rows: Sequence[int], keys: Sequence[str]
 ) -> dict[str, LabelColumn]:
-    """Return these labels of nodes, whatever their values are."""
+    """Return these labels of nodes, regardless of their values."""
     return {
         key: _label(labels, rows, key, sorted({labels[row][key] for row in rows if key in labels[row]})) for key in keys
     }
@@ -190,7 +190,7 @@ def _usefulness(key: str) -> tuple[int, str]:
 
 
 def workload_of(pod: PodRecord) -> Workload:
-    """Return what a pod belongs to: its group, else its controller, else itself."""
+    """Return the workload of a pod: its group, else its controller, else itself."""
     if pod.group is not None:
         namespace, _, name = pod.group.partition("/")
         return "PodGroup", namespace, name, pod.priority
@@ -204,7 +204,7 @@ def _by_workload(pod: PodRecord) -> tuple[Workload, str]:
 
 
 def _pods(
-    engine: Engine, pods: Sequence[PodRecord], place: Mapping[int, int], block: str, held: Mapping[str, int] | None
+    engine: Engine, pods: Sequence[PodRecord], place: Mapping[int, int], block: str, devices: Mapping[str, int] | None
 ) -> tuple[WorkloadTable, PodTable]:
     cluster = engine.cluster
     column = cluster.resources.column(block) if block in cluster.resources else None
@@ -217,13 +217,13 @@ def _pods(
     for pod in pods:
         workload = of_workload.setdefault(workload_of(pod), (len(of_workload), pod.class_name))[0]
         signature = pod.signature
-        asked = amounts.get(signature.id)
-        if asked is None:
+        requested = amounts.get(signature.id)
+        if requested is None:
             delta = signature.delta
             blocks = int(delta[column]) if column is not None and column < len(delta) else 0
-            asked = amounts[signature.id] = blocks, min(int(delta[CPU]), LIMIT), int(delta[MEMORY])
-        if held is not None:
-            asked = held.get(pod.uid, 0), *asked[1:]
+            requested = amounts[signature.id] = blocks, min(int(delta[CPU]), LIMIT), int(delta[MEMORY])
+        if devices is not None:
+            requested = devices.get(pod.uid, 0), *requested[1:]
         labels = tuple(sorted(pod.labels.items()))
         number = sets.get(labels, -1)
         if number < 0 and len(label_sets) < MOST_LABEL_SETS:
@@ -232,7 +232,7 @@ def _pods(
         flag = LEAVING * pod.terminating | ASSUMED * (pod.row >= 0 and not pod.bound)
         flag |= VICTIM * (pod.uid in cluster.doomed) | BACKFILLS * (pod.uid in backfills)
         node, nominated = place.get(pod.row, -1), place.get(pod.nominated, -1)
-        columns.append((workload, node, nominated, *asked, flag, int(pod.start or 0), number))
+        columns.append((workload, node, nominated, *requested, flag, int(pod.start or 0), number))
     turned = tuple(zip(*columns, strict=True)) if columns else ((),) * 9
     table = PodTable(
         names=tuple(pod.name for pod in pods),
@@ -250,34 +250,34 @@ def _pods(
     return _workloads(engine, of_workload), table
 
 
-def _workloads(engine: Engine, found: Mapping[Workload, tuple[int, str]]) -> WorkloadTable:
-    """Return the table of workloads, in the order in which they were met."""
+def _workloads(engine: Engine, workloads: Mapping[Workload, tuple[int, str]]) -> WorkloadTable:
+    """Return the table of workloads in the given order."""
     groups, degraded = engine.cluster.groups, engine.repair.health.degraded
-    keys = [f"{namespace}/{name}" if kind == "PodGroup" else "" for kind, namespace, name, _ in found]
+    keys = [f"{namespace}/{name}" if kind == "PodGroup" else "" for kind, namespace, name, _ in workloads]
     return WorkloadTable(
-        kinds=tuple(kind for kind, _, _, _ in found),
-        namespaces=tuple(namespace for _, namespace, _, _ in found),
-        names=tuple(name for _, _, name, _ in found),
-        priorities=tuple(priority for _, _, _, priority in found),
-        classes=tuple(class_name for _, class_name in found.values()),
+        kinds=tuple(kind for kind, _, _, _ in workloads),
+        namespaces=tuple(namespace for _, namespace, _, _ in workloads),
+        names=tuple(name for _, _, name, _ in workloads),
+        priorities=tuple(priority for _, _, _, priority in workloads),
+        classes=tuple(class_name for _, class_name in workloads.values()),
         min_counts=tuple(groups[key].min_count if key in groups else 0 for key in keys),
         degraded=tuple(degraded[key].message if key in degraded else "" for key in keys),
     )
 
 
 def backfilling(engine: Engine) -> set[str]:
-    """Return the UIDs of pods that came to nodes of a reservation after it was made, and do not belong to its holder.
+    """Return the UIDs of pods that started on nodes of a reservation after it was made, except its holder's pods.
 
-    These are the pods that use the reserved capacity until its holder starts, or that have a higher priority.
+    They use the reserved capacity until its holder starts, or have a higher priority.
     """
     nodes = engine.cluster.nodes
     result: set[str] = set()
-    for held in engine.reservations.held.values():
-        own = {pod.uid for pod, _ in held.pods}
-        for row in held.rows.tolist():
+    for reservation in engine.reservations.held.values():
+        own = {pod.uid for pod, _ in reservation.pods}
+        for row in reservation.rows.tolist():
             result.update(
                 uid
                 for uid, pod in nodes.pods[row].items()
-                if uid not in own and pod.start is not None and pod.start >= held.made
+                if uid not in own and pod.start is not None and pod.start >= reservation.made
             )
     return result

@@ -1,7 +1,7 @@
-"""The document that the page shows (page.md 1): columns instead of an object for each pod.
+"""The document that the page shows (page.md 1), with columns instead of one object per pod.
 
-Facts about decisions are those of `reprieve.decisions`: queue items, records, reservations. New here is only where
-pods run, as columns.
+Facts about decisions come from `reprieve.decisions`: queue items, records, reservations. This module only adds the
+columns of pods and their nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BACKFILLS: Final = 8
 
 
 class LabelColumn(Document, frozen=True, kw_only=True):
-    """A label of nodes. `of`: by node the place of its value in `values`, -1 where it has none."""
+    """A label of nodes. `of`: for each node the index of its value in `values`, or -1 if it has none."""
 
     values: tuple[str, ...]
     of: tuple[int, ...]
@@ -38,8 +38,8 @@ class LabelColumn(Document, frozen=True, kw_only=True):
 class NodeTable(Document, frozen=True, kw_only=True):
     """Nodes as columns, sorted by name.
 
-    `blocks`: how many units of the resource that is drawn as blocks; `cpu` in milli-units and `memory` in bytes are
-    allocatable amounts. `flags`: the sum of what holds. `taints`: by node the place of its taints in `taint_sets`.
+    `blocks`: the number of units of the resource that is drawn as blocks. `cpu` in milli-units and `memory` in bytes
+    are allocatable amounts. `flags`: the sum of the node's flags. `taints`: for each node the index in `taint_sets`.
     """
 
     names: tuple[str, ...]
@@ -53,10 +53,10 @@ class NodeTable(Document, frozen=True, kw_only=True):
 
 
 class WorkloadTable(Document, frozen=True, kw_only=True):
-    """Pods that belong together, as columns: of a group, a controller, or a lone pod.
+    """Groups of pods as columns: pods of a pod group or a controller, or single pods.
 
-    `min_counts`: of a gang, else 0. `degraded`: a gang that was scheduled and has less than its minimum. Those that the
-    reader may not see have empty names, and are one for each kind and priority.
+    `min_counts`: the minimum of a gang, else 0. `degraded`: for scheduled gangs below their minimum. Workloads that the
+    reader may not see have empty names and are merged by kind and priority.
     """
 
     kinds: tuple[str, ...]
@@ -66,14 +66,14 @@ class WorkloadTable(Document, frozen=True, kw_only=True):
     classes: tuple[str, ...]
     min_counts: tuple[int, ...]
     degraded: tuple[str, ...]
-    """How many members it has and needs, in words; empty: it is not degraded."""
+    """The gang's current and minimum number of members in words; empty if it is not degraded."""
 
 
 class PodTable(Document, frozen=True, kw_only=True):
-    """Pods as columns, by workload. `nodes`, `nominated`: places in the table of nodes, -1 for none.
+    """Pods as columns, by workload. `nodes`, `nominated`: indexes in the table of nodes, -1 for none.
 
-    `blocks`, `cpu`, `memory`: what it requests, in the units of the nodes. `labels`: place in `label_sets`, -1 where
-    the labels are left out. `starts`: seconds since the epoch, 0 where it is not known.
+    `blocks`, `cpu`, `memory`: requests in the units of the nodes. `labels`: index in `label_sets`, -1 if the labels are
+    omitted. `starts`: seconds since the epoch, 0 if unknown.
     """
 
     names: tuple[str, ...]
@@ -90,9 +90,9 @@ class PodTable(Document, frozen=True, kw_only=True):
 
 
 class ClusterTables(Document, frozen=True, kw_only=True):
-    """Where everything is. `block`: the resource that is drawn as blocks, empty where no node has one.
+    """The state of the cluster. `block`: the resource that is drawn as blocks, empty if no node has one.
 
-    `pods_total`: how many pods there are; the tables have the first of them.
+    `pods_total`: the total number of pods; the tables may contain only the first ones.
     """
 
     block: str
@@ -103,14 +103,13 @@ class ClusterTables(Document, frozen=True, kw_only=True):
 
 
 class PageDocument(Document, frozen=True, kw_only=True):
-    """Everything that the views show.
+    """All data that the views show.
 
-    `before`: of a plan, the cluster before it; `plan`: the document of `plan -o json`, `text`: its text; `replay`,
-    `shadow`: the view of a replay, of a shadow report.
-    `records`: preemptions and the last record of each pending workload, newest first.
-    `sentences`: what matters now, by view.
-    `warnings`: what a plan has not read or not understood of its input, the first of `warnings_total`.
-    `complete`: the reader may see all namespaces. `past`: the cluster is as it was at `time`.
+    `before`: for a plan, the cluster before it. `plan`: the document of `plan -o json`. `text`: its text. `replay`,
+    `shadow`: the view of a replay or shadow report. `records`: preemptions and the last record of each pending
+    workload, newest first. `sentences`: a summary for each view. `warnings`: the first of `warnings_total` parts of a
+    plan's input that were ignored or not understood. `complete`: whether the reader may see all namespaces. `past`:
+    whether this is the state of the cluster at `time`.
     """
 
     api_version: str = DOCUMENT_VERSION

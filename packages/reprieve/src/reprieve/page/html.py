@@ -1,7 +1,7 @@
-"""The page as one file, and its parts as a site (page.md 5, 6).
+"""The page as a single file, and its parts as a site (page.md 5, 6).
 
-The client is ES modules that import each other by name.  In a file they stand in one script, each after those that it
-imports; their names are unique.
+The client consists of ES modules that import each other by name. In the single file they are merged into one script,
+each after its imports; their names are unique.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|class|const) )",
 _SITE: Final = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:"
 _LOCKED: Final = "base-uri 'none'; form-action 'none'"
 SITE_POLICY: Final = f"{_SITE}; {_LOCKED}; frame-ancestors 'none'"
-"""Content-Security-Policy of what is served."""
+"""Content-Security-Policy of the served site."""
 
 
 @cache
 def client_files() -> dict[str, str]:
-    """Return the text of each file of the client by name."""
-    found = sorted(files("reprieve.page").joinpath("client").iterdir(), key=lambda file: file.name)
-    return {file.name: file.read_text(encoding="utf-8") for file in found if file.is_file()}
+    """Return the text of each client file by name."""
+    paths = sorted(files("reprieve.page").joinpath("client").iterdir(), key=lambda file: file.name)
+    return {file.name: file.read_text(encoding="utf-8") for file in paths if file.is_file()}
 
 
 def as_file(document: PageDocument) -> str:
-    """Return the page with its document, as one file that loads nothing; the same for the same document."""
+    """Return the page with its document as a self-contained file. The result is deterministic."""
     style, script = client_files()["page.css"], script_of(FIRST)
     policy = f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; {_LOCKED}"
-    # `<` cannot end the element from inside, and U+2028 is no line end in any reader.
+    # `<` cannot close the element, and no reader treats U+2028 as a line end.
     encoded = msgspec.json.encode(document).decode()
     data = encoded.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     parts = {
@@ -56,7 +56,7 @@ def as_file(document: PageDocument) -> str:
 
 @cache
 def script_of(first: str) -> str:
-    """Return the modules that one imports, and itself, as one script."""
+    """Return a module with its imports as one script."""
     done: list[str] = []
 
     def add(name: str) -> None:

@@ -1,7 +1,7 @@
-"""Pictures of the cluster at decisions: one of everything now and then, else of what has changed since (page.md 11).
+"""Snapshots of the cluster at decisions: occasional full ones, otherwise only the changes (page.md 11).
 
-A picture of changes has the nodes that have changed since the one before it, with all pods on them, and all pods
-that run on no node; the rest is as in the pictures before, back to one of everything.
+A snapshot of changes contains the nodes that changed since the previous one, with all pods on them, and all pods
+without a node. The rest is unchanged since the previous snapshots, back to a full one.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from reprieve.page.queue_view import LatestRecord, pending_items
 from reprieve.scheduling.engine import Engine
 
 MOST_ITEMS: Final = 200
-"""Items of the queue in a picture, the first that will be tried."""
+"""Maximum number of queue items in a snapshot: those that will be tried first."""
 
 Mark = tuple[int, str, float]
-"""The row of a node, and what is to happen there: a victim that is to leave, a reservation."""
+"""The row of a node and a pending action there: the eviction of a victim, or a reservation."""
 
 
 class Picture(Document, frozen=True, kw_only=True):
-    """The cluster and the queue at a moment. `after`: of a picture of changes, the time of the one before it.
+    """The cluster and the queue at a moment. `after`: for a snapshot of changes, the time of the previous one.
 
-    `gone`: names of nodes that are there no more. `degraded`: by the key of each degraded gang what it has and needs.
+    `gone`: names of deleted nodes. `degraded`: by the key of each degraded gang, its current and required members.
     """
 
     cluster: ClusterTables
@@ -42,7 +42,7 @@ class Picture(Document, frozen=True, kw_only=True):
 
 
 class PictureTaker:
-    """Takes pictures of one engine. It remembers what the last one had."""
+    """Takes snapshots of one engine and remembers the content of the last one."""
 
     def __init__(self, engine: Engine, latest: LatestRecord) -> None:
         self._engine = engine
@@ -52,15 +52,15 @@ class PictureTaker:
         self._names: dict[int, str] = {}
         self._labels: tuple[str, ...] = ()
         self._block: str | None = None
-        """What the last picture of everything drew as blocks; None: changes cannot be relative to it."""
+        """The resource drawn as blocks in the last full snapshot; None if no changes relative to it are possible."""
 
     @property
     def tells_changes(self) -> bool:
-        """Return whether `changed` can follow the last picture of everything; it has all pods."""
+        """Return whether `changed` can follow the last full snapshot, which requires that it has all pods."""
         return self._block is not None
 
     def whole(self) -> Picture:
-        """Return a picture of everything; the engine must be at rest."""
+        """Return a full snapshot. The engine must be idle."""
         self._changes.take()
         self._marks = self._marks_now()
         nodes = self._engine.cluster.nodes
@@ -71,7 +71,7 @@ class PictureTaker:
         return self._picture(tables)
 
     def changed(self, after: float) -> Picture | None:
-        """Return a picture of what has changed since the last one, taken at `after`; None: one of everything is due."""
+        """Return the changes since the last snapshot, taken at `after`, or None if a full snapshot is needed."""
         touched = self._changes.take()
         if self._block is None or touched is None:
             return None
@@ -81,22 +81,22 @@ class PictureTaker:
         tables = tables_of(self._engine, changed=rows, labels=self._labels)
         if tables.block != self._block:
             return None
-        nodes, gone = self._engine.cluster.nodes, []
+        nodes, deleted = self._engine.cluster.nodes, []
         for row in rows:
             name = nodes.names[row] if nodes.alive[row] else None
             before = self._names.pop(row, None)
             if before is not None and before != name:
-                gone.append(before)
+                deleted.append(before)
             if name is not None:
                 self._names[row] = name
-        return self._picture(tables, after, gone)
+        return self._picture(tables, after, deleted)
 
-    def _picture(self, tables: ClusterTables, after: float | None = None, gone: Sequence[str] = ()) -> Picture:
+    def _picture(self, tables: ClusterTables, after: float | None = None, deleted: Sequence[str] = ()) -> Picture:
         engine = self._engine
         return Picture(
             cluster=tables,
             after=after,
-            gone=tuple(sorted(set(gone) - set(tables.nodes.names))),
+            gone=tuple(sorted(set(deleted) - set(tables.nodes.names))),
             degraded={key: gang.message for key, gang in engine.repair.health.degraded.items()},
             queue=pending_items(engine, self._latest, most=MOST_ITEMS),
             queue_total=len(engine.queue),
@@ -104,16 +104,16 @@ class PictureTaker:
         )
 
     def _marks_now(self) -> set[Mark]:
-        """Return what the change log does not tell: victims that are to leave, and reservations."""
+        """Return changes that the change log does not contain: selected victims and reservations."""
         engine = self._engine
         pods = engine.cluster.pods
         marks = {(pods[uid].row, uid, 0.0) for uid in engine.cluster.doomed if uid in pods and pods[uid].row >= 0}
-        held = engine.reservations.held.items()
-        return marks | {(int(row), ref, reserved.made) for ref, reserved in held for row in reserved.rows}
+        reservations = engine.reservations.held.items()
+        return marks | {(int(row), ref, reserved.made) for ref, reserved in reservations for row in reserved.rows}
 
 
 def merged(pictures: Sequence[Picture]) -> Picture:
-    """Return one picture of everything. `pictures`: the newest first, the last of everything."""
+    """Merge snapshots into a full one. `pictures`: newest first, ending with a full one."""
     newest = pictures[0]
     if len(pictures) == 1:
         return newest
@@ -158,25 +158,25 @@ def _merged_label(key: str, of: Sequence[tuple[NodeTable, int]]) -> LabelColumn:
 def _merged_pods(
     parts: Sequence[tuple[ClusterTables, list[int]]], names: Sequence[str], degraded: dict[str, str]
 ) -> tuple[WorkloadTable, PodTable]:
-    """Return the pods of the nodes that each part has of its own, and the pending ones of the first."""
+    """Return the pods of each part's own nodes, and the pending pods of the first part."""
     place = {name: at for at, name in enumerate(names)}
     nominated: dict[tuple[Workload, str], str] = {}
-    found: list[tuple[Workload, str, ClusterTables, int]] = []
+    entries: list[tuple[Workload, str, ClusterTables, int]] = []
     for part, (tables, own) in enumerate(parts):
-        kept: Collection[int] = {*own, -1} if part == 0 else set(own)
+        used: Collection[int] = {*own, -1} if part == 0 else set(own)
         keys = list(zip(*_identity(tables.workloads), strict=True))
         pods = tables.pods
-        found += [
-            (keys[pods.workloads[at]], pods.names[at], tables, at) for at, node in enumerate(pods.nodes) if node in kept
+        entries += [
+            (keys[pods.workloads[at]], pods.names[at], tables, at) for at, node in enumerate(pods.nodes) if node in used
         ]
         for at, node in enumerate(pods.nominated):
-            if node in kept and node >= 0:  # a picture of changes has the nominations to nodes that have changed
+            if node in used and node >= 0:  # a snapshot of changes has the nominations to changed nodes
                 nominated.setdefault((keys[pods.workloads[at]], pods.names[at]), tables.nodes.names[node])
-    found.sort(key=lambda entry: entry[:2])
+    entries.sort(key=lambda entry: entry[:2])
     workloads: dict[Workload, tuple[int, str, int]] = {}
     sets: dict[tuple[tuple[str, str], ...], int] = {}
     columns: list[tuple[int, ...]] = []
-    for key, name, tables, at in found:
+    for key, name, tables, at in entries:
         pods, own_table = tables.pods, tables.workloads
         old = pods.workloads[at]
         number = workloads.setdefault(key, (len(workloads), own_table.classes[old], own_table.min_counts[old]))[0]
@@ -192,7 +192,7 @@ def _merged_pods(
     turned = tuple(zip(*columns, strict=True)) if columns else ((),) * 9
     fields = ("workloads", "nodes", "nominated", "blocks", "cpu", "memory", "flags", "starts", "labels")
     table = PodTable(
-        names=tuple(name for _, name, _, _ in found),
+        names=tuple(name for _, name, _, _ in entries),
         label_sets=tuple(map(dict, sets)),
         **dict(zip(fields, turned, strict=True)),
     )

@@ -1,4 +1,4 @@
-"""The pending workloads of a scheduler, as `queue` lists them (page.md 2.2); nothing is tried."""
+"""The pending workloads of a scheduler, as `queue` lists them (page.md 2.2), without trying anything."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from reprieve.scheduling.engine import Engine
 
 MOST_ITEMS: Final = 2_000
 _AMOUNTS: Final = ("Insufficient ", "Too many pods")
-"""How reasons begin that more free capacity would cure."""
+"""Prefixes of reasons that more free capacity would resolve."""
 
 LatestRecord = Callable[[str], DecisionRecord | None]
-"""Key of an entity -> its newest record, where one is at hand."""
+"""Key of an entity -> its newest record, if available."""
 Helps = Callable[[str, str, str], tuple[Help, ...]]
-"""(kind, namespace, name) -> what would help it, each tried."""
+"""(kind, namespace, name) -> changes that would help, each verified."""
 
 
 def pending_items(
     engine: Engine, latest: LatestRecord, helps: Helps | None = None, *, most: int | None = None
 ) -> tuple[QueueItem, ...]:
-    """Return pending workloads in the order in which they will be tried, gated last; at most `most` (`MOST_ITEMS`).
+    """Return pending workloads in scheduling order, gated ones last; at most `most` (`MOST_ITEMS`).
 
-    Without `helps` the hints of the last record are given, which were not tried.
+    Without `helps`, the unverified hints of the last record are included.
     """
     queue = engine.queue
     most = MOST_ITEMS if most is None else most
@@ -61,8 +61,8 @@ def _item(engine: Engine, entity: Entity, at: int, record: DecisionRecord | None
         namespace, _, name = entity.ref.partition("/")[2].partition("/")
     why = _why(entity, record)
     message = entity.gate.reason if why == GATED else record.message if record is not None else ""
-    made = record.preemption if record is not None and why == PREEMPTING else None
-    known = () if record is None or why in (GATED, PREEMPTING) else tuple(helps_of(record))
+    preemption = record.preemption if record is not None and why == PREEMPTING else None
+    hints = () if record is None or why in (GATED, PREEMPTING) else tuple(helps_of(record))
     return QueueItem(
         position=at,
         kind=kind,
@@ -73,8 +73,8 @@ def _item(engine: Engine, entity: Entity, at: int, record: DecisionRecord | None
         since=readable_time(entity.timestamp) if entity.timestamp > 0 else None,
         why=why,
         message=message,
-        evicts=tuple(sorted(unit.unit for unit in made.evicted)) if made is not None else (),
-        help=helps(kind, namespace, name) if helps is not None else known,
+        evicts=tuple(sorted(unit.unit for unit in preemption.evicted)) if preemption is not None else (),
+        help=helps(kind, namespace, name) if helps is not None else hints,
         tried=None,
         reserved=reserved_sentence(engine, entity.ref),
     )
@@ -96,5 +96,5 @@ def _why(entity: Entity, record: DecisionRecord | None) -> str:
 
 
 def _is_gated(entity: Entity) -> bool:
-    """Return whether a gate keeps it back, not its own preemption."""
+    """Return whether a gate blocks it, rather than its own preemption."""
     return entity.state is QueueState.GATED and entity.blocked is None

@@ -1,7 +1,7 @@
-"""What a reader may see of the document (page.md 4): of other namespaces' objects the kind and the priority only.
+"""The part of the document that a reader may see (page.md 4): only kind and priority of other namespaces' objects.
 
-Texts of records may name any object, so a reader of some namespaces gets none of them but those of its own objects'
-numbers and reasons.  What is kept is listed here; a field that is added later is left out until it is added here.
+Texts of records may name any object, so a reader of some namespaces gets no texts, only numbers and reasons of their
+own objects. All included fields are listed here, so a new field is excluded until it is added here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Namespaces = Collection[str]
 
 
 def visible(document: PageDocument, namespaces: Namespaces) -> PageDocument:
-    """Return what a reader of these namespaces may see; plans and replays are left out as a whole."""
+    """Return the part that a reader of these namespaces may see. Plans and replays are excluded."""
     shown = PageDocument(
         time=document.time,
         cluster=_tables(document.cluster, namespaces) if document.cluster is not None else None,
@@ -37,7 +37,7 @@ def visible(document: PageDocument, namespaces: Namespaces) -> PageDocument:
         queue_total=document.queue_total,
         records=tuple(visible_record(record, namespaces) for record in document.records),
         records_total=document.records_total,
-        reservations=tuple(_reservation(held, namespaces) for held in document.reservations),
+        reservations=tuple(_reservation(reservation, namespaces) for reservation in document.reservations),
         complete=False,
         past=document.past,
     )
@@ -108,7 +108,7 @@ def _item(item: QueueItem, namespaces: Namespaces) -> QueueItem:
 
 
 def visible_record(record: DecisionRecord, namespaces: Namespaces) -> DecisionRecord:
-    """Return what a reader of these namespaces may see of a record."""
+    """Return the part of a record that a reader of these namespaces may see."""
     entity, own = record.entity, record.entity.namespace in namespaces
     failed = record.in_vain
     return DecisionRecord(
@@ -139,26 +139,26 @@ def visible_record(record: DecisionRecord, namespaces: Namespaces) -> DecisionRe
     )
 
 
-def _preemption(made: PreemptionRecord, namespaces: Namespaces, *, own: bool) -> PreemptionRecord:
-    chosen = CandidateRecord(domain=made.domain)
+def _preemption(record: PreemptionRecord, namespaces: Namespaces, *, own: bool) -> PreemptionRecord:
+    chosen = CandidateRecord(domain=record.domain)
     return PreemptionRecord(
-        domain=made.domain,
-        potential_victims=made.potential_victims,
-        evicted=tuple(_unit(unit, namespaces, reasons=own) for unit in made.evicted),
-        reprieved=tuple(_unit(unit, namespaces) for unit in made.reprieved),
-        reprieved_total=made.reprieved_total,
-        cost=made.cost,
-        comparison=Comparison(candidates=made.comparison.candidates, chosen=chosen),
-        nominations=made.nominations if own else (),
-        nominations_total=made.nominations_total if own else 0,
-        state=made.state,
-        seconds=made.seconds,
-        cause=made.cause,
+        domain=record.domain,
+        potential_victims=record.potential_victims,
+        evicted=tuple(_unit(unit, namespaces, reasons=own) for unit in record.evicted),
+        reprieved=tuple(_unit(unit, namespaces) for unit in record.reprieved),
+        reprieved_total=record.reprieved_total,
+        cost=record.cost,
+        comparison=Comparison(candidates=record.comparison.candidates, chosen=chosen),
+        nominations=record.nominations if own else (),
+        nominations_total=record.nominations_total if own else 0,
+        state=record.state,
+        seconds=record.seconds,
+        cause=record.cause,
     )
 
 
 def _unit(unit: UnitRecord, namespaces: Namespaces, *, reasons: bool = False) -> UnitRecord:
-    """Return a unit; `reasons`: the pod that its reason names may be seen."""
+    """Return the visible part of a unit. `reasons`: whether the pod named in its reason may be seen."""
     if unit.unit.partition("/")[0] not in namespaces:
         return UnitRecord(
             unit="", kind=unit.kind, outcome=unit.outcome, priority=unit.priority, pods=0, pod_names=(), nodes=()
@@ -171,14 +171,14 @@ def _without_pod(why: EvictionReason | None) -> EvictionReason | None:
     return replace(why, pod="its preemptor") if why is not None else None
 
 
-def _reservation(held: ReservedCapacity, namespaces: Namespaces) -> ReservedCapacity:
-    own = held.holder.namespace in namespaces
+def _reservation(reservation: ReservedCapacity, namespaces: Namespaces) -> ReservedCapacity:
+    own = reservation.holder.namespace in namespaces
     return replace(
-        held,
-        holder=held.holder if own else replace(held.holder, namespace="", name=""),
-        waits_for=tuple(pod for pod in held.waits_for if pod.partition("/")[0] in namespaces),
-        nodes=held.nodes if own else (),
-        expected_start=held.expected_start if own else None,
-        message=held.message if own else "",
-        backfill=held.backfill if own else "",
+        reservation,
+        holder=reservation.holder if own else replace(reservation.holder, namespace="", name=""),
+        waits_for=tuple(pod for pod in reservation.waits_for if pod.partition("/")[0] in namespaces),
+        nodes=reservation.nodes if own else (),
+        expected_start=reservation.expected_start if own else None,
+        message=reservation.message if own else "",
+        backfill=reservation.backfill if own else "",
     )

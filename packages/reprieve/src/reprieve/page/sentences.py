@@ -1,4 +1,4 @@
-"""The sentence that each view begins with: what matters now (page.md 3.1)."""
+"""The summary at the start of each view: the most important facts (page.md 3.1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprieve.page.documents import CORDONED, TAINTED, ClusterTables, PageDocume
 
 
 def sentences_of(document: PageDocument) -> dict[str, str]:
-    """Return the sentence of each view, of what the document has."""
+    """Return the sentence of each view that the document contains."""
     result: dict[str, str] = {}
     if document.cluster is not None:
         result["cluster"] = f"{f'At {document.time}: ' if document.past else ''}{_cluster(document.cluster)}"
@@ -67,7 +67,7 @@ def _queue(document: PageDocument) -> str:
 
 
 def _reasons(items: Sequence[QueueItem], total: int) -> str:
-    """Return the most frequent reasons; of a list that is cut, those of its items."""
+    """Return the most frequent reasons; if the list is truncated, those of its items."""
     reasons = Counter(item.why for item in items if item.why)
     why = ", ".join(f"{number:,} {word}" for word, number in reasons.most_common(3))
     among = f" of the first {len(items):,}" if len(items) < total else ""
@@ -83,11 +83,11 @@ def _of(item: QueueItem) -> str:
 
 
 def _decisions(document: PageDocument) -> str:
-    made = [record for record in document.records if record.preemption is not None]
+    preemptions = [record for record in document.records if record.preemption is not None]
     until = f"Until {document.time}: " if document.past else ""
-    if not made:
+    if not preemptions:
         return f"{until}{'n' if until else 'N'}o workload was evicted for another."
-    return f"{until}{_decision(made[0], more=len(made) - 1)}"
+    return f"{until}{_decision(preemptions[0], more=len(preemptions) - 1)}"
 
 
 def _decision(record: DecisionRecord, more: int) -> str:
@@ -106,6 +106,6 @@ def _decision(record: DecisionRecord, more: int) -> str:
 
 
 def _named(names: list[str]) -> str:
-    """Join names, the first three of them."""
+    """Join the first three names."""
     rest = len(names) - 3
     return ", ".join(names[:3]) + (f" and {rest:,} more" if rest > 0 else "")

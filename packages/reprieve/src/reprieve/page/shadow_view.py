@@ -1,4 +1,4 @@
-"""A shadow report as a view of the page (page.md 10): its tables, with the sentences that the text has."""
+"""A shadow report as a view of the page (page.md 10): its tables, with the same sentences as the text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reprieve.page.documents import PageDocument
 
 
 class ShadowTable(Document, frozen=True, kw_only=True):
-    """Differences of one kind: a row is (cells, sentences). `total`: how many there are; the rows are the latest."""
+    """Differences of one kind: a row is (cells, sentences). `total`: their number; the rows are the latest ones."""
 
     title: str
     meaning: str
@@ -32,7 +32,7 @@ class ShadowTable(Document, frozen=True, kw_only=True):
 
 
 class ShadowView(Document, frozen=True, kw_only=True):
-    """What the view shows: figures side by side under `heads`, the differences by kind under `columns`, remarks."""
+    """Content of the view: figures side by side under `heads`, differences by kind under `columns`, remarks."""
 
     heads: tuple[str, ...]
     figures: tuple[tuple[str, ...], ...]
@@ -42,7 +42,7 @@ class ShadowView(Document, frozen=True, kw_only=True):
 
 
 def shadow_page(report: ShadowReport) -> PageDocument:
-    """Return the page of a report alone."""
+    """Return the page of a report without a cluster."""
     return PageDocument(shadow=shadow_view(report), sentences={"shadow": _sentence(report)})
 
 
@@ -68,10 +68,10 @@ def shadow_view(report: ShadowReport) -> ShadowView:
 
 
 def _table(report: ShadowReport, kind: str) -> ShadowTable:
-    found = [difference for difference in report.differences if difference.kind == kind]
+    differences = [difference for difference in report.differences if difference.kind == kind]
     return ShadowTable(
         title=TITLES[kind],
         meaning=MEANINGS[kind],
-        rows=tuple((cells_of(difference), tuple(details_of(difference))) for difference in found),
+        rows=tuple((cells_of(difference), tuple(details_of(difference))) for difference in differences),
         total=report.counts[kind],
     )

@@ -1,1 +1,1 @@
-"""Decision records in a database that outlives a scheduler: PostgreSQL, or SQLite in a file (history.md)."""
+"""Decision records in a database that outlives the scheduler: PostgreSQL or an SQLite file (history.md)."""

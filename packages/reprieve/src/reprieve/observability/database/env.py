@@ -1,4 +1,4 @@
-"""Alembic's entry point: it runs on the connection that `migrations.move` gives it."""
+"""Alembic's entry point. It uses the connection that `migrations.move` passes."""
 
 from alembic import context
 

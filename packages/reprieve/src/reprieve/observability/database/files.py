@@ -1,6 +1,6 @@
-"""The file of an SQLite database of decision records: only its owner may read it, and it is nothing else.
+"""The SQLite database file of decision records. Only its owner can read it.
 
-Invariant: a file that is broken is set aside and a new one begun; one that was something else before stays as it is.
+Invariant: a corrupt file is renamed and a new one is created; a file of another kind is never changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAGIC: Final = b"SQLite format 3\0"
 
 
 def writing_engine(address: Address, trouble: Callable[[str], None]) -> Engine:
-    """Return an engine, as `engine_of`; a file of SQLite is made ready. Raises RecordsError."""
+    """Return an engine for writing, as `engine_of` does; an SQLite file is prepared first. Raises RecordsError."""
     engine = engine_of(address)
     file = file_of(engine.url)
     try:
@@ -33,9 +33,9 @@ def writing_engine(address: Address, trouble: Callable[[str], None]) -> Engine:
 
 
 def make_ready(path: Path, trouble: Callable[[str], None]) -> None:
-    """Make a file that can be written to, and its directory; `trouble` hears of one that is set aside.
+    """Create a writable file and its directory. `trouble` reports a corrupt file that was renamed.
 
-    Raises OSError where that cannot be done, RecordsError for a file of something else.
+    Raises OSError if that is impossible, and RecordsError if the file has other content.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
@@ -52,9 +52,9 @@ def make_ready(path: Path, trouble: Callable[[str], None]) -> None:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise RecordsError for a file named by mistake: a text file, or the database of another program.
+    """Raise RecordsError if the file is something else: a text file, or the database of another program.
 
-    Raises sqlite3.DatabaseError for one that is broken. A file that is not there is none of these.
+    Raises sqlite3.DatabaseError for a corrupt file. A missing file is accepted.
     """
     try:
         with path.open("rb") as file:
@@ -73,7 +73,7 @@ def refuse_foreign(path: Path) -> None:
 
 
 def refuse_unreadable(path: Path) -> None:
-    """Raise RecordsError for a file that is missing, broken or of something else."""
+    """Raise RecordsError for a file that is missing, corrupt or has other content."""
     try:
         path.stat()
         refuse_foreign(path)

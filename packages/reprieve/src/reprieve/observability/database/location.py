@@ -1,6 +1,6 @@
-"""Where decision records are kept, a file or a database, and how to connect to it.
+"""Where decision records are stored, in a file or a database, and how to connect to it.
 
-Invariant: no message has a password in it, neither of an address nor of an error.
+Invariant: no message contains a password, whether it shows an address or an error.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
 Address = str | Path
-"""The address of a database, or the file of an SQLite database."""
+"""The address of a database, or the path of an SQLite database file."""
 DRIVERS: Final = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
-"""By the scheme of an address."""
+"""Driver by the URL scheme of the address."""
 EXPECTED: Final = "expected a file, postgresql://HOST/DATABASE or sqlite:///FILE"
 _CONNECT_SECONDS: Final = 5
 _STATEMENT_SECONDS: Final = 30
@@ -29,12 +29,12 @@ class RecordsError(Exception):
 
 
 class RecordsAwayError(Exception):
-    """The database does not answer now, or refuses; it may answer later."""
+    """The database does not answer or refuses connections at the moment. A retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsRetention:
-    """How long records are kept, in seconds, and how many bytes at most; evictions longest (history.md 3)."""
+    """How many seconds records are kept, and up to how many bytes. Evictions are kept longest (history.md 3)."""
 
     evictions: float = 90 * DAY
     attempts: float = 14 * DAY
@@ -43,10 +43,10 @@ class RecordsRetention:
 
 @dataclass(frozen=True, slots=True)
 class RecordsDatabase:
-    """A database of decision records. `cluster`: the name of this cluster, where several use it.
+    """A database of decision records. `cluster`: the name of this cluster, if several clusters share the database.
 
-    `spool`: the directory in which records are kept while the database is away, `spool_bytes` at most. Default: beside
-    the file of SQLite, else `reprieve-records` in the temporary directory.
+    `spool`: the directory for records while the database is unavailable, with up to `spool_bytes`. The default is next
+    to the SQLite file, else `reprieve-records` in the temporary directory.
     """
 
     address: Address = field(repr=False)
@@ -60,7 +60,7 @@ class RecordsDatabase:
 
     @property
     def spool_directory(self) -> Path:
-        """Return where records wait."""
+        """Return the directory for records that wait for the database."""
         if self.spool is not None:
             return self.spool
         file = file_of(url_of(self.address))
@@ -68,12 +68,12 @@ class RecordsDatabase:
 
 
 def address_of(place: str) -> Address:
-    """Return what `--records` names: an address, or without a scheme a file."""
+    """Return the location given by `--records`: an address, or a file if it has no scheme."""
     return place if "://" in place else Path(place)
 
 
 def url_of(address: Address) -> URL:
-    """Return the address with its driver. Raises RecordsError."""
+    """Return the address as a URL with its driver. Raises RecordsError."""
     from sqlalchemy.engine import URL, make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -93,7 +93,7 @@ def url_of(address: Address) -> URL:
 
 
 def file_of(url: URL) -> Path | None:
-    """Return the file of an SQLite database, None for a server and for one in memory."""
+    """Return the file of an SQLite database, or None for a server or an in-memory database."""
     name = url.database or ""
     return Path(name) if url.get_backend_name() == "sqlite" and name not in ("", ":memory:") else None
 
@@ -110,15 +110,15 @@ def shown(address: Address) -> str:
 
 
 def secrets_of(url: URL) -> list[str]:
-    """Return what must stand in no message."""
-    found = [url.password, *(value for name, value in url.query.items() if "password" in name.lower())]
-    return [str(secret) for secret in found if secret]
+    """Return the values that must not appear in any message."""
+    secrets = [url.password, *(value for name, value in url.query.items() if "password" in name.lower())]
+    return [str(secret) for secret in secrets if secret]
 
 
 def engine_of(address: Address, *, writes: bool = True) -> Engine:
-    """Return an engine, which connects when it is first used. Raises RecordsError.
+    """Return an engine, which connects on first use. Raises RecordsError.
 
-    `writes`: False opens the file of SQLite for reading only, and makes none.
+    `writes`: if False, an SQLite file is opened read-only and never created.
     """
     from sqlalchemy import create_engine, event
 
@@ -142,7 +142,7 @@ def engine_of(address: Address, *, writes: bool = True) -> Engine:
 
 
 def reason_of(error: BaseException, url: URL) -> str:
-    """Return what a database says of a failure, on one line and without secrets."""
+    """Return the database's error message on one line and without secrets."""
     text = " ".join(str(getattr(error, "orig", None) or error).split())
     for secret in secrets_of(url):
         text = text.replace(secret, "***")
@@ -152,7 +152,7 @@ def reason_of(error: BaseException, url: URL) -> str:
 def _set_up_sqlite(connection: Any, _record: Any) -> None:
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
-    connection.isolation_level = None  # the engine begins transactions: sqlite3 would leave CREATE TABLE out of them
+    connection.isolation_level = None  # the engine begins transactions: sqlite3 would not include CREATE TABLE in them
 
 
 def _set_up_reading(connection: Any, _record: Any) -> None:

@@ -1,4 +1,4 @@
-"""How many decision records wait on disk for their database (history.md 5)."""
+"""Number of decision records that wait on disk for their database (history.md 5)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from prometheus_client.registry import Collector
 
 
 class SpoolMetrics(Collector):
-    """Reads a store at each scrape; one that is no database never spools."""
+    """Reads a store on each scrape. A store that is not a database never spools."""
 
     def __init__(self, registry: CollectorRegistry, store: object) -> None:
         self._store = store
         registry.register(self)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metric as of now."""
+        """Yield the metric with its current value."""
         yield GaugeMetricFamily(
             "scheduler_decision_records_spooled",
             "Number of decision records that wait on disk because their database is unreachable.",

@@ -1,4 +1,4 @@
-"""Versions of the schema: which one a database has, and moving it to another (history.md 2)."""
+"""Versions of the schema: the current version of a database, and migration to another (history.md 2)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 NEWEST: Final = 3
 EMPTY: Final = 0
-"""The version of a database without the tables."""
+"""The version of a database without tables."""
 _VERSIONS: Final = "record_schema"
-"""The table that has the version, and `version_table` of Alembic."""
+"""The table that stores the version: Alembic's `version_table`."""
 _RENAME: Final = "ALTER TABLE {0} RENAME TO old_{0}"
 _LOCK: Final = 0x7265_7072
-"""Of PostgreSQL: one process changes the schema at a time."""
+"""Key of PostgreSQL's advisory lock: only one process changes the schema at a time."""
 
 
 def version_of(connection: Connection) -> int:
-    """Return the version of the schema. Raises RecordsError for one that this program does not know."""
+    """Return the schema version. Raises RecordsError for a version that this program does not know."""
     from sqlalchemy import inspect, text
 
     if not inspect(connection).has_table(_VERSIONS):
         return EMPTY
-    found = connection.execute(text(f"SELECT version_num FROM {_VERSIONS}")).scalar_one_or_none()
-    if found is None:
+    number = connection.execute(text(f"SELECT version_num FROM {_VERSIONS}")).scalar_one_or_none()
+    if number is None:
         return EMPTY
-    if not found.isdecimal() or int(found) > NEWEST:
+    if not number.isdecimal() or int(number) > NEWEST:
         raise RecordsError(
-            f"the schema of the records has version {found}, and this reprieve knows versions up to {NEWEST}: "
+            f"the schema of the records has version {number}, and this reprieve knows versions up to {NEWEST}: "
             f"use a newer reprieve, or with that `reprieve records migrate --to {NEWEST}`"
         )
-    return int(found)
+    return int(number)
 
 
 def is_old_file(connection: Connection) -> bool:
-    """Return whether an SQLite file is one that reprieve kept before its schema had versions."""
+    """Return whether this is an SQLite file from before the schema had versions."""
     from sqlalchemy import inspect
 
     tables = inspect(connection)
@@ -51,7 +51,7 @@ def is_old_file(connection: Connection) -> bool:
 
 
 def move(connection: Connection, to: int = NEWEST) -> int:
-    """Bring the schema to a version; return the one before. In one transaction, alone. Raises RecordsError."""
+    """Migrate the schema in one transaction under a lock. Return the previous version. Raises RecordsError."""
     from sqlalchemy import text
 
     if not EMPTY <= to <= NEWEST:
@@ -77,7 +77,7 @@ def move(connection: Connection, to: int = NEWEST) -> int:
 
 
 def _create(connection: Connection) -> None:
-    """Make the newest schema in an empty database, without Alembic, which takes longer to import."""
+    """Create the newest schema in an empty database, without Alembic, because it is slow to import."""
     from sqlalchemy import text
 
     METADATA.create_all(connection)
@@ -86,7 +86,7 @@ def _create(connection: Connection) -> None:
 
 
 def _convert(connection: Connection) -> None:
-    """Move the records of an old file to the newest schema."""
+    """Migrate the records of an old file to the newest schema."""
     from sqlalchemy import text
 
     for statement in (

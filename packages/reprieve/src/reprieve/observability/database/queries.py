@@ -1,4 +1,4 @@
-"""What is asked of a database of decision records, in SQLAlchemy Core: the same for PostgreSQL and SQLite."""
+"""Queries on a database of decision records in SQLAlchemy Core, the same for PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reprieve.observability.database.spool import StoredRecord
 from reprieve.observability.store import MOST_EVICTIONS, MOST_FOUND
 
 AT_ONCE: Final = 5_000
-"""Records that one statement deletes at most."""
+"""Maximum number of records that one statement deletes."""
 PICTURES_SHARE: Final = 8
-"""Of the bytes of records, pictures may have so many times less, in addition."""
+"""Snapshots may use an additional 1/8 of the maximum size of records."""
 
 
 def _insert(connection: Connection) -> Any:
@@ -24,7 +24,7 @@ def _insert(connection: Connection) -> Any:
 
 
 def write(connection: Connection, cluster: str, rows: Sequence[StoredRecord]) -> None:
-    """Write records; of one that is there the higher revision stays, with its names alone."""
+    """Write records. Of two revisions of a record, only the higher one and its names are kept."""
     insert = _insert(connection)
     latest = {row.id: row for row in sorted(rows, key=lambda row: row.revision)}
     values = [
@@ -58,13 +58,13 @@ def write(connection: Connection, cluster: str, rows: Sequence[StoredRecord]) ->
 
 
 def _of(table: Any, cluster: str | None) -> ColumnElement[bool]:
-    """Return the condition for one cluster, or for all."""
+    """Return the condition that matches one cluster, or all."""
     return true() if cluster is None else table.c.cluster == cluster
 
 
-def find(connection: Connection, cluster: str | None, asked: tuple[str, str, str]) -> list[bytes]:
+def find(connection: Connection, cluster: str | None, target: tuple[str, str, str]) -> list[bytes]:
     """Return the records about an object (kind, namespace, name), newest first."""
-    kind, namespace, name = asked
+    kind, namespace, name = target
     joined = RECORD.join(INVOLVED, and_(INVOLVED.c.cluster == RECORD.c.cluster, INVOLVED.c.record == RECORD.c.id))
     query = (
         select(RECORD.c.body)
@@ -77,9 +77,9 @@ def find(connection: Connection, cluster: str | None, asked: tuple[str, str, str
     return [bytes(body) for (body,) in connection.execute(query)]
 
 
-def evictions(connection: Connection, cluster: str | None, asked: tuple[float, float]) -> list[bytes]:
-    """Return the records of preemptions from a time to another, newest first."""
-    since, until = asked
+def evictions(connection: Connection, cluster: str | None, period: tuple[float, float]) -> list[bytes]:
+    """Return the records of preemptions in a period (start, end), newest first."""
+    since, until = period
     query = (
         select(RECORD.c.body)
         .where(_of(RECORD, cluster), RECORD.c.preempts, RECORD.c.time.between(since, until))
@@ -90,7 +90,7 @@ def evictions(connection: Connection, cluster: str | None, asked: tuple[float, f
 
 
 def retain(connection: Connection, database: RecordsDatabase, now: float) -> int:
-    """Delete what is too old, then the oldest of what is too much; return how many, a few thousand at once."""
+    """Delete expired records, then the oldest above the size limit. Return how many; at most a few thousand."""
     retention, deleted = database.retention, 0
     for preempts, seconds in ((False, retention.attempts), (True, retention.evictions)):
         oldest = _oldest(database.cluster, preempts).where(RECORD.c.time < now - seconds)
@@ -107,30 +107,30 @@ def retain(connection: Connection, database: RecordsDatabase, now: float) -> int
             over -= bytes_of_it
         deleted += _delete(connection, database.cluster, chosen)
         if len(chosen) == AT_ONCE:
-            break  # the rest of these goes before any eviction
+            break  # the rest of these is deleted before any eviction
     return deleted
 
 
 def write_picture(connection: Connection, cluster: str, time: float, body: bytes) -> None:
-    """Write a picture of the cluster; the first of a moment stays."""
+    """Write a snapshot of the cluster. If one exists for the same time, it is kept."""
     row = {"cluster": cluster, "time": time, "size": len(body), "body": body}
     connection.execute(_insert(connection)(PICTURE).on_conflict_do_nothing(), row)
 
 
 def picture(connection: Connection, cluster: str, at: float) -> tuple[float, bytes] | None:
-    """Return the last picture of the cluster up to a time, and its time."""
+    """Return the last snapshot of the cluster taken no later than `at`, with its time."""
     query = (
         select(PICTURE.c.time, PICTURE.c.body)
         .where(PICTURE.c.cluster == cluster, PICTURE.c.time <= at)
         .order_by(PICTURE.c.time.desc())
         .limit(1)
     )
-    found = connection.execute(query).one_or_none()
-    return (found[0], bytes(found[1])) if found is not None else None
+    row = connection.execute(query).one_or_none()
+    return (row[0], bytes(row[1])) if row is not None else None
 
 
 def retain_pictures(connection: Connection, database: RecordsDatabase, now: float) -> None:
-    """Delete pictures that are as old as the oldest attempts, then the oldest of what is too much."""
+    """Delete snapshots older than the retention of attempts, then the oldest ones above the size limit."""
     own = PICTURE.c.cluster == database.cluster
     connection.execute(delete(PICTURE).where(own, PICTURE.c.time < now - database.retention.attempts))
     so_far = func.sum(PICTURE.c.size).over(order_by=PICTURE.c.time.desc()).label("so_far")

@@ -1,8 +1,8 @@
-"""The tables of a database of decision records, as of the newest version (history.md 2).
+"""The database tables of decision records in the newest schema version (history.md 2).
 
-`record` has one row for each decision record, `involved` the names that it is found by: the object that was tried, each
-evicted workload, their owners, and the nodes of evicted pods (`kind` Node).  `picture` has the cluster as it was at
-decisions.
+`record` has one row for each decision record. `involved` has the names under which it is found: the scheduled object,
+each evicted workload, their owners, and the nodes of evicted pods (`kind` Node). `picture` has snapshots of the cluster
+at the time of decisions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECORD = Table(
     PrimaryKeyConstraint("cluster", "id", name="record_key"),
     Index("record_age", "cluster", "preempts", "time"),
 )
-"""`revision`: of two writes of a record the higher one counts. `time`: seconds since 1970; `size`: bytes, about."""
+"""`revision`: of two writes of a record, the higher one wins. `time`: seconds since 1970. `size`: approximate bytes."""
 
 INVOLVED = Table(
     "involved",
@@ -61,4 +61,4 @@ PICTURE = Table(
     Column("body", LargeBinary, nullable=False),
     PrimaryKeyConstraint("cluster", "time", name="picture_key"),
 )
-"""`time`: seconds since 1970; `size`: bytes of `body`."""
+"""`time`: seconds since 1970. `size`: bytes of `body`."""

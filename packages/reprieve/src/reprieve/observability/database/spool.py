@@ -1,8 +1,8 @@
-"""Records that wait on disk while their database is away: a file for each batch, the oldest is sent first.
+"""Records that wait on disk while their database is unavailable: one file per batch, oldest sent first.
 
-Invariants: a batch is in its file whole or not at all; a file is deleted after its batch is in the database, so that a
-batch may be sent twice and none is lost; the files have `most` bytes at most: beyond that the oldest is deleted, and
-its records are counted as lost.
+Invariants: a file always contains a whole batch. A file is deleted only after its batch is in the database, so a batch
+may be sent twice but none is lost. The files use at most `most` bytes: above that, the oldest file is deleted and its
+records are counted as lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDING: Final = ".spool"
 
 
 class StoredRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A decision record as it is stored. `names`: (kind, namespace, name) of what it is found by."""
+    """A stored decision record. `names`: (kind, namespace, name) of each object under which it is found."""
 
     id: int
     revision: int
@@ -33,18 +33,18 @@ class StoredRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size(self) -> int:
-        """Return the bytes that it takes, about."""
+        """Return the approximate size in bytes."""
         return len(self.body) + NAME_BYTES * len(self.names)
 
 
 def stored(record: DecisionRecord, involved: Iterable[Name], revision: int) -> StoredRecord:
-    """Return a record as it is stored, to be found under each of the names and the nodes of evicted pods."""
-    made = record.preemption
+    """Return a record in its stored form, with the given names and the nodes of evicted pods."""
+    preemption = record.preemption
     names = dict.fromkeys((str(kind), namespace, name) for kind, namespace, name in involved)
-    nodes = [node for unit in made.evicted for node in unit.nodes] if made is not None else ()
+    nodes = [node for unit in preemption.evicted for node in unit.nodes] if preemption is not None else ()
     names |= dict.fromkeys(("Node", "", node) for node in nodes)
     at = datetime.fromisoformat(record.time).timestamp()
-    return StoredRecord(record.id, revision, at, made is not None, encode(record), tuple(names))
+    return StoredRecord(record.id, revision, at, preemption is not None, encode(record), tuple(names))
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -52,16 +52,16 @@ _decode: Final = msgspec.json.Decoder(list[StoredRecord]).decode
 
 
 class Spool:
-    """See the module docstring. Used by one thread; `lost` is called with numbers of records."""
+    """See the module docstring. Used by one thread; `lost` is called with the number of lost records."""
 
     def __init__(self, directory: Path, most: int, *, lost: Callable[[int], None] = lambda count: None) -> None:
         self._directory = directory
         self._most = most
         self._lost = lost
         self._files: list[tuple[Path, int]] = []
-        """(file, bytes), the oldest first."""
+        """(file, bytes), oldest first."""
         self.records = 0
-        """Records that wait here."""
+        """Number of waiting records."""
         self._number = 0
         for path in sorted(directory.glob(f"*{_ENDING}")):
             self._files.append((path, path.stat().st_size))
@@ -69,7 +69,7 @@ class Spool:
             self._number = max(self._number, int(path.name.partition("-")[0]))
 
     def add(self, rows: Sequence[StoredRecord]) -> None:
-        """Keep a batch. Raises OSError where the disk does not take it."""
+        """Store a batch. Raises OSError if writing fails."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._number += 1
         path = self._directory / f"{self._number:016d}-{len(rows)}{_ENDING}"
@@ -89,7 +89,7 @@ class Spool:
             self._lost(self._drop())
 
     def oldest(self) -> list[StoredRecord] | None:
-        """Return the oldest batch, which stays until `sent`; None where there are none. A broken file is lost."""
+        """Return the oldest batch, kept until `sent`, or None if there is none. A corrupt file counts as lost."""
         while self._files:
             try:
                 return _decode(self._files[0][0].read_bytes())
@@ -98,7 +98,7 @@ class Spool:
         return None
 
     def sent(self) -> None:
-        """Forget the oldest batch: it is in the database."""
+        """Delete the oldest batch after it was written to the database."""
         self._drop()
 
     def _drop(self) -> int:
@@ -110,5 +110,5 @@ class Spool:
 
 
 def _records_in(path: Path) -> int:
-    """Return how many records a file has, from its name."""
+    """Return the number of records in a file, from its name."""
     return int(path.name.removesuffix(_ENDING).partition("-")[2])

@@ -1,8 +1,8 @@
-"""Decision records in a database or a file: written by a thread of its own, spooled while it is away (history.md).
+"""Decision records in a database or a file: written by a separate thread, spooled during outages (history.md).
 
-Invariants: `put` returns at once and does not fail.  A record is written at least once and is in the database once: of
-two writes of the same id that with the higher revision counts.  What cannot be written now is spooled; what is lost is
-counted.  An address, an error and a log line have no password in them.
+Invariants: `put` returns immediately and never fails. A record may be written more than once but is stored once: of two
+writes with the same id, the higher revision wins. Records that cannot be written now are spooled, and lost ones are
+counted. Addresses, errors and log lines contain no passwords.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 _BATCH: Final = 200
 _QUEUE: Final = 20_000
 _MOST_PICTURES: Final = 64
-"""That wait to be written: they are large, and the next one is as good."""
+"""Maximum number of snapshots that wait to be written: they are large, and a later one serves as well."""
 _EPOCH: Final = 1_577_836_800.0
-"""2020-01-01, from which ids count milliseconds: 53 bits then last until 2037."""
+"""2020-01-01, the start of the milliseconds in ids: they fit in 53 bits until 2037."""
 _FLUSH_SECONDS: Final = 10.0
 _SOON: Final = 1.0
 _LONGEST_RETRY: Final = 30.0
 
 
 class DatabaseStore:
-    """See the module docstring. `retry`: seconds until a database that is away is tried again, twice as long each time;
-    `retain_every`: seconds between two looks for what is no longer kept.
+    """See the module docstring.
 
-    Raises RecordsError for a database that answers and cannot be used, for a bad address, and for a file
-    that cannot be made. A database that does not answer is waited for.
+    `retry`: seconds until the first retry during an outage, doubled each time. `retain_every`: seconds between two
+    retention runs. Raises RecordsError if the database answers but cannot be used, for a bad address, and for a file
+    that cannot be created. A database that does not answer is retried.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class DatabaseStore:
         self._put = 0
         self._done = 0
         self.dropped = 0
-        """Records that could not be kept."""
+        """Number of records that could not be stored."""
         self.pictures_lost = 0
         self._instance = random.SystemRandom().getrandbits(6)
         self._id = 0
         self._revision = 0
         self._prepared = False
         self._away = ""
-        """Why the database is away; empty: it answers."""
+        """Why the database is unavailable; empty if it answers."""
         self._retry, self._next_try = retry, 0.0
         self._retain_every = retain_every
         self._next_retention = time.monotonic() + retain_every
@@ -103,13 +103,13 @@ class DatabaseStore:
     # -- reprieve.observability.store.RecordStore ------------------------------------------------------
 
     def next_id(self) -> int:
-        """Return a number above all given out before, here or by a process that ended earlier."""
+        """Return a number higher than all previous ones, here or in processes that ended earlier."""
         milliseconds = int((self._clock() - _EPOCH) * 1000)
         self._id = max(self._id + 64, (milliseconds << 14) | self._instance)
         return self._id
 
     def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
-        """Keep a record, to be found under each of the names."""
+        """Store a record under each of the names."""
         self._revision = max(self._revision + 1, int(self._clock() * 1_000_000))
         row = stored(record, involved, self._revision)
         with self._changed:
@@ -126,31 +126,31 @@ class DatabaseStore:
             self._changed.notify_all()
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
-        """Records about an object, newest first. Raises RecordsAwayError."""
+        """Return records about an object, newest first. Raises RecordsAwayError."""
         return await asyncio.to_thread(self._read, queries.find, (kind, namespace, name))
 
     async def evictions(self, since: float, until: float = math.inf) -> list[DecisionRecord]:
-        """Records of preemptions in that time (seconds since 1970), newest first. Raises RecordsAwayError."""
+        """Return records of preemptions in the period (seconds since 1970), newest first. Raises RecordsAwayError."""
         return await asyncio.to_thread(self._read, queries.evictions, (since, until))
 
     def put_picture(self, time: float, body: bytes) -> None:
-        """Keep a picture of the cluster; it is lost where the database is away or too slow for it."""
+        """Store a snapshot of the cluster. It is lost if the database is unavailable or too slow."""
         with self._changed:
             self.pictures_lost += len(self._pictures) == _MOST_PICTURES
             self._pictures.append((time, body))
             self._changed.notify_all()
 
     async def picture(self, at: float) -> tuple[float, bytes] | None:
-        """The last picture of the cluster up to a time, and its time. Raises RecordsAwayError."""
+        """Return the last snapshot of the cluster taken no later than `at`, with its time. Raises RecordsAwayError."""
 
         def read(connection: Connection) -> tuple[float, bytes] | None:
             return queries.picture(connection, self.database.cluster, at)
 
-        found: tuple[float, bytes] | None = await asyncio.to_thread(self._read_raw, read)
-        return found
+        result: tuple[float, bytes] | None = await asyncio.to_thread(self._read_raw, read)
+        return result
 
     def close(self) -> None:
-        """Write what is not written, to the database or to the spool. Nothing may be put afterwards."""
+        """Write all waiting records to the database or the spool. Nothing may be stored afterwards."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -161,16 +161,16 @@ class DatabaseStore:
 
     @property
     def spooled(self) -> int:
-        """Return how many records wait on disk."""
+        """Return the number of records that wait on disk."""
         return self._spool.records
 
     @property
     def away(self) -> str:
-        """Return why the database cannot be used now; empty where it answers."""
+        """Return why the database is unavailable; empty if it answers."""
         return self._away
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> bool:
-        """Wait until what was put before is in the database, in the spool or given up; whether that is so in time."""
+        """Wait until earlier records are in the database, spooled or lost. Return whether that happened in time."""
         with self._changed:
             wanted = self._put
             return self._changed.wait_for(lambda: self._done >= wanted, seconds)
@@ -187,14 +187,14 @@ class DatabaseStore:
                 return
 
     def _idle_seconds(self) -> float:
-        """Return for how long there may be nothing to do."""
+        """Return the maximum number of seconds to wait for work."""
         ends = self._next_retention
         if self._away or self._spool.records:
             ends = min(ends, self._next_try)
         return max(0.01, ends - time.monotonic())
 
     def _handle(self, batch: list[StoredRecord]) -> bool:
-        """Write a batch, or spool it; whether it is kept."""
+        """Write a batch or spool it. Return whether one of them succeeded."""
         try:
             if self._away and time.monotonic() < self._next_try:
                 raise RecordsAwayError(self._away)
@@ -228,7 +228,7 @@ class DatabaseStore:
             raise
 
     def _keep(self, batch: list[StoredRecord]) -> bool:
-        """Spool a batch; where the disk does not take it, it waits in memory."""
+        """Spool a batch. If that fails, the batch waits in memory."""
         try:
             if batch:
                 self._spool.add(batch)
@@ -249,7 +249,7 @@ class DatabaseStore:
             self._changed.notify_all()
 
     def _is_away(self, error: Exception) -> None:
-        """Note why, once for each reason, and when it is tried again."""
+        """Report each new reason once, and set the time of the next attempt."""
         if time.monotonic() >= self._next_try:
             self._next_try = time.monotonic() + self._retry
             self._retry = min(2 * self._retry, _LONGEST_RETRY)
@@ -266,13 +266,13 @@ class DatabaseStore:
     # -- the database ----------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """Bring the schema to the newest version, once. Raises RecordsError, RecordsAwayError."""
+        """Migrate the schema to the newest version, once. Raises RecordsError, RecordsAwayError."""
         if not self._prepared:
             self._in_database(lambda connection: move(connection))
             self._prepared = True
 
     def _write(self, rows: Sequence[StoredRecord]) -> None:
-        """Write a batch; of one that is refused for what it holds, each record alone."""
+        """Write a batch. If the database rejects its data, write each record separately."""
         from sqlalchemy.exc import DataError, IntegrityError
 
         cluster = self.database.cluster
@@ -287,16 +287,16 @@ class DatabaseStore:
                 self._write([row])
 
     def _retain(self) -> None:
-        """Delete what is no longer kept: some now, and the rest soon."""
+        """Delete expired records: some now, and the rest soon."""
         self._next_retention = time.monotonic() + self._retain_every
         deleted = self._in_database(lambda connection: queries.retain(connection, self.database, self._clock()))
         self._in_database(lambda connection: queries.retain_pictures(connection, self.database, self._clock()))
         if deleted >= queries.AT_ONCE:
             self._next_retention = time.monotonic() + _SOON
 
-    def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], asked: Any) -> list[DecisionRecord]:
+    def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], argument: Any) -> list[DecisionRecord]:
         cluster = self.database.cluster
-        return [decode(body) for body in self._read_raw(lambda connection: query(connection, cluster, asked))]
+        return [decode(body) for body in self._read_raw(lambda connection: query(connection, cluster, argument))]
 
     def _read_raw(self, read: Callable[[Connection], Any]) -> Any:
         self.flush()
@@ -309,7 +309,7 @@ class DatabaseStore:
 
 
 def in_database(engine: Engine, act: Callable[[Connection], Any]) -> Any:
-    """Do something in one transaction. Raises RecordsAwayError, and what `act` raises besides."""
+    """Run a function in one transaction. Raises RecordsAwayError, and the exceptions of `act`."""
     from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
     try:
@@ -322,7 +322,7 @@ def in_database(engine: Engine, act: Callable[[Connection], Any]) -> Any:
 
 
 class DatabaseReader:
-    """Reads records of a database or a file directly, of one cluster or of all (`cluster` None); writes nothing.
+    """Reads records directly from a database or file, for one cluster or all (`cluster` None). It never writes.
 
     Raises RecordsError for a bad address.
     """
@@ -340,14 +340,14 @@ class DatabaseReader:
         """See `DatabaseStore.evictions`. Raises RecordsAwayError, RecordsError."""
         return self._read(queries.evictions, (since, math.inf))
 
-    def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], asked: Any) -> list[DecisionRecord]:
+    def _read(self, query: Callable[[Connection, str | None, Any], list[bytes]], argument: Any) -> list[DecisionRecord]:
         def read(connection: Connection) -> list[bytes]:
             if version_of(connection) == EMPTY:
                 if is_old_file(connection):
                     convert = f"`reprieve records migrate --records {self._place}`"
                     raise RecordsError(f"{self._place}: a file of an older reprieve; {convert} converts it")
                 raise RecordsError(f"{self._place} has no decision records: has a scheduler used it yet?")
-            return query(connection, self._cluster, asked)
+            return query(connection, self._cluster, argument)
 
         file = file_of(self._engine.url)
         try:

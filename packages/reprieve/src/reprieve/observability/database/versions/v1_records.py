@@ -1,4 +1,4 @@
-"""Version 1: records, and the names that they are found by."""
+"""Version 1: records, and the names under which they are found."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "record",
         sa.Column("cluster", sa.Text, nullable=False),
@@ -34,6 +34,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the tables, and with them all records."""
+    """Drop the tables and with them all records."""
     op.drop_table("involved")
     op.drop_table("record")

@@ -7,10 +7,10 @@ down_revision = "1"
 
 
 def upgrade() -> None:
-    """Make the index."""
+    """Create the index."""
     op.create_index("record_age", "record", ["cluster", "preempts", "time"])
 
 
 def downgrade() -> None:
-    """Drop the index; no records are lost."""
+    """Drop the index. No records are lost."""
     op.drop_index("record_age", "record")

@@ -1,4 +1,4 @@
-"""Version 3: the cluster as it was at decisions."""
+"""Version 3: snapshots of the cluster at decisions."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "2"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "picture",
         sa.Column("cluster", sa.Text, nullable=False),
@@ -20,5 +20,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the table: pictures are lost, records are not."""
+    """Drop the table. Snapshots are lost, records are not."""
     op.drop_table("picture")
