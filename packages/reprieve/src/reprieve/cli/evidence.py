@@ -411,13 +411,13 @@ async def _events(client: ApiClient, evidence: Evidence) -> list[Occurrence]:
     query = {"fieldSelector": f"involvedObject.kind={asked.kind},involvedObject.name={asked.name}"}
     path = Resource("", "v1", "events", "Event", True).path(asked.namespace)
     try:
-        found = (await client.get(path, query)).read(_Events).items
+        events = (await client.get(path, query)).read(_Events).items
     except ApiError as error:
         evidence.warnings.append(f"events not read: {error}")
         return []
     item = evidence.object
     uid = item.metadata.uid if item is not None else ""
-    own = (event for event in found if not uid or event.involved_object.uid in ("", uid))
+    own = (event for event in events if not uid or event.involved_object.uid in ("", uid))
     return sorted((_occurrence(event) for event in own), key=lambda event: event.at)
 
 

@@ -27,12 +27,12 @@ class RunsEnded:
     not_begun: tuple[str, ...] = ()
 
 
-def outcome_of(given: GivenReplay, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "PolicyOutcome":
+def outcome_of(inputs: GivenReplay, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "PolicyOutcome":
     """Run a policy. Raises CommandError if the jobs do not match the cluster."""
     from reprieve.replay.world import ReplayError
 
     try:
-        return given.simulate(name, policy, given.chosen, stop, progress)
+        return inputs.simulate(name, policy, inputs.chosen, stop, progress)
     except ReplayError as error:
         raise CommandError(str(error), Exit.NOT_SO) from error
 

@@ -63,13 +63,13 @@ def _answer_of(task: Task, interrupt: Interrupt) -> ReplayAnswer:
     policies = [(name, read_policy(task, config, warn=True)) for name, config in task.policies]
     jobs = 0
     for run in reversed([run for run in runs if run.policy == runs[0].policy and run.task.seed == runs[0].task.seed]):
-        given = inputs.of(run)
-        for remark in given.remarks:
+        replay_inputs = inputs.of(run)
+        for remark in replay_inputs.remarks:
             note(remark)
-        check_replay(given)
-        jobs = max(jobs, len(given.chosen.jobs))
+        check_replay(replay_inputs)
+        jobs = max(jobs, len(replay_inputs.chosen.jobs))
     if len(runs) == 1 and not task.dask and task.keep is None:
-        answer = _run_here(given, *policies[0], interrupt)
+        answer = _run_here(replay_inputs, *policies[0], interrupt)
     else:
         answer = _run_all(runs, inputs, jobs, interrupt)
     note(f"simulated in {time.monotonic() - began:.1f} s")
@@ -83,15 +83,15 @@ def _run_all(runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interru
 
     task = runs[0].task
     setting = setting_of(inputs.of(runs[0]))
-    kept = KeptRuns(task.keep, inputs)
-    outcomes = {number: known for number, run in enumerate(runs) if (known := kept.find(run)) is not None}
+    stored_runs = KeptRuns(task.keep, inputs)
+    outcomes = {number: known for number, run in enumerate(runs) if (known := stored_runs.find(run)) is not None}
     if outcomes:
         note(f"{len(outcomes)} of {len(runs)} runs are in {task.keep} already")
     left = [number for number in range(len(runs)) if number not in outcomes]
 
     def take(at: int, outcome: "PolicyOutcome") -> None:
         outcomes[left[at]] = outcome
-        kept.keep(runs[left[at]], outcome)
+        stored_runs.keep(runs[left[at]], outcome)
 
     ended = RunsEnded()
     if left:
@@ -110,15 +110,15 @@ def _run_all(runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interru
     )
 
 
-def _run_here(given: GivenReplay, name: str, policy: "Policy", interrupt: Interrupt) -> ReplayAnswer:
+def _run_here(inputs: GivenReplay, name: str, policy: "Policy", interrupt: Interrupt) -> ReplayAnswer:
     from reprieve.replay.policy_run import Stop
 
     stop = Stop()
-    line = _ReplayLine(1, len(given.chosen.jobs))
+    line = _ReplayLine(1, len(inputs.chosen.jobs))
     interrupt.then(stop.now)
-    outcome = outcome_of(given, name, policy, stop, paced(lambda done, now: line.update(0, done, now)))
+    outcome = outcome_of(inputs, name, policy, stop, paced(lambda done, now: line.update(0, done, now)))
     line.clear()
-    return ReplayAnswer([outcome], setting_of(given), interrupted=stop.wanted)
+    return ReplayAnswer([outcome], setting_of(inputs), interrupted=stop.wanted)
 
 
 def _run_apart(
@@ -208,10 +208,10 @@ def _apart(run: ReplayRun, pipe: "Connection") -> None:
         interrupt.then(stop.now)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         try:
-            given = read_replay(run.task)
+            inputs = read_replay(run.task)
             report = paced(lambda done, now: pipe.send(("progress", (done, now))))
             policy = read_policy(run.task, run.config)
-            pipe.send(("outcome", trimmed(outcome_of(given, run.name, policy, stop, report), run.task)))
+            pipe.send(("outcome", trimmed(outcome_of(inputs, run.name, policy, stop, report), run.task)))
         except CommandError as error:
             pipe.send(("error", str(error)))
         except BrokenPipeError:

@@ -33,7 +33,7 @@ class SearchInterruptedError(Exception):
 
 
 def measured(
-    given: GivenReplay,
+    inputs: GivenReplay,
     policy: "Policy",
     block: "TraceBlock",
     objectives: "tuple[Objective, Objective]",
@@ -41,7 +41,7 @@ def measured(
     progress: Progress = lambda done, now: None,
 ) -> "Pair":
     """Replay a block and return its values. Raises SearchInterruptedError."""
-    outcome = given.simulate("", policy, block.chosen, stop, progress)
+    outcome = inputs.simulate("", policy, block.chosen, stop, progress)
     if stop.wanted:
         raise SearchInterruptedError
     first, second = objectives
@@ -49,7 +49,7 @@ def measured(
 
 
 def measures_here(
-    given: GivenReplay,
+    inputs: GivenReplay,
     objectives: "tuple[Objective, Objective]",
     policy_of: "Callable[[Mapping[str, Any] | None, bool], Policy]",
     interrupt: Interrupt,
@@ -60,7 +60,7 @@ def measures_here(
     def of(policy: "Policy", block: "TraceBlock") -> "Pair":
         stop = Stop()
         interrupt.then(stop.now)
-        return measured(given, policy, block, objectives, stop)
+        return measured(inputs, policy, block, objectives, stop)
 
     def measure(wanted: "Sequence[WantedMeasure]") -> "list[list[Pair]]":
         result = []
@@ -92,13 +92,13 @@ Inputs = tuple[GivenReplay, "SplitTrace"]
 
 
 def measures_on_dask(
-    given: GivenReplay, split: "SplitTrace", task: Task, objective: str, workers: DaskRuns, interrupt: Interrupt
+    inputs: GivenReplay, split: "SplitTrace", task: Task, objective: str, workers: DaskRuns, interrupt: Interrupt
 ) -> "Measure":
     """Return the function that measures on workers, many blocks at a time.
 
     It raises SearchInterruptedError, and CommandError for a block that could not be measured.
     """
-    content = packed((given, split))
+    content = packed((inputs, split))
     sent: list[Future] = []
 
     def send(remote: RemoteMeasure, client: "Client") -> "Future":
@@ -131,12 +131,12 @@ def measure_remotely(inputs: Inputs, remote: RemoteMeasure) -> "Pair":
     from reprieve.replay.policy_run import Stop
     from reprieve.replay.tuning.objectives import read_objectives
 
-    here = version("reprieve")
-    if here != remote.version:
-        raise CommandError(f"a worker has reprieve {here}, the command {remote.version}: both need the same version")
-    given, split = inputs
+    own = version("reprieve")
+    if own != remote.version:
+        raise CommandError(f"a worker has reprieve {own}, the command {remote.version}: both need the same version")
+    replay_inputs, split = inputs
     block = next(item for item in (*split.training, *split.held_out) if item.begin == remote.begin)
     stop = Stop()
     policy = ReplayPolicies(remote.task)(remote.document, remote.compatible)
     look = paced(stop_if_cancelled(stop))
-    return measured(given, policy, block, read_objectives(remote.objective), stop, look)
+    return measured(replay_inputs, policy, block, read_objectives(remote.objective), stop, look)

@@ -56,17 +56,17 @@ def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Object
     """Search and judge the chosen configurations. Bad input ends the command with exit code 2."""
     with interrupts(terminate=True) as interrupt:
         _require_optuna()
-        given = _given(task)
-        tuner = _tuner(task, given, interrupt)
+        inputs = _given(task)
+        tuner = _tuner(task, inputs, interrupt)
         with _storage(task) as storage:
-            study = _study(task, storage, _digest(task, given, tuner))
+            study = _study(task, storage, _digest(task, inputs, tuner))
             before = len(study.done())
             if before:
                 note(f"study {task.study}: {before} of {task.trials} trials are done already")
             try:
-                with _on_workers(task, given, tuner, interrupt) as spread:
+                with _on_workers(task, inputs, tuner, interrupt) as spread:
                     try:
-                        return _report(task, given, spread, study), tuner.objectives
+                        return _report(task, inputs, spread, study), tuner.objectives
                     except CommandError as error:  # the scheduler cannot be reached, or a worker failed
                         if not task.replay.dask:
                             raise
@@ -77,7 +77,7 @@ def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Object
 
 
 @contextmanager
-def _on_workers(task: TuneTask, given: GivenReplay, tuner: "Tuner", interrupt: Interrupt) -> "Iterator[Tuner]":
+def _on_workers(task: TuneTask, inputs: GivenReplay, tuner: "Tuner", interrupt: Interrupt) -> "Iterator[Tuner]":
     """Yield the tuner, which measures on workers with `--dask`, else in this process."""
     if not task.replay.dask:
         yield tuner
@@ -89,17 +89,17 @@ def _on_workers(task: TuneTask, given: GivenReplay, tuner: "Tuner", interrupt: I
 
     interrupt.then(lambda: None)
     with dask_runs(task.replay.dask) as workers:
-        measure = measures_on_dask(given, tuner.split, task.replay, task.objective, workers, interrupt)
+        measure = measures_on_dask(inputs, tuner.split, task.replay, task.objective, workers, interrupt)
         yield replace(tuner, measure=measure)
 
 
-def _report(task: TuneTask, given: GivenReplay, tuner: "Tuner", study: "TuningStudy") -> "TuningReport":
+def _report(task: TuneTask, inputs: GivenReplay, tuner: "Tuner", study: "TuningStudy") -> "TuningReport":
     from reprieve.replay.tuning.tuner import ChoiceError
 
     with bar(task.trials, "trials") as advance:
         tuner.search(study, task.trials, task.sampler, advance)
         try:
-            return tuner.judge(study, task.choose, setting_of(given) | {"sampler": task.sampler})
+            return tuner.judge(study, task.choose, setting_of(inputs) | {"sampler": task.sampler})
         except ChoiceError as error:
             refuse(f"--choose: {error}")
 
@@ -122,20 +122,20 @@ def _require_optuna() -> None:
 
 
 def _given(task: TuneTask) -> GivenReplay:
-    given = read_replay(task.replay)
-    for remark in given.remarks:
+    inputs = read_replay(task.replay)
+    for remark in inputs.remarks:
         note(remark)
     read_policy(task.replay, task.replay.policies[0][1], warn=True)
-    check_replay(given)
-    endless = sum(1 for job in given.chosen.jobs if job.work is None)
-    if endless == len(given.chosen.jobs):
+    check_replay(inputs)
+    endless = sum(1 for job in inputs.chosen.jobs if job.work is None)
+    if endless == len(inputs.chosen.jobs):
         refuse(f"{task.replay.jobs}: no job has a duration: tuning needs the column duration")
     if endless:
         note(f"warning: {endless} jobs have no duration: each holds its GPUs to the end of its block")
-    return given
+    return inputs
 
 
-def _tuner(task: TuneTask, given: GivenReplay, interrupt: Interrupt) -> "Tuner":
+def _tuner(task: TuneTask, inputs: GivenReplay, interrupt: Interrupt) -> "Tuner":
     from reprieve.python.configuration import read_configuration_document
     from reprieve.replay.tuning.tuner import Tuner
 
@@ -144,12 +144,12 @@ def _tuner(task: TuneTask, given: GivenReplay, interrupt: Interrupt) -> "Tuner":
     tuner = Tuner(
         objectives=objectives,
         parameters=_parameters(task.search),
-        split=_split(task, given),
+        split=_split(task, inputs),
         base=None if config is None else read_configuration_document(config),
-        gpu=_gpu(given),
+        gpu=_gpu(inputs),
         seed=task.seed,
         policy_of=policies,
-        measure=measures_here(given, objectives, policies, interrupt),
+        measure=measures_here(inputs, objectives, policies, interrupt),
     )
     _check_counted(task, tuner)
     try:
@@ -162,16 +162,16 @@ def _tuner(task: TuneTask, given: GivenReplay, interrupt: Interrupt) -> "Tuner":
 def _check_counted(task: TuneTask, tuner: "Tuner") -> None:
     """Refuse an objective for which no job of the training or of the held-out blocks counts."""
     for objective in tuner.objectives:
-        for what, blocks in (("training", tuner.split.training), ("held-out", tuner.split.held_out)):
+        for kind, blocks in (("training", tuner.split.training), ("held-out", tuner.split.held_out)):
             if not any(objective.counts(job.shape) for block in blocks for job in block.chosen.jobs):
-                refuse(f"{task.replay.jobs}: no job of the {what} blocks counts for the objective {objective.name!r}")
+                refuse(f"{task.replay.jobs}: no job of the {kind} blocks counts for the objective {objective.name!r}")
 
 
-def _gpu(given: GivenReplay) -> str:
+def _gpu(inputs: GivenReplay) -> str:
     from kube_rules import objects
     from reprieve.replay.job_objects import terms_for
 
-    return terms_for(item for item, _ in given.cluster if isinstance(item, objects.Node)).gpu
+    return terms_for(item for item, _ in inputs.cluster if isinstance(item, objects.Node)).gpu
 
 
 def _objectives(text: str) -> "tuple[Objective, Objective]":
@@ -196,7 +196,7 @@ def _parameters(file: str | None) -> "Sequence[TunedParameter]":
         refuse(f"--search {file}: {error}")
 
 
-def _split(task: TuneTask, given: GivenReplay) -> "SplitTrace":
+def _split(task: TuneTask, inputs: GivenReplay) -> "SplitTrace":
     from reprieve.replay.selection import long_duration
     from reprieve.replay.tuning.blocks import split
 
@@ -207,16 +207,16 @@ def _split(task: TuneTask, given: GivenReplay) -> "SplitTrace":
     except ValueError as error:
         refuse(f"--block: {error}")
     try:
-        return split(given.chosen, width=width, held_out=task.held_out)
+        return split(inputs.chosen, width=width, held_out=task.held_out)
     except ValueError as error:
         refuse(f"{task.replay.jobs}: {error}")
 
 
-def _digest(task: TuneTask, given: GivenReplay, tuner: "Tuner") -> str:
+def _digest(task: TuneTask, inputs: GivenReplay, tuner: "Tuner") -> str:
     """Return a digest of everything that the values of a trial depend on."""
     parts = (
-        inputs_of(given),
-        given.settings,
+        inputs_of(inputs),
+        inputs.settings,
         tuner.base,
         [item.name for item in tuner.objectives],
         [(item.name, item.values) for item in tuner.parameters],

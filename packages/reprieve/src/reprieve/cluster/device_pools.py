@@ -312,12 +312,12 @@ class SliceIndex:
 
 
 def _refuse_twins(slices: Sequence[Slice]) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for device_slice in slices:
         for device in device_slice.devices:
-            if device.id[2] in seen:
+            if device.id[2] in names:
                 raise ValueError(f"duplicate device name {device.id[2]}")
-            seen.add(device.id[2])
+            names.add(device.id[2])
 
 
 def _counter_sets(slices: Sequence[Slice]) -> dict[str, Mapping[str, int]]:

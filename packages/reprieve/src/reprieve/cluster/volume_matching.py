@@ -291,12 +291,12 @@ def capacity_reach(nodes: NodeColumns, capacity: CSIStorageCapacity) -> Mask:
 def split(store: VolumeObjects, pod: PodRecord) -> tuple[list[PersistentVolumeClaim], list[PersistentVolumeClaim]]:
     """Return a pod's bound claims and those bound after placement; unknown and immediate claims are left out."""
     bound, unbound = [], []
-    seen: set[str] = set()
+    names: set[str] = set()
     for used in pod.volumes.claims if pod.volumes is not None else ():
         claim = store.claims.get(used.key)
-        if claim is None or used.key in seen:
+        if claim is None or used.key in names:
             continue
-        seen.add(used.key)
+        names.add(used.key)
         if fully_bound(claim):
             bound.append(claim)
         elif delayed(store, claim):

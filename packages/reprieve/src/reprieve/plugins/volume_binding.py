@@ -241,7 +241,7 @@ def _sorted_claims(cluster: ClusterState, pod: PodRecord) -> _Claims | str:
     """Return the pod's claims, or why no node is feasible, checked volume by volume."""
     store = cluster.volumes
     claims = _Claims([], [])
-    seen: set[str] = set()
+    names: set[str] = set()
     for used in pod.volumes.claims if pod.volumes is not None else ():
         claim = store.claims.get(used.key)
         if claim is None:
@@ -257,9 +257,9 @@ def _sorted_claims(cluster: ClusterState, pod: PodRecord) -> _Claims | str:
             return f"PVC {used.key} was not created for pod {pod.key} (pod is not owner)"
     immediate = False
     for used in pod.volumes.claims if pod.volumes is not None else ():
-        if used.key in seen:
+        if used.key in names:
             continue
-        seen.add(used.key)
+        names.add(used.key)
         claim = store.claims[used.key]
         if fully_bound(claim):
             claims.bound.append(claim)

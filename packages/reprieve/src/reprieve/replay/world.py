@@ -587,13 +587,13 @@ def check(jobs: Iterable[ReplayJob], classes: Mapping[str, int], per_gpu: int) -
                 f'job "{job.name}" asks for a part of a GPU, and no node has GPUs in thousandths '
                 "(a resource */gpu-milli)"
             )
-        name, known = shape.priority_class, classes.get(shape.priority_class)
-        if name and known is None and shape.priority is None:
+        name, value = shape.priority_class, classes.get(shape.priority_class)
+        if name and value is None and shape.priority is None:
             raise ReplayError(
                 f'job "{job.name}" names the priority class "{name}", which is not in the cluster file, '
                 "and has no priority"
             )
-        if known is not None and shape.priority not in (None, known):
+        if value is not None and shape.priority not in (None, value):
             raise ReplayError(
-                f'job "{job.name}" has priority {shape.priority}, but its class "{name}" is {known} in the cluster file'
+                f'job "{job.name}" has priority {shape.priority}, but its class "{name}" is {value} in the cluster file'
             )

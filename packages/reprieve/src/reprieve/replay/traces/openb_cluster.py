@@ -153,10 +153,10 @@ def read_tasks(path: Path, *, max_bytes: int = MAX_BYTES) -> list[TraceTask]:
 
 def _rows(path: Path, columns: Mapping[str, Callable[[str], Any]], max_bytes: int) -> Iterator[Values]:
     """Yield the wanted columns of every row, read; the first column is a key that may not repeat."""
-    first, seen = next(iter(columns)), dict[str, int]()
+    first, lines = next(iter(columns)), dict[str, int]()
     for line, values in table(str(path), csv_rows(path, max_bytes=max_bytes), columns, frozenset(), skip_bad=False):
         assert not isinstance(values, JobListError)
-        check_new(seen, values[first], str(path), line, first)
+        check_new(lines, values[first], str(path), line, first)
         yield values
 
 
