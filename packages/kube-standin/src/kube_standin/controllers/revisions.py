@@ -91,7 +91,7 @@ class Revisions:
 
     def _create(self, digest: str, data: Json, revision: int) -> None:
         labels = dict((self._spec["template"].get("metadata") or {}).get("labels") or {})
-        made = {
+        body = {
             "metadata": {
                 "name": self.name(digest),
                 "labels": {**labels, CONTROLLER_REVISION_HASH: digest},
@@ -101,7 +101,7 @@ class Revisions:
             "data": data,
             "revision": revision,
         }
-        self._context.create(self._kind, self._namespace, made)
+        self._context.create(self._kind, self._namespace, body)
 
     def template(self, digest: str) -> Json | None:
         """Return the template of a revision, None if it does not exist."""

@@ -183,7 +183,7 @@ class StatefulSets(PodOwner):
             references = existing.metadata.owner_references or ()
             foreign = any(reference.controller and reference.uid not in ours for reference in references)
             wanted = [] if kind is None or foreign else [by_kind[kind]]
-            if {one.uid for one in references} & ours == {one["uid"] for one in wanted}:
+            if {ref.uid for ref in references} & ours == {ref["uid"] for ref in wanted}:
                 continue
 
             def change(obj: Json, wanted: list[Json] = wanted) -> None:
