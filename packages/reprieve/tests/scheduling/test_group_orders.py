@@ -97,14 +97,27 @@ def test_order_that_is_not_found_may_still_exist() -> None:
         assert hard.order_matters is not None
 
 
-def _together(count: int) -> list[Any]:
-    """A gang of pods that must be in one zone with each other."""
+def _near_the_crew() -> objects.Affinity:
+    """Return the rule that a pod must be in one zone with a pod of the label `app: crew`."""
     selector = objects.LabelSelector(match_labels={"app": "crew"})
     term = objects.PodAffinityTerm(label_selector=selector, topology_key="zone")
-    near = objects.Affinity(
+    return objects.Affinity(
         pod_affinity=objects.PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
     )
-    return crew(*[2] * count, affinity=near, labels={"app": "crew"})
+
+
+def _together(count: int) -> list[Any]:
+    """A gang of pods that must be in one zone with each other."""
+    return crew(*[2] * count, affinity=_near_the_crew(), labels={"app": "crew"})
+
+
+def test_pods_that_differ_only_in_labels_that_a_rule_selects_have_another_order() -> None:
+    """scheduling.md 3.9: the pod that the rule of both selects must be placed first."""
+    spec, first = crew(1, affinity=_near_the_crew(), least=2)
+    other = pod("m1", cpu=1, group="crew", priority=5, affinity=_near_the_crew(), labels={"app": "crew"})
+    items = [a_node("n0", cpu=4, labels={"zone": "a"}), spec, first, other]
+    assert decided(*items).result is Result.UNSCHEDULABLE
+    assert decided(*items, profiles=retrying()).result is Result.SCHEDULED
 
 
 @pytest.mark.parametrize(
