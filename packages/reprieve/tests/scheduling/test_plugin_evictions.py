@@ -259,3 +259,17 @@ def test_preemption_delay_holds_for_plugins() -> None:
     world.settle()
     assert world.evicted == ["low2"]
     assert world.where["high"] == "n2"
+
+
+def test_composite_counts_for_the_one_above_when_enough_of_its_groups_are_scheduled() -> None:
+    """preemption.md 2.8, composite.md 3: the plugin nominates the pod of the other group."""
+    tree = [
+        composite("tree", min_groups=2, priority=9),
+        composite("part", min_groups=1, parent="tree", priority=9),
+        group("left", min_count=1, parent="part", priority=9),
+        pod("left-0", cpu=4, node="n1", group="left", priority=9),
+        *gang("right", 1, priority=9, parent="tree", cpu=4),
+    ]
+    world = World(*NODES, LOW[1], tree, plugins=[Evicts(_to(right_0="n2"), ["default/low2"])])
+    world.settle()
+    assert world.evicted == ["low2"]
