@@ -269,11 +269,13 @@ def test_capacity_that_is_free_already_counts_for_the_least_in_the_way() -> None
     assert world.nominated == {"alone": "n1"}
 
 
-def test_longest_runner_of_a_node_is_awaited() -> None:
-    """reservations.md 2.4: the other one may stay."""
-    items = [node("n0", cpu=12), runs("a", "n0", start=-9.0), runs("b", "n0", start=-99.0), runs("c", "n0")]
+@pytest.mark.parametrize(("cpu", "awaited"), [(4, ["b"]), (2, ["b", "c"])])
+def test_longest_runners_of_a_node_are_awaited(cpu: int, awaited: list[str]) -> None:
+    """reservations.md 2.4: the others may stay."""
+    starts = {"a": -9.0, "b": -99.0, "c": -50.0, "d": 0.0}
+    items = [node("n0", cpu=4 * cpu), *(runs(name, "n0", cpu=cpu, start=start) for name, start in starts.items())]
     world = after(world_of(items, pod("alone", cpu=4), min_pods=1).drain(), DUE + 5)
-    assert [one.name for one in held(world)["alone"].awaited] == ["b"]
+    assert sorted(one.name for one in held(world)["alone"].awaited) == awaited
 
 
 def test_pods_that_end_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
