@@ -87,6 +87,18 @@ def test_5_6_a_replacement_takes_the_room_of_its_predecessor() -> None:
     assert (world.where, world.evicted) == ({"bystander": "n2", "new": "n1"}, [])
 
 
+def test_5_6_a_pod_of_another_owner_that_terminates_is_no_predecessor() -> None:
+    """Neither is its node taken, nor does it hide the predecessor."""
+    nodes = [node(f"n{i}", cpu=4) for i in (1, 2, 3)]
+    leaving = [
+        owned(pod(name, cpu=4, node=f"n{i}", priority=5, terminating=True), "ReplicaSet", owner)
+        for i, (name, owner) in enumerate((("away", "api"), ("old", "web")), 1)
+    ]
+    bystander, new = pod("bystander", cpu=4, node="n3"), owned(pod("new", cpu=4, priority=5), "ReplicaSet", "web")
+    world = World(nodes, leaving, bystander, new).drain()
+    assert (world.nominated, world.evicted) == ({"new": "n2"}, [])
+
+
 def test_5_6_its_room_is_held_against_others_of_its_priority() -> None:
     world = rolling()
     world.drain().add(pod("other", cpu=4, priority=5)).drain()
