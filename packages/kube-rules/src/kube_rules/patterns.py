@@ -4,7 +4,7 @@ Kubernetes reads the patterns of schemas and the argument of CEL's `matches` wit
 RE2; this module uses RE2 itself. Python's `re` backtracks: `^(a+)+$` over forty characters practically never ends.
 Linear time is still (size of the program) x (bytes of the text). `Pattern.cost` bounds the cost of a search, so that a
 caller with a budget can refuse a search before it starts. Syntax that `re` accepts and RE2 does not (look-around,
-back-references, `\\\\Z`) is refused, as upstream refuses it.
+back-references, `\\Z`) is refused, as upstream refuses it.
 """
 
 from __future__ import annotations

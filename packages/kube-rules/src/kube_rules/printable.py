@@ -12,7 +12,7 @@ _BREAKS: Final = str.maketrans(dict.fromkeys("\t\n\v\f\r", " "))
 
 
 def printable(text: str, *, keep: str = "\n") -> str:
-    r"""Return the text with unprintable characters, except those in `keep`, replaced by their escapes (`\\x1b`).
+    r"""Return the text with unprintable characters, except those in `keep`, replaced by their escapes (`\x1b`).
 
     Unprintable are control characters (C0, DEL, C1), marks that change the direction of text or do not show, line and
     paragraph separators, spaces other than the plain one, and lone surrogates.

@@ -379,11 +379,11 @@ def test_revisions_that_cannot_be_shown_are_named() -> None:
         with pytest.raises(CompactedError) as old:
             ask()
         assert str(old.value) == "too old resource version: 2 (3)"
-        assert (old.value.asked, old.value.compacted) == (2, 3)
+        assert (old.value.requested, old.value.compacted) == (2, 3)
     with pytest.raises(FutureRevisionError) as early:
         store.page("things", at=5)
     assert str(early.value) == "Too large resource version: 5, current: 4"
-    assert (early.value.asked, early.value.current) == (5, 4)
+    assert (early.value.requested, early.value.current) == (5, 4)
 
 
 def test_newest_states_are_those_staged_by_key() -> None:

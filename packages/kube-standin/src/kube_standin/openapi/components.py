@@ -34,7 +34,7 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a version of OpenAPI writes schemas."""
+    """The syntax of schemas in a version of OpenAPI."""
 
     prefix: str
     exact: bool
@@ -58,7 +58,7 @@ V2 = Dialect("#/definitions/", exact=False)
 
 
 def _special(dialect: Dialect) -> dict[str, Json]:
-    """Types that are not plain structs."""
+    """Return the schemas of types that are not plain structs."""
     if dialect.exact:
         quantity: Json = {"oneOf": [{"type": "string"}, {"type": "number"}]}
         either: Json = {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
@@ -121,7 +121,7 @@ def _inner(spec: Json, dialect: Dialect) -> Json:
 
 
 def references(value: Any) -> Iterable[str]:
-    """Full names of the packed definitions that a definition refers to."""
+    """Yield the full names of the packed definitions that a definition refers to."""
     if isinstance(value, dict):
         for word, inner in value.items():
             if word == "$ref" and isinstance(inner, str):
@@ -134,18 +134,18 @@ def references(value: Any) -> Iterable[str]:
 
 
 def closure(roots: Iterable[str]) -> set[str]:
-    """Return the packed definitions that some of them reach."""
-    todo, found = list(roots), set[str]()
+    """Return the packed definitions that are reachable from some of them."""
+    todo, reached = list(roots), set[str]()
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             todo.extend(references(d.structure().get(name, {})))
-    return found
+    return reached
 
 
 def name_of(kind: ServedKind) -> str:
-    """Full schema name of a kind: packed, or the reversed group for custom resources."""
+    """Return the full schema name of a kind: packed, or the reversed group for custom resources."""
     packed = d.definition_names().get((kind.api_version, kind.kind))
     if packed is not None:
         return packed
@@ -153,7 +153,7 @@ def name_of(kind: ServedKind) -> str:
 
 
 def list_name_of(kind: ServedKind) -> str:
-    """Full schema name of the list of a kind."""
+    """Return the full schema name of the list of a kind."""
     packed = d.definition_names().get((kind.api_version, kind.list_kind))
     if packed is not None:
         return packed
@@ -161,12 +161,12 @@ def list_name_of(kind: ServedKind) -> str:
 
 
 def gvk(kind: ServedKind, name: str | None = None) -> Json:
-    """Group, version and kind, as extensions carry them."""
+    """Return group, version and kind in the form of extensions."""
     return {"group": kind.group, "kind": name or kind.kind, "version": kind.version}
 
 
 def custom(kind: ServedKind, dialect: Dialect) -> dict[str, Json]:
-    """Schemas of a custom resource and its list (apiextensions-apiserver, controller/openapi/builder)."""
+    """Return the schemas of a custom resource and its list (apiextensions-apiserver, controller/openapi/builder)."""
     schema = _resource(kind, dialect)
     schema["x-kubernetes-group-version-kind"] = [gvk(kind)]
     items: Json = {
@@ -189,13 +189,14 @@ def custom(kind: ServedKind, dialect: Dialect) -> dict[str, Json]:
 
 
 def _resource(kind: ServedKind, dialect: Dialect) -> Json:
-    """Return the schema of a custom resource. Clients of version 2 refuse fields beside any that are named, so that a
-    resource that keeps unknown fields names none there.
+    """Return the schema of a custom resource.
+
+    Clients of version 2 refuse fields that are not named, so a resource that preserves unknown fields names none there.
     """
-    given = ((kind.definition or {}).get("schema") or {}).get("openAPIV3Schema")
-    if given is None or (not dialect.exact and given.get(_PRESERVE)):
+    own_schema = ((kind.definition or {}).get("schema") or {}).get("openAPIV3Schema")
+    if own_schema is None or (not dialect.exact and own_schema.get(_PRESERVE)):
         return {"type": "object"}
-    schema = _placed_custom(given, dialect)
+    schema = _placed_custom(own_schema, dialect)
     _name_embedded(schema, dialect)
     schema["properties"] = {**schema.get("properties", {}), **_resource_fields(dialect)}
     return {**schema, "type": "object"}
@@ -227,9 +228,7 @@ def _type_meta() -> Json:
 
 
 def _placed_custom(schema: Json, dialect: Dialect) -> Json:
-    """Return a copy of a structural schema, in version 2 without what it has no words for
-    (openapi/v2/conversion.go).
-    """
+    """Return a copy of a structural schema, in version 2 without unsupported words (openapi/v2/conversion.go)."""
     out: Json = {}
     exact = dialect.exact
     for word, value in schema.items():
@@ -247,7 +246,7 @@ def _placed_custom(schema: Json, dialect: Dialect) -> Json:
 
 
 def _reduce(out: Json, schema: Json) -> None:
-    """Take out what clients of version 2 cannot read: a place that may be null or anything has no type and no parts."""
+    """Remove words that clients of version 2 cannot read: a nullable or untyped node has no type and no parts."""
     nullable, anything = schema.get("nullable"), schema.get(_PRESERVE)
     if nullable or anything:
         out.pop("items", None)
@@ -267,14 +266,14 @@ def _reduce(out: Json, schema: Json) -> None:
 def schemas(kinds: Iterable[ServedKind], extra: Iterable[str], dialect: Dialect) -> dict[str, Json]:
     """Return all schemas that documents about these kinds refer to, by full name; `extra` are those of operations."""
     roots = {*SHARED, *(name for name in extra if name in d.structure()), d.OBJECT_META, d.LIST_META}
-    made: dict[str, Json] = {}
+    by_name: dict[str, Json] = {}
     for kind in kinds:
         if kind.custom:
-            made.update(custom(kind, dialect))
+            by_name.update(custom(kind, dialect))
         else:
             roots.add(name_of(kind))
             if (kind.api_version, kind.list_kind) in d.definition_names():
                 roots.add(list_name_of(kind))
     for name in closure(roots):
-        made[name] = definition(name, dialect)
-    return dict(sorted(made.items()))
+        by_name[name] = definition(name, dialect)
+    return dict(sorted(by_name.items()))

@@ -48,29 +48,29 @@ def v3_index(kinds: Iterable[ServedKind], minor: int | None = None) -> Json:
         by_path.setdefault(group_version_path(kind), []).append(kind)
     return {
         "paths": {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_digest(found, minor)}"}
-            for path, found in sorted(by_path.items())
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_digest(rows, minor)}"}
+            for path, rows in sorted(by_path.items())
         }
     }
 
 
 def _version(minor: int | None) -> str:
-    """Return the release that a document names; None is that of the rules."""
+    """Return the release in a document; None stands for that of the rules."""
     return f"1.{NEWEST if minor is None else minor}"
 
 
 def _documented(kinds: Iterable[ServedKind]) -> list[ServedKind]:
-    """Return the kinds that have a schema: those that are computed have none here."""
+    """Return the kinds with a schema: computed kinds have none here."""
     return [kind for kind in kinds if not kind.computed]
 
 
 def _digest(kinds: list[ServedKind], minor: int | None) -> str:
-    """A hash of what a document is made from."""
+    """Return a hash of the input of a document."""
     seed = [
         (k.api_version, k.kind, k.plural, k.namespaced, sorted(k.verbs), sorted(k.subresources), k.definition)
         for k in kinds
     ]
-    text = json.dumps([_version(minor), sorted(seed, key=lambda one: one[:2])], sort_keys=True, default=dict)
+    text = json.dumps([_version(minor), sorted(seed, key=lambda row: row[:2])], sort_keys=True, default=dict)
     return hashlib.sha512(text.encode()).hexdigest().upper()
 
 
@@ -128,13 +128,14 @@ def _parameter(dialect: Dialect, name: str, where: str, type_: str, description:
 
 
 def _common(operation: Operation, dialect: Dialect) -> Json:
-    """Return what both versions have in common of an operation, with the extensions of Kubernetes."""
+    """Return the common parts of an operation in both versions, with the extensions of Kubernetes."""
     return {
         "tags": [operation.tag],
         "description": operation.description,
         "operationId": operation.operation_id,
         "parameters": [
-            _parameter(dialect, one.name, "query", one.type, one.description) for one in operation.parameters
+            _parameter(dialect, parameter.name, "query", parameter.type, parameter.description)
+            for parameter in operation.parameters
         ],
         "x-kubernetes-action": operation.action,
         "x-kubernetes-group-version-kind": operation.gvk,

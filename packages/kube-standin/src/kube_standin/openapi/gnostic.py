@@ -1,8 +1,9 @@
-"""OpenAPI v2 in the protobuf form that kubectl asks for: up to 1.28 for apply, create, diff and explain, none of which
-work without it; later for `explain --output plaintext-openapiv2`.
+"""OpenAPI v2 in the protobuf form that kubectl requests.
 
-The message types are those of the gnostic project's published interface (openapi.v2.Document); only what a
-Kubernetes document uses is written. Vendor extensions carry their value as YAML text (JSON is YAML).
+kubectl up to 1.28 needs it for apply, create, diff and explain; later versions for `explain --output
+plaintext-openapiv2`. The message types are those of the gnostic project's published interface (openapi.v2.Document);
+only the parts that a Kubernetes document uses are written. Vendor extensions carry their value as YAML text (JSON is
+YAML).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _number(number: int) -> Write:
 
 
 def _in(number: int, write: Write) -> Write:
-    """Return a message inside."""
+    """Return a nested message."""
     return lambda value: encode_bytes(number, write(value))
 
 
@@ -46,8 +47,8 @@ def _each(write: Write) -> Write:
 
 def _entries(number: int, write: Write) -> Write:
     """Return a map, which gnostic writes as repeated (name, value) messages."""
-    return lambda given: b"".join(
-        encode_bytes(number, encode_bytes(1, name) + encode_bytes(2, write(value))) for name, value in given.items()
+    return lambda items: b"".join(
+        encode_bytes(number, encode_bytes(1, name) + encode_bytes(2, write(value))) for name, value in items.items()
     )
 
 
@@ -55,23 +56,23 @@ def _any(value: Any) -> bytes:
     return encode_bytes(2, json.dumps(value, separators=(",", ":")) + "\n")
 
 
-def _message(words: Mapping[str, Write], given: Json, extensions: int = 0) -> bytes:
-    """Return the words of an object that are there; `extensions` is the field of what begins with `x-`."""
-    out = b"".join(write(given[word]) for word, write in words.items() if word in given)
+def _message(words: Mapping[str, Write], obj: Json, extensions: int = 0) -> bytes:
+    """Return the existing words of an object; `extensions` is the field number of words that begin with `x-`."""
+    out = b"".join(write(obj[word]) for word, write in words.items() if word in obj)
     if extensions:
-        out += _entries(extensions, _any)({name: given[name] for name in sorted(given) if name.startswith("x-")})
+        out += _entries(extensions, _any)({name: obj[name] for name in sorted(obj) if name.startswith("x-")})
     return out
 
 
-def _schema(given: Json) -> bytes:
-    return _message(_SCHEMA, given, 31)
+def _schema(schema: Json) -> bytes:
+    return _message(_SCHEMA, schema, 31)
 
 
-def _parameter(given: Json) -> bytes:
-    return _PARAMETERS[given["in"]](given)
+def _parameter(parameter: Json) -> bytes:
+    return _PARAMETERS[parameter["in"]](parameter)
 
 
-# Every table: word of the document -> how it is written, in the order of the field numbers.
+# Every table: word of the document -> its encoding, in the order of the field numbers.
 _SCHEMA: Mapping[str, Write] = {
     "$ref": _text(1),
     "format": _text(2),

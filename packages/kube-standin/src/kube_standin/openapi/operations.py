@@ -1,7 +1,7 @@
-"""The operations on a kind: which paths there are, what they take and what they answer.
+"""The operations on a kind: their paths, inputs and responses.
 
-An operation is described once, neutrally, and written out per version of OpenAPI. Operation ids follow
-upstream (`readSchedulingV1alpha2NamespacedPodGroupStatus`), for generated clients are named by them.
+An operation is described once, independent of the version, and written per version of OpenAPI. Operation ids follow
+upstream (`readSchedulingV1alpha2NamespacedPodGroupStatus`), because generated clients use them as names.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Operation:
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """Codes of answers that are no refusals."""
+        """Return the status codes of successful responses."""
         return _CODES.get(self.action, (200,))
 
     @property
@@ -56,7 +56,7 @@ class Operation:
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """Full names of all schemas it refers to."""
+        """Return the full names of all schemas that it refers to."""
         return (*self.answers, *([self.body] if self.body is not None else ()))
 
 
@@ -102,7 +102,7 @@ _DELETE_MANY = _some(
     "resourceVersion resourceVersionMatch sendInitialEvents timeoutSeconds"
 )
 _CODES = {"put": (200, 201), "patch": (200, 201), "post": (200, 201, 202), "delete": (200, 202)}
-"""Action -> codes, where there are more than 200."""
+"""Action -> codes, if not only 200."""
 
 
 class _Row(NamedTuple):
@@ -137,7 +137,7 @@ _ROWS = (
     _Row("delete", "one", "delete", "delete{id}", "delete the specified {kind}", _DELETE, (_STATUS, "own"), _OPTIONS),
 )
 _METHODS = {"list": "get", _MANY: "delete"}
-"""Action -> method, where they differ."""
+"""Action -> method, if they differ."""
 _SUBRESOURCE_ROWS = (
     ("get", "get", "read", _READ, None),
     ("update", "put", "replace", _WRITE, "own"),
@@ -147,7 +147,7 @@ _SUBRESOURCE_ROWS = (
 """Verb, method, word of the id, parameters, body."""
 _ANSWERED_WITH_STATUS = ("binding", "eviction")
 STREAMS = frozenset((*CONNECTIONS, "log"))
-"""Subresources with bodies that are no objects."""
+"""Subresources with bodies that are not objects."""
 
 
 def _capital(word: str) -> str:
@@ -155,19 +155,19 @@ def _capital(word: str) -> str:
 
 
 def _group_word(group: str) -> str:
-    """`scheduling.k8s.io` -> Scheduling, `rbac.authorization.k8s.io` -> RbacAuthorization, "" -> Core."""
+    """Return the word of a group: Scheduling for `scheduling.k8s.io`, Core for the core group."""
     short = group.removesuffix(".k8s.io") or "core"
     return "".join(_capital(part) for part in short.replace("-", ".").split("."))
 
 
 def tag(kind: ServedKind) -> str:
-    """`scheduling_v1alpha2`."""
+    """Return the tag of a kind: `scheduling_v1alpha2`."""
     word = _group_word(kind.group)
     return f"{word[:1].lower()}{word[1:]}_{kind.version}"
 
 
 def group_version_path(kind: ServedKind) -> str:
-    """Path prefix of a group version: `kube_rules/v1` or `apis/GROUP/VERSION`."""
+    """Return the path prefix of a group version: `api/v1` or `apis/GROUP/VERSION`."""
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 

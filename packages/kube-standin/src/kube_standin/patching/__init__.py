@@ -1,7 +1,7 @@
-"""Changing objects: JSON patch, merge patch, strategic merge patch, server-side apply and field ownership.
+"""Patches: JSON patch, merge patch, strategic merge patch, server-side apply and field ownership.
 
-Pure functions over JSON objects; none changes its input. What cannot be done raises `PatchError` (with the
-HTTP code, reason and message of the API server) or `ApplyConflict`.
+Pure functions over JSON objects; none changes its input. Invalid patches raise `PatchError` (with the HTTP code, reason
+and message of the API server) or `ApplyConflict`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What patching refuses: a request that cannot be carried out, and an apply that others own fields of."""
+"""Refusals of patches: an invalid request, and an apply to fields that other managers own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 @dataclass
 class PatchError(Exception):
-    """A patch that cannot be carried out, as HTTP code, reason ("" for a bare 500) and message."""
+    """An invalid patch, as HTTP code, reason ("" for a bare 500) and message."""
 
     code: int
     reason: str
@@ -19,7 +19,7 @@ class PatchError(Exception):
 
 
 class FailedTestError(PatchError):
-    """A `test` of a JSON patch that does not hold."""
+    """A failed `test` operation of a JSON patch."""
 
 
 class Conflict(NamedTuple):
@@ -31,9 +31,9 @@ class Conflict(NamedTuple):
 
 
 class ApplyConflict(Exception):  # noqa: N818 - the name is part of the interface
-    """An apply without force met fields that others own.
+    """An apply without force conflicts with fields of other managers.
 
-    `causes` names each field, `message` is the text of the 409.
+    `causes` lists each field, `message` is the text of the 409.
     """
 
     def __init__(self, causes: list[Conflict], message: str) -> None:
@@ -43,15 +43,15 @@ class ApplyConflict(Exception):  # noqa: N818 - the name is part of the interfac
 
 
 def go_type(value: Any) -> str:
-    """Return what Go's decoder calls a JSON value."""
+    """Return the name of a JSON value's type in Go's decoder."""
     return {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(value), "number")
 
 
-def not_unmarshalled(found: str, wanted: str) -> PatchError:
-    """400: the patch is no JSON of the type that is wanted, in the words of Go's decoder."""
-    text = f"error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+def not_unmarshalled(actual: str, wanted: str) -> PatchError:
+    """Return a 400 for a patch that is not JSON of the wanted type, in the words of Go's decoder."""
+    text = f"error decoding patch: json: cannot unmarshal {actual} into Go value of type {wanted}"
     return PatchError(400, "BadRequest", text)
 
 
 MAP, OPERATIONS = "map[string]interface {}", "[]handlers.jsonPatchOp"
-"""Types of patches, as Go names them."""
+"""Types of patches, by their names in Go."""

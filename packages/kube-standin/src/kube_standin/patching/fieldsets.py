@@ -1,10 +1,10 @@
-"""Sets of field paths, in the form in which `metadata.managedFields[].fieldsV1` stores them.
+"""Sets of field paths, in the stored form of `metadata.managedFields[].fieldsV1`.
 
-A set is a trie of path elements: `f:NAME` a field or map key, `k:{"name":"c"}` an item of a keyed list,
-`v:"x"` an item of a set. A node is *in* the set if it has no children or has the child "."; so `{}` at a
-place means just that place. The empty set at the top is `{}` too: only places below the top are members.
+A set is a trie of path elements: `f:NAME` a field or map key, `k:{"name":"c"}` an item of a keyed list, `v:"x"` an item
+of a set. A node is *in* the set if it has no children or has the child "."; so `{}` at a path means only that path. The
+empty set at the top is also `{}`: only paths below the top are members.
 
-All functions return new tries and share parts with their arguments; a trie never changes after it is made.
+All functions return new tries and share parts with their arguments; a trie never changes after its creation.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _LEAF: Trie = {}
 
 
 def is_member(node: Trie) -> bool:
-    """Return whether the place of this node itself is in the set."""
+    """Return whether the path of this node itself is in the set."""
     return not node or DOT in node
 
 
 def _made(member: bool, children: Trie) -> Trie | None:
-    """Return a node from its parts; None if nothing is left of it."""
+    """Return a node from its parts; None if it is empty."""
     if member:
         return {DOT: _LEAF, **children} if children else _LEAF
     return children or None
 
 
 def union(left: Trie, right: Trie) -> Trie:
-    """Places in either set; both arguments are tops."""
+    """Return the paths in either set; both arguments are tops."""
     return _union_children(left, right)
 
 
@@ -60,7 +60,7 @@ def _children(node: Trie) -> Trie:
 
 
 def difference(left: Trie, right: Trie) -> Trie:
-    """Places of `left` that are not in `right`; both arguments are tops."""
+    """Return the paths of `left` that are not in `right`; both arguments are tops."""
     if not right:
         return left
     out: Trie = {}
@@ -77,21 +77,21 @@ def difference(left: Trie, right: Trie) -> Trie:
 
 
 def intersection(left: Trie, right: Trie) -> Trie:
-    """Places in both sets; both arguments are tops."""
+    """Return the paths in both sets; both arguments are tops."""
     out: Trie = {}
     for element, mine in left.items():
         theirs = right.get(element)
         if theirs is None:
             continue
         children = intersection(_children(mine), theirs)
-        both = _made(is_member(mine) and is_member(theirs), children)
-        if both is not None:
-            out[element] = both
+        common = _made(is_member(mine) and is_member(theirs), children)
+        if common is not None:
+            out[element] = common
     return out
 
 
 def without(top: Trie, path: tuple[str, ...]) -> Trie:
-    """Return the set without a place and everything below it."""
+    """Return the set without a path and everything below it."""
     element, rest = path[0], path[1:]
     below = top.get(element)
     if below is None:
@@ -110,19 +110,19 @@ def without(top: Trie, path: tuple[str, ...]) -> Trie:
 
 
 def places(top: Trie, before: str = "") -> Iterator[str]:
-    """Members in readable form, e.g. `.spec.containers[name="c"].image`."""
+    """Yield members in readable form, e.g. `.spec.containers[name="c"].image`."""
     for element in sorted(top):
         if element == DOT:
             continue
         node = top[element]
-        here = before + readable(element)
+        place = before + readable(element)
         if is_member(node):
-            yield here
-        yield from places(_children(node), here)
+            yield place
+        yield from places(_children(node), place)
 
 
 def readable(element: str) -> str:
-    """Return one path element as conflict messages show it."""
+    """Return one path element in the form of conflict messages."""
     kind, _, text = element.partition(":")
     if kind == "f":
         return f".{text}"
@@ -133,7 +133,7 @@ def readable(element: str) -> str:
 
 
 def ordered(top: Trie) -> Trie:
-    """Return the set in the order in which upstream writes it, whatever the order of the object was.
+    """Return the set in upstream's order, independent of the order of the object.
 
     "." comes first, then fields by name, keyed items by their keys, items of sets by value, items by index.
     """
@@ -158,7 +158,7 @@ def _rank(element: str) -> tuple[Any, ...]:
 
 
 def _value_rank(value: Any) -> tuple[Any, ...]:
-    """Return a key that compares scalars as upstream does: by type, then by value."""
+    """Return a sort key for scalars in upstream's order: by type, then by value."""
     if isinstance(value, bool):
         return (2, value)
     if isinstance(value, int | float):
@@ -167,7 +167,7 @@ def _value_rank(value: Any) -> tuple[Any, ...]:
 
 
 def decoded(value: Any) -> Trie | None:
-    """Return a stored `fieldsV1`, or None if it is not valid (a client wrote nonsense into managedFields)."""
+    """Return a stored `fieldsV1`, or None if it is invalid (managedFields written by a client)."""
     return value if _is_trie(value, 200) else None
 
 

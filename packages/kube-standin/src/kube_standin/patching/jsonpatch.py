@@ -1,6 +1,6 @@
 """JSON patch (RFC 6902) and JSON merge patch (RFC 7386).
 
-Both return a new object and leave their input alone; untouched parts are shared with it.
+Both return a new object and do not change their input; unchanged parts are shared with it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from kube_standin.schema.strict_json import MAX_DEPTH, deeper
 
 MOST_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024
-"""About how many bytes the operations of a patch may traverse again and again."""
+"""Approximate number of bytes that the operations of a patch may traverse repeatedly."""
 
 
 def _rejected() -> PatchError:
-    """Every failed operation answers alike (transcripts 245 to 249)."""
+    """Return the refusal of a failed operation, equal for all of them (transcripts 245 to 249)."""
     return PatchError(422, "Invalid", "the server rejected our request due to an error in our request")
 
 
@@ -33,7 +33,7 @@ def json_patch(obj: Json, ops: Any) -> Json:
     """Return the object after the operations, in order: add, remove, replace, move, copy, test.
 
     Raises:
-        PatchError: 400 if `ops` is no list of operations, 413 if there are more than 10,000, 422 if one
+        PatchError: 400 if `ops` is not a list of operations, 413 if there are more than 10,000, 422 if one
         fails.
     """
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
@@ -49,7 +49,7 @@ def json_patch(obj: Json, ops: Any) -> Json:
     for op in ops:
         kind = op.get("op")
         if kind in ("copy", "test"):
-            # Each traverses a whole part of the document, and copies can double it time and again.
+            # Each of them traverses a whole part of the document, and copies can double it repeatedly.
             path = _tokens(op.get("from" if kind == "copy" else "path"))
             room -= len(repr(op)) + weight(_get(document, path, missing=None), room)
             if room < 0:
@@ -63,19 +63,19 @@ def json_patch(obj: Json, ops: Any) -> Json:
 
 
 def weight(value: Any, limit: int) -> int:
-    """About how many bytes of JSON a value is; counting ends above the limit."""
+    """Return the approximate size of a value in bytes of JSON; counting stops above the limit."""
     weight = 0
     pending = [value]
     while pending and weight <= limit:
-        one = pending.pop()
+        current = pending.pop()
         weight += 2
-        if isinstance(one, dict):
-            weight += sum(map(len, one))
-            pending.extend(one.values())
-        elif isinstance(one, list):
-            pending.extend(one)
-        elif isinstance(one, str):
-            weight += len(one)
+        if isinstance(current, dict):
+            weight += sum(map(len, current))
+            pending.extend(current.values())
+        elif isinstance(current, list):
+            pending.extend(current)
+        elif isinstance(current, str):
+            weight += len(current)
     return weight
 
 
@@ -113,7 +113,7 @@ def _operate(document: Any, op: Json) -> Any:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """JSON equality: true is not 1."""
+    """Return whether two JSON values are equal: true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -133,7 +133,7 @@ _NO_DEFAULT = object()
 
 
 def _get(document: Any, path: list[str], missing: Any = _NO_DEFAULT) -> Any:
-    """Return the value at a path; `missing`, if given, where only the last step leads nowhere."""
+    """Return the value at a path; `missing`, if given, if only the last step does not exist."""
     for depth, token in enumerate(path):
         if isinstance(document, dict) and token in document:
             document = document[token]
@@ -147,7 +147,7 @@ def _get(document: Any, path: list[str], missing: Any = _NO_DEFAULT) -> Any:
 
 
 def _index(token: str, highest: int) -> int:
-    """Return a list index; negative ones count from the end, as upstream's library has it."""
+    """Return a list index; negative ones count from the end, as in upstream's library."""
     digits = token.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or (len(digits) > 1 and digits[0] == "0") or len(digits) > 9:
         raise _rejected()
@@ -195,7 +195,7 @@ def merge_patch(obj: Json, patch: Any) -> Json:
     """Return the object after a JSON merge patch: null removes, objects merge, everything else replaces.
 
     Raises:
-        PatchError: 400 if the patch is no object.
+        PatchError: 400 if the patch is not an object.
     """
     if not isinstance(patch, dict):
         raise not_unmarshalled(go_type(patch), MAP)

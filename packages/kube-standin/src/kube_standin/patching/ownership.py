@@ -1,12 +1,11 @@
-"""Owners of fields: `metadata.managedFields` of updates and server-side apply (KEP-555).
+"""Ownership of fields: `metadata.managedFields` of updates and server-side apply (KEP-555).
 
-An *entry* is one manager's set of fields. Entries are identified by manager, operation, subresource and,
-for updates, apiVersion. An update takes the fields it changes from all other managers. An apply claims the fields it
-states, conflicts if another manager owns a changed field, and removes fields that it claimed before and that no
-manager claims now.
+An *entry* is one manager's set of fields. Entries are identified by manager, operation, subresource and, for updates,
+apiVersion. An update takes the fields that it changes from all other managers. An apply claims the fields in its body,
+conflicts if another manager owns a changed field, and removes fields that it claimed before and that no manager claims
+now.
 
-Entries of another apiVersion of the kind are compared by the names of their fields: same names are the same
-field.
+Entries of another apiVersion of the kind are compared by field names: equal names are the same field.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _UNOWNED_META = frozenset(
         "resourceVersion",
     ]
 )
-# Fields that a write through a subresource ("" the main resource) does not take over and so does not own.
+# Fields that a write through a subresource ("" the main resource) does not change and so does not own.
 _RESET: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
     ("Pod", "status"): (
         ("f:spec",),
@@ -73,12 +72,12 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Return what identifies an entry: an applier has one entry whatever version it uses."""
+        """Return the identity of an entry: an applier has one entry for all versions."""
         version = self.api_version if self.operation == "Update" else ""
         return (self.manager, self.operation, version, self.subresource)
 
     def to_json(self) -> Json:
-        """Return the entry as it stands in managedFields."""
+        """Return the entry in the form of managedFields."""
         out: Json = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api_version}
         if self.time:
             out["time"] = self.time
@@ -90,7 +89,7 @@ class Entry:
 
     @property
     def shown(self) -> str:
-        """Return the manager as conflict messages name it (transcripts 293, 297)."""
+        """Return the manager in the form of conflict messages (transcripts 293, 297)."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -101,7 +100,7 @@ Entries = dict[tuple[str, str, str, str], Entry]
 
 
 def _decode(stored: Any) -> Entries | None:
-    """Entries of an object; None if one of them is malformed."""
+    """Return the entries of an object; None if one of them is malformed."""
     out: Entries = {}
     for item in stored if isinstance(stored, list) else ():
         if not isinstance(item, dict):
@@ -119,14 +118,14 @@ def _decode(stored: Any) -> Entries | None:
 
 
 def _encode(entries: Iterable[Entry]) -> list[Json]:
-    """Entries in the order upstream keeps: Apply first, then by time, manager, version, subresource."""
-    kept = [entry for entry in entries if entry.fields]
-    kept.sort(key=lambda e: (e.operation, e.time, e.manager, e.api_version, e.subresource))
-    return [entry.to_json() for entry in kept]
+    """Return entries in upstream's order: Apply first, then by time, manager, version, subresource."""
+    nonempty = [entry for entry in entries if entry.fields]
+    nonempty.sort(key=lambda e: (e.operation, e.time, e.manager, e.api_version, e.subresource))
+    return [entry.to_json() for entry in nonempty]
 
 
 def _with_entries(obj: Json, entries: list[Json] | None) -> Json:
-    """Return the object with these managedFields (none at all for None or an empty list)."""
+    """Return the object with these managedFields (without any for None or an empty list)."""
     out = dict(obj)
     meta = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
     if entries:
@@ -148,7 +147,7 @@ def _empty(schema: Schema) -> Json:
 
 
 def _reset(schema: Schema, subresource: str, fields: Trie) -> Trie:
-    """The set without what this way of writing does not take over."""
+    """Return the set without fields that this kind of write does not change."""
     default = _RESET_MAIN if subresource == "" else _RESET_STATUS if subresource == "status" else ()
     for path in _RESET.get((schema.kind, subresource), default):
         if path[0] in fields:
@@ -157,7 +156,7 @@ def _reset(schema: Schema, subresource: str, fields: Trie) -> Trie:
 
 
 def timestamp(now: str | datetime) -> str:
-    """Return a time as managedFields store it."""
+    """Return a time in the format of managedFields."""
     if isinstance(now, str):
         return now
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -166,16 +165,16 @@ def timestamp(now: str | datetime) -> str:
 def condense(obj: Json) -> None:
     """Reduce the managedFields entries of a body, in place.
 
-    Every step of a write would go through all of them, and no real object has hundreds. Beyond ten, well-formed updates
-    are merged into one, as they are when they are stored.
+    Every step of a write traverses all of them, and no real object has hundreds. Beyond ten, well-formed updates are
+    merged into one, as in storage.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return
-    given = metadata.get("managedFields")
-    if not isinstance(given, list) or len(given) <= _MANY_ENTRIES:
+    fields = metadata.get("managedFields")
+    if not isinstance(fields, list) or len(fields) <= _MANY_ENTRIES:
         return
-    entries = _decode(given)
+    entries = _decode(fields)
     if entries is not None:
         metadata["managedFields"] = _encode(_capped(entries).values())
 
@@ -190,17 +189,16 @@ def track_update(
     now: str | datetime,
     api_version: str,
 ) -> Json:
-    """`new` with the managedFields that a create, update or patch by `manager` leaves behind.
+    """Return `new` with the managedFields after a create, update or patch by `manager`.
 
-    `live` is the stored object, None for a create. What `new` carries as managedFields counts if it is
-    well-formed; `[{}]` clears them, and an object without any is not tracked until its first apply
-    (transcripts 310 to 312). If nothing changed, the entries are those of `live`, times included. Inputs
-    stay as they are.
+    `live` is the stored object, None for a create. The managedFields of `new` count if they are well-formed; `[{}]`
+    clears them, and an object without any is not tracked until its first apply (transcripts 310 to 312). If nothing
+    changed, the entries are those of `live`, times included. Inputs are not changed.
     """
-    given = new.get("metadata", {}).get("managedFields")
-    if given == [{}]:
+    sent = new.get("metadata", {}).get("managedFields")
+    if sent == [{}]:
         return _with_entries(new, None)
-    entries = _decode(given)
+    entries = _decode(sent)
     stored = live.get("metadata", {}).get("managedFields") if live is not None else None
     if not entries:
         entries = _decode(stored) or {}
@@ -212,11 +210,11 @@ def track_update(
     except PatchError:
         return _with_entries(new, stored)
     if change.same:
-        others = given and entries and _timeless(entries) != _timeless(_decode(stored) or {})
-        return _with_entries(new, given if others else stored)
-    taken = fieldsets.union(change.added, change.modified)
-    entries = _lose(entries, None, taken, change.removed)
-    fields = _reset(schema, subresource, taken)
+        edited = sent and entries and _timeless(entries) != _timeless(_decode(stored) or {})
+        return _with_entries(new, sent if edited else stored)
+    changed = fieldsets.union(change.added, change.modified)
+    entries = _lose(entries, None, changed, change.removed)
+    fields = _reset(schema, subresource, changed)
     if fields:
         mine = Entry(manager, "Update", api_version, subresource, timestamp(now), fields)
         previous = entries.get(mine.key)
@@ -228,16 +226,16 @@ def track_update(
 
 
 def with_times_kept(new: Json, old: Json) -> Json:
-    """Return ``new``, with the managedFields of ``old`` if the two differ in nothing but the times of these.
+    """Return ``new``, with the managedFields of ``old`` if the two differ only in their times.
 
-    Fields are tracked before admission: a write that admission takes back has given its entry a new time, and the
-    API server does not store that (interfaces.md 4.12). Inputs stay as they are.
+    Fields are tracked before admission: a write that admission reverts has a new time in its entry, and the API server
+    does not store that (interfaces.md 4.12). Inputs are not changed.
     """
     stored = old["metadata"].get("managedFields")
-    given = new["metadata"].get("managedFields")
-    if not stored or not given or given == stored or _with_entries(new, stored) != old:
+    new_fields = new["metadata"].get("managedFields")
+    if not stored or not new_fields or new_fields == stored or _with_entries(new, stored) != old:
         return new
-    entries = _decode(given)
+    entries = _decode(new_fields)
     if entries is None or _timeless(entries) != _timeless(_decode(stored) or {}):
         return new
     return _with_entries(new, stored)
@@ -248,19 +246,17 @@ def _holding(entry: Entry, fields: Trie) -> Entry:
 
 
 def _timeless(entries: Entries) -> Entries:
-    """Return the entries without their times: a write that differs in these alone changes nothing, as upstream has
-    it.
-    """
+    """Return the entries without their times: a write that changes only times changes nothing, as upstream."""
     return {key: replace(entry, time="") for key, entry in entries.items()}
 
 
-def _lose(entries: Entries, own: tuple[str, str, str, str] | None, taken: Trie, removed: Trie) -> Entries:
-    """Entries of the others after fields were taken and removed; entries without a field are dropped."""
+def _lose(entries: Entries, own: tuple[str, str, str, str] | None, changed: Trie, removed: Trie) -> Entries:
+    """Return the entries of other managers after fields were taken and removed; empty entries are dropped."""
     out: Entries = {}
     for key, entry in entries.items():
         fields = entry.fields
         if key != own:
-            fields = fieldsets.difference(fieldsets.difference(fields, taken), removed)
+            fields = fieldsets.difference(fieldsets.difference(fields, changed), removed)
         if fields:
             # Not `replace`, which takes as long as everything else here together.
             out[key] = entry if fields is entry.fields else _holding(entry, fields)
@@ -268,7 +264,7 @@ def _lose(entries: Entries, own: tuple[str, str, str, str] | None, taken: Trie, 
 
 
 def _capped(entries: Entries) -> Entries:
-    """At most ten update entries: the oldest ones become one, "ancient-changes"."""
+    """Return at most ten update entries: the oldest ones are merged into one, "ancient-changes"."""
     updates = sorted((e for e in entries.values() if e.operation == "Update"), key=lambda e: (e.time, e.manager))
     surplus = len(updates) - _MAX_UPDATE_ENTRIES
     if surplus <= 0:
@@ -278,12 +274,12 @@ def _capped(entries: Entries) -> Entries:
     for old in updates[: surplus + 1]:
         del out[old.key]
         key = (_ANCIENT, old.operation, old.api_version, "")
-        _, held = buckets.get(key, (old, []))
-        held.append(old.fields)
-        buckets[key] = old, held  # the newest one's time stays
-    for key, (old, held) in buckets.items():
-        known = out.get(key)
-        fields = _united([*([known.fields] if known is not None else []), *held])
+        _, field_sets = buckets.get(key, (old, []))
+        field_sets.append(old.fields)
+        buckets[key] = old, field_sets  # the newest one's time stays
+    for key, (old, field_sets) in buckets.items():
+        ancient = out.get(key)
+        fields = _united([*([ancient.fields] if ancient is not None else []), *field_sets])
         out[key] = Entry(_ANCIENT, old.operation, old.api_version, "", old.time, fields)
     return out
 
@@ -291,11 +287,11 @@ def _capped(entries: Entries) -> Entries:
 def _united(sets: list[Trie]) -> Trie:
     """Return the union of the sets.
 
-    Sets are united in pairs: adding them one by one would go through the result again for every set, and a client
-    chooses how many sets there are.
+    Sets are united in pairs: adding them one by one would traverse the result again for every set, and clients choose
+    the number of sets.
     """
     while len(sets) > 1:
-        pairs = [fieldsets.union(one, other) for one, other in zip(sets[::2], sets[1::2], strict=False)]
+        pairs = [fieldsets.union(left, right) for left, right in zip(sets[::2], sets[1::2], strict=False)]
         sets = pairs + ([sets[-1]] if len(sets) % 2 else [])
     return sets[0]
 
@@ -313,13 +309,12 @@ def apply(
 ) -> Json:
     """Return the object after a server-side apply, managedFields included; not yet defaulted.
 
-    `applied` is the body as it came (not pruned: an unknown field is an error, as upstream); `live` the
-    stored object or None. If nothing changes, neither value nor owner, the result equals `live`, times
-    included.
+    `applied` is the raw body (not pruned: an unknown field is an error, as upstream); `live` the stored object or None.
+    If neither values nor owners change, the result equals `live`, times included.
 
     Raises:
         PatchError: 400 for managedFields in the body, 500 (as upstream) for fields the schema does not have.
-        ApplyConflict: others own fields that would change, and `force` is not set.
+        ApplyConflict: other managers own fields that would change, and `force` is not set.
     """
     meta = applied.get("metadata") or {}
     if meta.get("managedFields") is not None:
@@ -340,17 +335,17 @@ def apply(
     if last is not None and last.fields:
         merged = _pruned(schema, merged, entries.values(), last.fields)
     change = typed.compare(schema.root, _ownable(base), _ownable(merged))
-    taken = fieldsets.union(change.added, change.modified)
+    changed = fieldsets.union(change.added, change.modified)
     if not force:
-        _refuse_conflicts(entries, mine.key, taken)
-    entries = _lose(entries, mine.key, taken, change.removed)
+        _refuse_conflicts(entries, mine.key, changed)
+    entries = _lose(entries, mine.key, changed, change.removed)
     if change.same and last is not None and last.fields == claimed and last.api_version == api_version:
         entries[mine.key] = last
     return _with_entries(merged, _encode(entries.values()))
 
 
 def merged_configuration(schema: Schema, live: Json, config: Json, api_version: str) -> Json:
-    """Return the live object with a configuration merged in that a mutating policy made; owners stay as they are.
+    """Return the live object merged with the configuration of a mutating policy; owners do not change.
 
     Raises:
         PatchError: a field that the schema does not have, or a list, map or struct that is only replaced as a whole.
@@ -365,7 +360,7 @@ def merged_configuration(schema: Schema, live: Json, config: Json, api_version: 
 
 
 def _claimed(schema: Schema, config: Json) -> Trie:
-    """Return the places an applied object sets; metadata that sets nothing ownable is no place."""
+    """Return the paths that an applied object sets; metadata without ownable fields is not a path."""
     places = typed.owned(schema.root, _ownable(config)) or {}
     return places if places.get("f:metadata") else {k: v for k, v in places.items() if k != "f:metadata"}
 
@@ -382,13 +377,13 @@ def _typed(schema: Schema, applied: Json, api_version: str) -> Json:
         walk = Thorough({})
         cleaned = walk.walk(schema.root, applied, "", "", schema.kind)
         unknown, problems = walk.unknown, walk.problems
-    found = [f".{field.path}: field not declared in schema{field.hint}" for field in unknown]
-    found += [f".{problem.path}: {problem.message}" for problem in problems]
-    if found:
+    texts = [f".{field.path}: field not declared in schema{field.hint}" for field in unknown]
+    texts += [f".{problem.path}: {problem.message}" for problem in problems]
+    if texts:
         meta = applied.get("metadata") or {}
         group, _, version = api_version.rpartition("/")
         subject = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {group}/{version}, Kind={schema.kind}"
-        message = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in found)
+        message = texts[0] if len(texts) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in texts)
         raise PatchError(500, "", f"failed to create typed patch object ({subject}): {message}")
     return dict(cleaned)
 
@@ -402,8 +397,8 @@ def _pruned(schema: Schema, merged: Json, entries: Iterable[Entry], last: Trie) 
     managed = typed.with_named_fields(root, _united([entry.fields for entry in entries]))
     unowned = fieldsets.difference(fieldsets.difference(everything, _places(schema, without_last)), managed)
     owned_back = typed.take_away(root, merged, unowned)
-    gone = fieldsets.intersection(fieldsets.difference(everything, _places(schema, owned_back)), last_named)
-    result: Json = typed.take_away(root, merged, gone)
+    removed = fieldsets.intersection(fieldsets.difference(everything, _places(schema, owned_back)), last_named)
+    result: Json = typed.take_away(root, merged, removed)
     result.setdefault("metadata", merged.get("metadata", {}))
     return result
 
@@ -412,14 +407,14 @@ def _places(schema: Schema, obj: Json) -> Trie:
     return typed.with_named_fields(schema.root, typed.owned(schema.root, _ownable(obj)) or {})
 
 
-def _refuse_conflicts(entries: Entries, own: tuple[str, str, str, str], taken: Trie) -> None:
-    """Raise ApplyConflict if another manager owns a field that changes."""
+def _refuse_conflicts(entries: Entries, own: tuple[str, str, str, str], changed: Trie) -> None:
+    """Raise ApplyConflict if another manager owns a changed field."""
     causes: list[Conflict] = []
     by_manager: dict[str, list[str]] = {}
     for key, entry in sorted(entries.items()):
         if key == own:
             continue
-        fields = list(fieldsets.places(fieldsets.intersection(entry.fields, taken)))
+        fields = list(fieldsets.places(fieldsets.intersection(entry.fields, changed)))
         if fields:
             by_manager.setdefault(entry.shown, []).extend(fields)
             causes.extend(Conflict("FieldManagerConflict", f, f"conflict with {entry.shown}") for f in fields)

@@ -1,10 +1,9 @@
-"""Strategic merge patch: JSON merge patch that knows which lists are keyed (`x-kubernetes-patch-*` of the
-schema).
+"""Strategic merge patch: JSON merge patch that supports keyed lists (`x-kubernetes-patch-*` of the schema).
 
-Directives: `$patch: replace|delete|merge`, `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`,
-`$retainKeys`. Order of merged lists, as upstream has it: items of the patch in the order of the patch (or
-of `$setElementOrder`), untouched items in the order of the live list, interleaved by the live order.
-Source: the strategic merge patch design of kubernetes/community and transcripts 117 to 123 and 260 to 267.
+Directives: `$patch: replace|delete|merge`, `$deleteFromPrimitiveList/FIELD`, `$setElementOrder/FIELD`, `$retainKeys`.
+Order of merged lists, as upstream: items of the patch in the order of the patch (or of `$setElementOrder`), untouched
+items in the order of the live list, interleaved by the live order. Source: the strategic merge patch design of
+kubernetes/community and transcripts 117 to 123 and 260 to 267.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _KINDS = (dict, list)
 
 
 def strategic_merge(schema: Schema, obj: Json, patch: Any) -> Json:
-    """Return the object after a strategic merge patch; the input stays as it is.
+    """Return the object after a strategic merge patch; the input is not changed.
 
     Raises:
         PatchError: 400 if the patch is no object, 413 if it names items again and again and merges more than 3 MiB into
@@ -44,7 +43,7 @@ def _broken(message: str) -> PatchError:
 
 
 def go_map(value: Any) -> str:
-    """Return a value as Go prints it with %v: part of two error texts."""
+    """Return a value in Go's %v format, for two error texts."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{go_map(inner)}" for key, inner in sorted(value.items())) + "]"
     if isinstance(value, list):
@@ -82,11 +81,11 @@ class _Merge:
         _retain_keys(out, patch)
         orders = {key.removeprefix(_ORDER): value for key, value in patch.items() if key.startswith(_ORDER)}
         deletions = {k.removeprefix(_DELETE_FROM): v for k, v in patch.items() if k.startswith(_DELETE_FROM)}
-        for key, gone in deletions.items():
-            if not isinstance(gone, list):
+        for key, values in deletions.items():
+            if not isinstance(values, list):
                 raise _broken(f"invalid list type for {_DELETE_FROM}{key}")
             if isinstance(out.get(key), list):
-                deleted = set(map(_hashable, gone))
+                deleted = set(map(_hashable, values))
                 out[key] = [item for item in out[key] if _hashable(item) not in deleted]
         for key, value in patch.items():
             if key in (_PATCH, _RETAIN) or key.startswith((_ORDER, _DELETE_FROM)):
@@ -148,8 +147,8 @@ class _Merge:
             else:
                 raise _broken(f"unknown patch type: {go_map(directive)} in map: {go_map(item)}")
         identity = _identity(key)
-        kept = [one for one in live if _hashable(one.get(key)) not in deleted]
-        present = {_hashable(one.get(key)): one for one in reversed(kept)}
+        remaining = [entry for entry in live if _hashable(entry.get(key)) not in deleted]
+        present = {_hashable(entry.get(key)): entry for entry in reversed(remaining)}
         patched: dict[Any, Json] = {}
         for item in wanted:
             if key not in item:
@@ -158,13 +157,13 @@ class _Merge:
             current = patched.get(name)
             if current is None:
                 current = present.get(name, {})
-            else:  # it is traversed once more for every item of the patch that names it again
+            else:  # it is traversed again for every item of the patch with the same name
                 self._room -= weight(current, self._room)
                 if self._room < 0:
                     text = "strategic merge patch merges more than 3 MiB into items that it names more than once"
                     raise PatchError(413, "RequestEntityTooLarge", text)
             patched[name] = self.merge_map(current, item, element)
-        untouched = [one for one in kept if _hashable(one.get(key)) not in patched]
+        untouched = [entry for entry in remaining if _hashable(entry.get(key)) not in patched]
         return _ordered(list(patched.values()), untouched, order, live, identity)
 
 
@@ -192,7 +191,7 @@ def _without_directives(value: Any) -> Any:
 
 
 def _identity(merge_key: str) -> Callable[[Any], Any]:
-    """Return what two items of a list must share to be the same one."""
+    """Return the function that identifies items of a list."""
     if not merge_key:
         return lambda item: item
     return lambda item: item.get(merge_key) if isinstance(item, dict) else item
@@ -207,7 +206,7 @@ def _ordered(
 ) -> list[Any]:
     """Interleave untouched items with patched ones by the order of the live list.
 
-    With an explicit `order`, what it lists counts as patched and stands in that order.
+    With an explicit `order`, its items count as patched and follow it.
     """
 
     def key(item: Any) -> Any:
@@ -224,8 +223,8 @@ def _ordered(
     for item in patched:
         mine = position.get(key(item))
         while left and mine is not None:
-            other = position.get(key(left[0]))
-            if other is None or other >= mine:
+            next_position = position.get(key(left[0]))
+            if next_position is None or next_position >= mine:
                 break
             out.append(left.popleft())
         out.append(item)
@@ -233,5 +232,5 @@ def _ordered(
 
 
 def _hashable(value: Any) -> Any:
-    """Return what stands for a value in sets, so that no list is searched once for every item of another."""
+    """Return a hashable form of a value, so that no list is searched for every item of another."""
     return repr(value) if isinstance(value, _KINDS) else value

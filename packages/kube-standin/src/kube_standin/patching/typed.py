@@ -1,9 +1,8 @@
-"""Walks over an object and its schema that field ownership needs: which places a value has, what differs
-between two values, merging one into another, and taking places away.
+"""Walks over an object and its schema for field ownership: paths of a value, differences, merging, and removal.
 
-The rules are those of structured merge (KEP-555): atomic things and scalars are one place; a struct or map
-is the places of its fields; a keyed list or a set is the places of its items. Values of unknown type inside
-a custom resource are merged by their shape: objects by key, lists as a whole.
+The rules are those of structured merge (KEP-555): atomic values and scalars are one path; a struct or map has the paths
+of its fields; a keyed list or a set has the paths of its items. Values of unknown type inside a custom resource are
+merged by their shape: objects by key, lists as a whole.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ def _is_granular_list(node: SchemaNode, value: Any) -> bool:
 def below(node: SchemaNode, key: str) -> SchemaNode:
     """Return the node of a key of a struct, map or unknown object."""
     if node.type is SchemaType.STRUCT:
-        found = node.fields.get(key)
-        if found is not None:
-            return found
+        field_node = node.fields.get(key)
+        if field_node is not None:
+            return field_node
         return node.element or _UNTYPED
     return node.element if node.type is SchemaType.MAP and node.element is not None else _UNTYPED
 
@@ -68,7 +67,7 @@ def element_of(node: SchemaNode, item: Any) -> str:
     """Return the path element of an item of a keyed list or a set.
 
     Raises:
-        PatchError: the item has none of the keys.
+        PatchError: the item lacks all of the keys.
     """
     if node.list_type == "set":
         return "v:" + json.dumps(item, separators=(",", ":"), ensure_ascii=False)
@@ -99,33 +98,31 @@ def _hashable(value: Any) -> Any:
 
 
 def owned(node: SchemaNode, value: Any) -> Trie | None:
-    """Return the places an applied value claims, as the trie of its own place; None if it claims nothing (an empty
-    list).
-    """
+    """Return the paths that an applied value claims, as a trie; None if it claims nothing (an empty list)."""
     if _is_granular_map(node, value):
         if not value:
             return _LEAF
         out: Trie = {}
         for key, inner in value.items():
-            found = owned(below(node, key), inner)
-            if found is None:
+            inner_places = owned(below(node, key), inner)
+            if inner_places is None:
                 continue
-            if found and not _named(node, key):
-                found = {DOT: _LEAF, **found}
-            out["f:" + key] = found
+            if inner_places and not _named(node, key):
+                inner_places = {DOT: _LEAF, **inner_places}
+            out["f:" + key] = inner_places
         return out or None
     if _is_granular_list(node, value):
         element = node.element or _UNTYPED
         out = {}
         for item in value:
-            found = owned(element, item) or _LEAF
-            out[element_of(node, item)] = {DOT: _LEAF, **found} if found else found
+            inner_places = owned(element, item) or _LEAF
+            out[element_of(node, item)] = {DOT: _LEAF, **inner_places} if inner_places else inner_places
         return out or None
     return _LEAF
 
 
 def everything(node: SchemaNode, value: Any) -> Trie:
-    """Return every place of a value that was not there before, each step on the way included."""
+    """Return every path of a new value, including all steps."""
     if _is_granular_map(node, value):
         if not value:
             return _LEAF
@@ -145,7 +142,7 @@ def everything(node: SchemaNode, value: Any) -> Trie:
 
 
 class Difference(NamedTuple):
-    """Places that differ between an old and a new value: tops, each possibly empty."""
+    """The paths that differ between an old and a new value: tops, each possibly empty."""
 
     added: Trie
     modified: Trie
@@ -158,7 +155,7 @@ class Difference(NamedTuple):
 
 
 def compare(node: SchemaNode, old: Json, new: Json) -> Difference:
-    """Return what differs between two objects of one schema."""
+    """Return the differences between two objects of one schema."""
     added: Trie = {}
     modified: Trie = {}
     removed: Trie = {}
@@ -180,7 +177,7 @@ def _compare_map(node: SchemaNode, old: Json, new: Json, added: Trie, modified: 
 
 
 def _compare(node: SchemaNode, element: str, old: Any, new: Any, added: Trie, modified: Trie, removed: Trie) -> None:
-    """Two values that differ, at the place `element`."""
+    """Compare two values that differ, at the path `element`."""
     inner_added: Trie = {}
     inner_modified: Trie = {}
     inner_removed: Trie = {}
@@ -210,7 +207,7 @@ def _compare(node: SchemaNode, element: str, old: Any, new: Any, added: Trie, mo
 
 
 def merge(node: SchemaNode, live: Any, config: Any) -> Any:
-    """Return the live value with an applied one merged in; inputs stay as they are."""
+    """Return the live value merged with an applied one; inputs are not changed."""
     if _is_granular_map(node, config) and isinstance(live, dict):
         out = dict(live)
         for key, value in config.items():
@@ -222,7 +219,7 @@ def merge(node: SchemaNode, live: Any, config: Any) -> Any:
 
 
 def atomic_places(node: SchemaNode, value: Any, path: str = "") -> Iterator[str]:
-    """Yield where a value has lists, maps and structs that are only replaced as a whole."""
+    """Yield the paths of lists, maps and structs that are only replaced as a whole."""
     if isinstance(value, dict):
         if not _is_granular_map(node, value):
             yield path
@@ -238,7 +235,7 @@ def atomic_places(node: SchemaNode, value: Any, path: str = "") -> Iterator[str]
 
 
 def _merge_list(node: SchemaNode, live: list[Any], config: list[Any]) -> list[Any]:
-    """Items of both; shared ones in the order of `config`, others keep their neighbours."""
+    """Return the items of both lists; shared ones in the order of `config`, others keep their neighbours."""
     element = node.element or _UNTYPED
     places = [element_of(node, item) for item in config]
     if len(set(places)) != len(places):
@@ -258,21 +255,21 @@ def _merge_list(node: SchemaNode, live: list[Any], config: list[Any]) -> list[An
             continue
         if place in done:
             continue
-        for other in todo:
-            out.append(merge(element, present[other], wanted[other]) if other in present else wanted[other])
-            done.add(other)
-            if other == place:
+        for earlier in todo:
+            out.append(merge(element, present[earlier], wanted[earlier]) if earlier in present else wanted[earlier])
+            done.add(earlier)
+            if earlier == place:
                 break
-    out.extend(wanted[other] for other in todo)
+    out.extend(wanted[earlier] for earlier in todo)
     return out
 
 
-def take_away(node: SchemaNode, value: Any, gone: Trie) -> Any:
-    """Return the value without the places of `gone` (the trie of this place's children)."""
+def take_away(node: SchemaNode, value: Any, removed: Trie) -> Any:
+    """Return the value without the paths of `removed` (the trie of this node's children)."""
     if _is_granular_map(node, value):
         out: Json = {}
         for key, inner in value.items():
-            entry = gone.get("f:" + key)
+            entry = removed.get("f:" + key)
             if entry is None:
                 out[key] = inner
             elif not is_member(entry):
@@ -281,7 +278,7 @@ def take_away(node: SchemaNode, value: Any, gone: Trie) -> Any:
     if _is_granular_list(node, value):
         items: list[Any] = []
         for item in value:
-            entry = gone.get(element_of(node, item))
+            entry = removed.get(element_of(node, item))
             if entry is None:
                 items.append(item)
             elif not is_member(entry):
@@ -291,7 +288,7 @@ def take_away(node: SchemaNode, value: Any, gone: Trie) -> Any:
 
 
 def with_named_fields(node: SchemaNode, top: Trie) -> Trie:
-    """Return the set with every named field on the way to a member made a member too."""
+    """Return the set with every named field on the path to a member also made a member."""
     out: Trie = {}
     for element, inner in top.items():
         if element == DOT:
@@ -307,7 +304,7 @@ def with_named_fields(node: SchemaNode, top: Trie) -> Trie:
     return out
 
 
-# Optional struct fields that an empty object has nevertheless (Go structs that are not pointers).
+# Optional struct fields that an empty object nevertheless has (Go structs that are not pointers).
 _ALWAYS = frozenset(
     {
         "metadata",

@@ -1,9 +1,9 @@
-"""Reading objects that clients send as protobuf (`application/vnd.kubernetes.protobuf`).
+"""Decoding of objects that clients send as protobuf (`application/vnd.kubernetes.protobuf`).
 
-The body is the magic `k8s\\0` and an envelope (runtime.Unknown) that names apiVersion and kind and holds
-the object's message. Field numbers stand in `fields.txt`, types come from the packed definitions; the
-result is the JSON form, as a client would have sent it: values a protobuf encoder writes only because it
-must (empty texts, empty times, zeroes of fields where zero means "not set") are left out.
+The body is the magic `k8s\\0` and an envelope (runtime.Unknown) with apiVersion, kind and the object's message. Field
+numbers are in `fields.txt`, types come from the packed definitions; the result is the JSON form that a client would
+have sent: values that a protobuf encoder writes only because it must (empty texts, empty times, zeroes of fields where
+zero means "not set") are left out.
 
 `encoder` writes the same messages, for clients that accept nothing else.
 """
@@ -51,7 +51,7 @@ _ZERO_UNSET = frozenset(
         "defaultMode",
     ]
 )
-# Optional texts (pointers in Go) where "" is a value of its own.
+# Optional texts (pointers in Go) where "" differs from a missing value.
 _EMPTY_KEPT = frozenset({"storageClassName", "volumeAttributesClassName", "holderIdentity", "apiGroup"})
 
 
@@ -60,7 +60,7 @@ class UnsupportedProtobuf(ValueError):  # noqa: N818 - the name is part of the i
 
 
 class FieldBudget:
-    """How many fields a body may still have. Raises WireError for one more."""
+    """The number of fields that a body may still have. Raises WireError beyond it."""
 
     __slots__ = ("_left",)
 
@@ -68,14 +68,14 @@ class FieldBudget:
         self._left = MAX_VALUES
 
     def take(self, count: int = 1) -> None:
-        """Count fields that are read."""
+        """Count fields as they are read."""
         self._left -= count
         if self._left < 0:
             raise wire.WireError(f"a message of more than {MAX_VALUES} fields")
 
 
 class _FieldSlot(NamedTuple):
-    """Where a field number leads: a JSON field with its node, or a nested message of such (`inner`)."""
+    """The target of a field number: a JSON field with its node, or a nested message (`inner`)."""
 
     name: str
     node: SchemaNode | None
@@ -84,7 +84,7 @@ class _FieldSlot(NamedTuple):
 
 @cache
 def _numbers() -> dict[str, str]:
-    """Full definition name -> its line of field numbers."""
+    """Return full definition name -> its line of field numbers."""
     text = resources.files(__package__).joinpath("fields.txt").read_text(encoding="utf-8")
     lines = (line.partition(": ") for line in text.splitlines() if line and not line.startswith("#"))
     known = {name: rest for name, _, rest in lines}
@@ -93,7 +93,7 @@ def _numbers() -> dict[str, str]:
 
 @cache
 def _names_by_fields() -> dict[int, str]:
-    """Identity of a struct's table of fields -> its definition name (copies of a node share the table)."""
+    """Return identity of a struct's table of fields -> its definition name (copies of a node share the table)."""
     return {id(nodes.named(name).fields): name for name in _numbers()}
 
 
@@ -101,7 +101,7 @@ _tables: dict[int, dict[int, _FieldSlot]] = {}
 
 
 def slots_of(node: SchemaNode) -> dict[int, _FieldSlot]:
-    """Field number -> slot, for a struct.
+    """Return field number -> slot, for a struct.
 
     Raises:
         UnsupportedProtobuf: the numbers of this type are not known.
@@ -120,7 +120,7 @@ def slots_of(node: SchemaNode) -> dict[int, _FieldSlot]:
 
 
 def _parsed(text: str, node: SchemaNode) -> tuple[dict[int, _FieldSlot], str]:
-    """Slots of one line, up to its end or a closing bracket; and what follows."""
+    """Return the slots of one line, up to its end or a closing bracket, and the rest."""
     table: dict[int, _FieldSlot] = {}
     while text:
         text = text.lstrip()
@@ -156,12 +156,12 @@ def decode(body: bytes) -> Json:
         name = definitions.definition_names().get((api_version, kind))
         if name is None:
             raise UnsupportedProtobuf(f"protobuf is not supported for {api_version} {kind}; send application/json")
-        found = _struct(nodes.named(name), raw, 0, FieldBudget())
+        obj = _struct(nodes.named(name), raw, 0, FieldBudget())
     except UnicodeDecodeError:
         raise UnsupportedProtobuf("the body is not Kubernetes protobuf: a text that is not UTF-8") from None
     except (wire.WireError, OverflowError) as error:
         raise UnsupportedProtobuf(f"the body is not Kubernetes protobuf: {error}") from None
-    return {"apiVersion": api_version, "kind": kind, **found}
+    return {"apiVersion": api_version, "kind": kind, **obj}
 
 
 def _envelope(data: bytes) -> tuple[str, str, bytes]:
@@ -194,7 +194,7 @@ def _struct(node: SchemaNode, data: bytes, depth: int, left: FieldBudget) -> Jso
 def _into(
     out: Json, table: dict[int, _FieldSlot], node: SchemaNode, data: bytes, depth: int, left: FieldBudget
 ) -> None:
-    """Read a message into a JSON object."""
+    """Decode a message into a JSON object."""
     for number, wire_type, value in wire.fields(data):
         left.take()
         slot = table.get(number)
@@ -219,11 +219,11 @@ def _into(
             key, inner = _entry(below, value, depth, left)
             out.setdefault(slot.name, {})[key] = inner
         else:
-            found = _value(below, wire_type, value, depth, left)
-            if _means_unset(slot.name, below, found) and slot.name not in node.required:
+            decoded = _value(below, wire_type, value, depth, left)
+            if _means_unset(slot.name, below, decoded) and slot.name not in node.required:
                 out.pop(slot.name, None)
             else:
-                out[slot.name] = found
+                out[slot.name] = decoded
 
 
 _NUMERIC = (SchemaType.INTEGER, SchemaType.BOOLEAN)
@@ -319,14 +319,14 @@ def _schema_or_list(data: bytes, depth: int, left: FieldBudget) -> Any:
 
 
 def _schema_or_bool(data: bytes, depth: int, left: FieldBudget) -> Any:
-    """Return a schema in field 2, else whether there may be others at all in field 1."""
+    """Return a schema in field 2, otherwise the boolean in field 1."""
     parts = _numbered(data)
     schema = parts.get(2)
     return _schema_of(schema, depth, left) if isinstance(schema, bytes) else bool(parts.get(1, 0))
 
 
 def _schema_or_names(data: bytes, depth: int, left: FieldBudget) -> Any:
-    """A schema in field 1 or names of fields in field 2."""
+    """Return a schema in field 1 or names of fields in field 2."""
     names: list[str] = []
     for number, _, value in wire.fields(data):
         if number == 1 and isinstance(value, bytes):
@@ -344,7 +344,7 @@ _UNIONS: dict[str, Callable[[bytes, int, FieldBudget], Any]] = {
     "v1.JSONSchemaPropsOrBool": _schema_or_bool,
     "v1.JSONSchemaPropsOrStringArray": _schema_or_names,
 }
-"""Types of which a field holds one of several forms."""
+"""Types with a field that has one of several forms."""
 
 
 def _numbered(data: bytes) -> dict[int, int | bytes]:
@@ -389,7 +389,7 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _raw_json(data: bytes) -> Any:
-    """Types that wrap JSON text (RawExtension, FieldsV1)."""
+    """Return the value of types that wrap JSON text (RawExtension, FieldsV1)."""
     text = _numbered(data).get(1, b"")
     if not text or not isinstance(text, bytes):
         return None

@@ -1,4 +1,4 @@
-"""Writing objects as protobuf, for clients that take nothing else: the inverse of `decode`, with the same tables."""
+"""Encoding of objects as protobuf, for clients that accept nothing else: the inverse of `decode`, by its tables."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def _fields(rows: tuple[Row, ...], value: Json) -> Iterator[bytes]:
             if nested:
                 yield encode_bytes(number, nested)
             continue
-        found = value.get(name)
-        if found is not None:
-            yield from _field(number, node, found)
+        field_value = value.get(name)
+        if field_value is not None:
+            yield from _field(number, node, field_value)
 
 
 def _field(number: int, node: SchemaNode, value: Any) -> Iterator[bytes]:
@@ -147,7 +147,7 @@ def _schema() -> SchemaNode:
 
 def _schema_or_list(value: Any) -> bytes:
     if isinstance(value, list):
-        return b"".join(encode_bytes(2, _struct(_schema(), one)) for one in value)
+        return b"".join(encode_bytes(2, _struct(_schema(), schema)) for schema in value)
     return encode_bytes(1, _struct(_schema(), value))
 
 

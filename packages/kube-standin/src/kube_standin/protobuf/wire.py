@@ -8,7 +8,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class WireError(ValueError):
-    """Bytes that are no protobuf message."""
+    """Bytes that are not a protobuf message."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

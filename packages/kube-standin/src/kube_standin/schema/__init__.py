@@ -1,8 +1,8 @@
-"""The shape of objects: types, pruning, list types and merge keys of every served kind.
+"""The schemas of objects: types, pruning, list types and merge keys of every served kind.
 
-`schema_for` gives the schema of a built-in kind from the packed definitions, `Schema.from_structural` that
-of a custom resource. A schema checks an object (`check`), validates and defaults custom resources, and
-carries the tree of nodes (`root`) that patching walks. Schemas never change once made.
+`schema_for` returns the schema of a built-in kind from the packed definitions, `Schema.from_structural` that of a
+custom resource. A schema checks an object (`check`), validates and defaults custom resources, and has the tree of nodes
+(`root`) that patching walks. Schemas never change once created.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Schema:
     def check(
         self, obj: dict[str, Any], *, collect_unknown: bool
     ) -> tuple[dict[str, Any], list[UnknownBodyField], list[TypeProblem]]:
-        """Decode: the object in its stored form, what it has that the schema has not, and wrong types.
+        """Return an object in its stored form, its unknown fields, and its type problems.
 
-        The object comes back itself if nothing changes, else copied where it changes; the input is never
-        changed. Unknown fields are pruned in any case and named only if `collect_unknown`. With type
-        problems the object is not to be used; the first problem is the one the API server reports.
+        An unchanged object is returned itself, otherwise a copy of the changed parts; the input is never changed.
+        Unknown fields are always pruned, but listed only if `collect_unknown`. With type problems the object is
+        invalid; the API server reports the first problem.
         """
         if self.structural is not None:
             pruned, unknown, problems = self.structural.decode(obj)
@@ -70,8 +70,8 @@ class Schema:
     def from_structural(cls, openapi_v3_schema: dict[str, Any], *, api_version: str = "", kind: str = "") -> Schema:
         """Return the schema of a custom resource from the `openAPIV3Schema` of its definition.
 
-        apiVersion, kind and metadata are there whatever the schema has. The schema is taken as it is: what
-        is wrong with it is reported when the definition is created (`rules`).
+        apiVersion, kind and metadata are always included. The schema is not checked here: its errors are reported when
+        the definition is created (`rules`).
         """
         structural = Structural(openapi_v3_schema)
         return cls(api_version, kind, structural_node(openapi_v3_schema, root=True), structural)

@@ -1,4 +1,4 @@
-"""The defaults of a definition's schemas: each has to be what its own schema takes.
+"""The defaults of a definition's schemas: each must be valid by its own schema.
 
 Rules: k8s.io/apiextensions-apiserver, apiserver/schema/defaulting (ValidateDefaults); interfaces.md 6.15.
 """
@@ -19,19 +19,19 @@ _RESOURCE = ("apiVersion", "kind", "metadata")
 
 
 def default_problems(definition: Json, old: Json | None, budget: StepBudget) -> list[FieldError]:
-    """Return what is wrong with the defaults of a new definition, or of schemas that an update changes."""
+    """Return the errors of the defaults of a new definition, or of schemas that an update changes."""
     versions = definition["spec"].get("versions") or []
     before = [version.get("schema") for version in ((old or {}).get("spec") or {}).get("versions") or ()]
     same = all(version.get("schema") == versions[0].get("schema") for version in versions)
-    found: list[FieldError] = []
+    problems: list[FieldError] = []
     for index, version in enumerate(versions[:1] if same else versions):
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         if not isinstance(schema, dict) or version.get("schema") in before:
             continue
         place = "spec.validation.openAPIV3Schema" if same else f"spec.versions[{index}].schema.openAPIV3Schema"
         for path, inner in _with_defaults(schema, place, root=True):
-            found.extend(_problems(inner, f"{path}.default", budget))
-    return found
+            problems.extend(_problems(inner, f"{path}.default", budget))
+    return problems
 
 
 def _with_defaults(schema: Json, path: str, *, root: bool) -> Iterator[tuple[str, Json]]:

@@ -15,7 +15,7 @@ from kube_rules.step_budget import StepBudget
 
 
 def duplicates(schema: Json, obj: Any, budget: StepBudget, most: int) -> list[FieldError]:
-    """Return an error for each duplicate item, `most` at most. Raises as `StepBudget.spend`."""
+    """Return an error for each duplicate item, at most `most`. Raises like `StepBudget.spend`."""
     errors: list[FieldError] = []
     _gather(schema, obj, "", errors, budget, most)
     return errors
@@ -23,10 +23,10 @@ def duplicates(schema: Json, obj: Any, budget: StepBudget, most: int) -> list[Fi
 
 def _gather(schema: Json, value: Any, path: str, errors: list[FieldError], budget: StepBudget, most: int) -> None:
     if isinstance(value, dict):
-        properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+        properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
         dot = f"{path}." if path else ""
         for key, inner in value.items():
-            below = properties.get(key, others)
+            below = properties.get(key, additional)
             if isinstance(below, dict) and isinstance(inner, dict | list):
                 budget.spend(1)
                 _gather(below, inner, dot + key, errors, budget, most)

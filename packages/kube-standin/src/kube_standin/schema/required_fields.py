@@ -24,9 +24,9 @@ _ZEROS: dict[SchemaType, Callable[[], Any]] = {
 
 
 def completer(node: SchemaNode, cache: dict[SchemaNode, Complete | None]) -> Complete | None:
-    """Return what completes a value of ``node`` in place, None if nothing in it is ever missing.
+    """Return the function that completes a value of ``node`` in place, None if nothing in it can be missing.
 
-    ``cache`` holds what is made so far, also to tie recursive types.
+    ``cache`` holds the functions so far and resolves recursive types.
     """
     if node in cache:
         return cache[node]

@@ -1,7 +1,6 @@
-"""Reading a JSON request body: one object, bounded depth, and the paths of keys given twice.
+"""Parsing of a JSON request body: one object, bounded depth, and the paths of repeated keys.
 
-The last of two equal keys wins, as in every other decoder; Strict validation refuses and Warn names the
-duplicates.
+The last of two equal keys wins, as in every other decoder; Strict validation refuses and Warn names the duplicates.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class RepeatedFields(NamedTuple):
-    """What a body gives more than once; true if it gives anything twice.
+    """The repeated fields of a body; true if there are any.
 
-    ``texts`` are the problems as strict validation words them. ``raw`` is the body they were found in, if it is JSON.
+    ``texts`` are the problems in the words of strict validation. ``raw`` is their body, if it is JSON.
     """
 
     texts: Sequence[str] = ()
@@ -32,7 +31,7 @@ class RepeatedFields(NamedTuple):
     def in_document_order(self, unknown: Sequence[str]) -> list[str]:
         """Return the messages of repeated and of ``unknown`` fields (paths) of a typed object, each once.
 
-        As sigs.k8s.io/json reports them: in the order of a JSON body, nothing inside an unknown field; those of YAML
+        The order is that of sigs.k8s.io/json: the order of a JSON body, nothing inside an unknown field; those of YAML
         come first.
         """
         if not self.raw or not self.texts:
@@ -42,7 +41,7 @@ class RepeatedFields(NamedTuple):
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The fields of an object as they stand in the text."""
+    """The fields of an object in their original order."""
 
 
 def _problems(value: Any, path: str, unknown: frozenset[str]) -> Iterator[str]:
@@ -63,7 +62,7 @@ def _problems(value: Any, path: str, unknown: frozenset[str]) -> Iterator[str]:
 
 
 class _WithDuplicates(dict[str, Any]):
-    """An object with keys given more than once; it lives only until the paths are known."""
+    """An object with repeated keys; it exists only until the paths are known."""
 
     duplicates: list[str]
 
@@ -72,8 +71,7 @@ def parse_json_strict(raw: bytes) -> tuple[dict[str, Any], list[str]]:
     """Return the object in `raw` and the paths (`metadata.name`) of its duplicate keys, in document order.
 
     Raises:
-        ValueError: not JSON, not an object, deeper than 200 levels, or numbers that are none; the text names
-        which.
+        ValueError: not JSON, not an object, deeper than 200 levels, or invalid numbers; the text names the problem.
     """
     # Decoded here: json.loads takes bytes in UTF-16 too, and surrogates that no UTF-8 text has.
     try:
@@ -104,15 +102,15 @@ def plain_json(raw: bytes) -> tuple[Any, list[str]]:
     Raises:
         ValueError, RecursionError: not JSON.
     """
-    found = False
+    has_duplicates = False
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal found
-        made = dict(pairs)
-        if len(made) == len(pairs):
-            return made
-        found = True
-        marked = _WithDuplicates(made)
+        nonlocal has_duplicates
+        fields = dict(pairs)
+        if len(fields) == len(pairs):
+            return fields
+        has_duplicates = True
+        marked = _WithDuplicates(fields)
         seen: set[str] = set()
         marked.duplicates = []
         for key, _ in pairs:
@@ -122,14 +120,14 @@ def plain_json(raw: bytes) -> tuple[Any, list[str]]:
         return marked
 
     value = json.loads(raw.decode(), object_pairs_hook=build, parse_constant=_no_constant)
-    if not found:
+    if not has_duplicates:
         return value, []
     paths: list[str] = []
     return _plain(value, "", paths), paths
 
 
 def more_values(value: Any, raw: bytes) -> bool:
-    """Return whether a JSON value, read from `raw`, holds more than `MAX_VALUES`."""
+    """Return whether a JSON value, read from `raw`, contains more than `MAX_VALUES` values."""
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") < MAX_VALUES:
         return False
     level: list[Any] = [value]

@@ -26,11 +26,11 @@ from kube_rules.step_budget import StepBudget, TooMuchError
 from kube_standin.schema import list_types
 
 MOST_ERRORS = 500
-"""Findings against one object; checking ends after so many."""
+"""Maximum number of errors for one object; checking stops after it."""
 DEFAULTS_LIMIT = 3 * 1024 * 1024
 """Bytes (as JSON) that defaults may add to one object."""
 SEARCH_LIMIT = 200_000_000
-"""Steps that searching for patterns may take over one object (`Pattern.cost`), a second at most."""
+"""Maximum steps of pattern searches for one object (`Pattern.cost`), about a second."""
 _STRING = SchemaNode(SchemaType.STRING, "string", atomic=True)
 _IMPLICIT = ("apiVersion", "kind", "metadata")
 _CEL_SKIPPED = FieldError(
@@ -90,11 +90,11 @@ def structural_node(schema: Json, *, root: bool = False) -> SchemaNode:
 
 
 class DefaultsTooLargeError(Exception):
-    """An object that would be larger than a request may be, with its defaults filled in."""
+    """The object with its defaults would be larger than a request may be."""
 
 
 class _Pruned(NamedTuple):
-    """What decoding finds: unknown fields in and outside of metadata, and wrong types."""
+    """The results of decoding: unknown fields in and outside of metadata, and wrong types."""
 
     unknown: list[UnknownBodyField]
     in_metadata: list[UnknownBodyField]
@@ -102,7 +102,7 @@ class _Pruned(NamedTuple):
 
 
 class Structural:
-    """Validates one object against a structural schema; made once per version of a definition."""
+    """Validates objects by a structural schema; created once per version of a definition."""
 
     def __init__(self, schema: Json) -> None:
         self.schema = schema
@@ -113,19 +113,19 @@ class Structural:
 
     def decode(self, obj: Json) -> tuple[Json, list[UnknownBodyField], list[TypeProblem]]:
         """Return the object without fields that the schema lacks and nulls that it forbids; metadata is checked too."""
-        found = _Pruned([], [], [])
-        pruned = self._prune(self.schema, obj, "", found, resource=True)
+        results = _Pruned([], [], [])
+        pruned = self._prune(self.schema, obj, "", results, resource=True)
         # As customresource_handler orders them: metadata, the fields by path, metadata of embedded resources.
-        own = [field for field in found.in_metadata if field.path.startswith("metadata.")]
-        embedded = [field for field in found.in_metadata if not field.path.startswith("metadata.")]
-        return pruned, [*own, *sorted(found.unknown), *embedded], found.problems
+        own = [field for field in results.in_metadata if field.path.startswith("metadata.")]
+        embedded = [field for field in results.in_metadata if not field.path.startswith("metadata.")]
+        return pruned, [*own, *sorted(results.unknown), *embedded], results.problems
 
     def _prune(
         self,
         schema: Json,
         value: Any,
         path: str,
-        found: _Pruned,
+        results: _Pruned,
         *,
         resource: bool,
     ) -> Any:
@@ -135,42 +135,42 @@ class Structural:
                 return value
             embedded = bool(items.get("x-kubernetes-embedded-resource"))
             return [
-                self._prune(items, inner, f"{path}[{index}]", found, resource=embedded)
+                self._prune(items, inner, f"{path}[{index}]", results, resource=embedded)
                 for index, inner in enumerate(value)
             ]
         if not isinstance(value, dict):
             return value
         properties = schema.get("properties", {})
-        others = schema.get("additionalProperties")
+        additional = schema.get("additionalProperties")
         preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
         out: Json = {}
         for key, inner in value.items():
             below = f"{path}.{key}" if path else key
             if resource and key in _IMPLICIT:
-                kept = self._implicit(key, inner, below, found)
-                if kept is not None:
-                    out[key] = kept
-            elif key in properties or isinstance(others, dict):
-                field = properties.get(key, others)
+                implicit = self._implicit(key, inner, below, results)
+                if implicit is not None:
+                    out[key] = implicit
+            elif key in properties or isinstance(additional, dict):
+                field = properties.get(key, additional)
                 if inner is None and not field.get("nullable") and "default" not in field:
-                    continue  # a null where none may be stands for nothing (PruneNonNullableNullsWithoutDefaults)
+                    continue  # a null where it is not allowed counts as missing (PruneNonNullableNullsWithoutDefaults)
                 embedded = bool(field.get("x-kubernetes-embedded-resource"))
-                out[key] = self._prune(field, inner, below, found, resource=embedded)
-            elif preserve or others is True:
+                out[key] = self._prune(field, inner, below, results, resource=embedded)
+            elif preserve or additional is True:
                 out[key] = inner
             else:
-                found.unknown.append(UnknownBodyField(below))
+                results.unknown.append(UnknownBodyField(below))
         return out
 
-    def _implicit(self, key: str, value: Any, path: str, found: _Pruned) -> Any:
+    def _implicit(self, key: str, value: Any, path: str, results: _Pruned) -> Any:
         if value is None:
             return None
         walk = Thorough({})
         node = self._meta if key == "metadata" else _STRING
-        kept = walk.walk(node, value, path, path, "")
-        found.in_metadata.extend(walk.unknown)
-        found.problems.extend(walk.problems)
-        return kept
+        cleaned = walk.walk(node, value, path, path, "")
+        results.in_metadata.extend(walk.unknown)
+        results.problems.extend(walk.problems)
+        return cleaned
 
     def default(self, obj: Json) -> None:
         """Fill in the defaults of the schema, in place; null goes where a default stands and null may not.
@@ -203,8 +203,8 @@ class Structural:
                 errors = self._validate_status(obj, correlated, budget)
             else:
                 body = {key: value for key, value in obj.items() if key not in _IMPLICIT}
-                given = {**body, **_implicit_properties(self.schema, obj)}
-                errors = _Validation(budget).of(self.schema, given, correlated)
+                limited = {**body, **_implicit_properties(self.schema, obj)}
+                errors = _Validation(budget).of(self.schema, limited, correlated)
             errors.extend(self._duplicates(obj, old, budget))
             if self._has_rules:
                 if errors:
@@ -221,28 +221,28 @@ class Structural:
         schema = self.schema.get("properties", {}).get("status")
         if "status" not in obj or not isinstance(schema, dict):
             return []
-        found = _Validation(budget).of(schema, obj["status"], correlated and correlated.key("status"))
+        errors = _Validation(budget).of(schema, obj["status"], correlated and correlated.key("status"))
         return [
             FieldError(f"status.{error.path}" if error.path else "status", error.message, error.reason)
-            for error in found
+            for error in errors
         ]
 
     def _duplicates(self, obj: Json, old: Json | None, budget: StepBudget) -> list[FieldError]:
-        """Duplicate items; an update tolerates all of them if the object had some."""
+        """Return errors of duplicate items; an update tolerates all of them if the object had some."""
         if not self._has_list_types:
             return []
-        found = list_types.duplicates(self.schema, obj, budget, MOST_ERRORS)
-        if found and old is not None and list_types.duplicates(self.schema, old, budget, 1):
+        errors = list_types.duplicates(self.schema, obj, budget, MOST_ERRORS)
+        if errors and old is not None and list_types.duplicates(self.schema, old, budget, 1):
             return []
-        return found
+        return errors
 
 
 class _EnoughError(Exception):
-    """No more findings are gathered."""
+    """No more errors are collected."""
 
 
 class _Validation:
-    """The check of one object against its schema: what was found, and what is left of its budgets."""
+    """The check of one object by its schema: its errors, and the remaining budgets."""
 
     def __init__(self, budget: StepBudget) -> None:
         self._budget = budget
@@ -250,7 +250,7 @@ class _Validation:
         self._errors: list[FieldError] = []
 
     def of(self, schema: Json, value: Any, correlated: CorrelatedValue | None = None) -> list[FieldError]:
-        """Return the errors in a value; `correlated` is the value with what it was before."""
+        """Return the errors in a value; `correlated` is the value with its old value."""
         with suppress(_EnoughError):
             self._ratchet(schema, value, "", self._errors, correlated)
         return self._errors
@@ -258,7 +258,7 @@ class _Validation:
     def _ratchet(
         self, schema: Json, value: Any, path: str, errors: list[FieldError], correlated: CorrelatedValue | None
     ) -> None:
-        """Validate, and forget the errors of an unchanged value."""
+        """Validate a value, and drop the errors of an unchanged one."""
         before = len(errors)
         try:
             self._validate(schema, value, path, errors, correlated)
@@ -310,9 +310,9 @@ class _Validation:
             list: "array",
             dict: "object",
         }
-        found = names.get(type(value), "null")
-        detail = f'{path} in body must be of type {schema.get("type")}: "{found}"'
-        errors.append(field_errors.type_invalid(path, found, detail))
+        actual = names.get(type(value), "null")
+        detail = f'{path} in body must be of type {schema.get("type")}: "{actual}"'
+        errors.append(field_errors.type_invalid(path, actual, detail))
 
     def _validate_string(self, schema: Json, value: str, path: str, errors: list[FieldError]) -> None:
         if "maxLength" in schema and len(value) > schema["maxLength"]:
@@ -328,7 +328,7 @@ class _Validation:
             errors.append(field_errors.invalid(path, value, detail))
 
     def _match(self, text: str, value: str, path: str, errors: list[FieldError]) -> None:
-        """The pattern has to be found in the value; one that cannot be read (of an older definition) is found."""
+        """Check that the pattern matches in the value; an invalid pattern (of an older definition) matches."""
         try:
             pattern = patterns.pattern(text)
         except patterns.PatternError:
@@ -346,7 +346,7 @@ class _Validation:
         self, schema: Json, value: Json, path: str, errors: list[FieldError], correlated: CorrelatedValue | None
     ) -> None:
         properties = schema.get("properties", {})
-        others = schema.get("additionalProperties")
+        additional = schema.get("additionalProperties")
         dot = f"{path}." if path else ""
         if "maxProperties" in schema and len(value) > schema["maxProperties"]:
             errors.append(field_errors.too_many(path, len(value), schema["maxProperties"]))
@@ -357,7 +357,7 @@ class _Validation:
             self._budget.spend(len(wanted) // 16)
             errors.extend(field_errors.required(dot + name) for name in wanted if name not in value)
         for key, inner in value.items():
-            field = properties.get(key, others)
+            field = properties.get(key, additional)
             if isinstance(field, dict):
                 below = correlated and (path or key not in TYPE_META) and correlated.key(key)
                 self._ratchet(field, inner, dot + key, errors, below or None)
@@ -387,17 +387,17 @@ class _Validation:
             errors.append(field_errors.invalid(path, "", f"{path} in body must not validate the schema (not)"))
 
     def _accepts(self, schema: Json, value: Any, path: str) -> bool:
-        found: list[FieldError] = []
-        self._validate(schema, value, path, found)
-        self._budget.spend(8 * len(found))  # a finding's text takes longer than the check
-        return not found
+        errors: list[FieldError] = []
+        self._validate(schema, value, path, errors)
+        self._budget.spend(8 * len(errors))  # the text of an error takes longer than the check
+        return not errors
 
 
 _JUNCTORS = {"anyOf": "at least one schema (anyOf)", "oneOf": "one and only one schema (oneOf)"}
 
 
 def _implicit_properties(schema: Json, obj: Json) -> Json:
-    """metadata for a schema that limits it (name and generateName only may be limited)."""
+    """Return metadata for a schema that limits it (only name and generateName may be limited)."""
     if "metadata" not in schema.get("properties", {}):
         return {
             name: obj[name] for name in ("apiVersion", "kind") if name in obj and name in schema.get("required", ())
@@ -422,10 +422,10 @@ def _validate_number(schema: Json, value: float, path: str, errors: list[FieldEr
 
 
 class _Defaulting:
-    """Fills in the defaults of a schema: only where it has some, and no more than a request could hold.
+    """Fills in the defaults of a schema: only where it has some, and at most as many as a request could contain.
 
-    A default stands in the schema once and in the object as often as there are places for it, so a small definition
-    and a small object could make a large one.
+    A default occurs in the schema once and in the object any number of times, so a small definition and a small object
+    could make a large one.
     """
 
     def __init__(self, schema: Json) -> None:
@@ -435,7 +435,7 @@ class _Defaulting:
         self._carries(schema)
 
     def _carries(self, schema: Any) -> bool:
-        """Return whether defaults stand anywhere in a schema; those of each of its places are gathered on the way."""
+        """Return whether a schema contains defaults, after collecting those of each of its nodes."""
         if not isinstance(schema, dict):
             return False
         own: list[tuple[str, Any, bool, int]] = []
@@ -449,8 +449,8 @@ class _Defaulting:
             inside |= self._carries(schema.get(word))
         if own:
             self._defaults[id(schema)] = own
-        found = self._carriers[id(schema)] = bool(own) or inside
-        return found
+        carries = self._carriers[id(schema)] = bool(own) or inside
+        return carries
 
     def fill(self, value: Any) -> None:
         """Fill in an object in place. Raises DefaultsTooLargeError."""
@@ -459,15 +459,15 @@ class _Defaulting:
 
     def _fill(self, schema: Json, value: Any, room: list[int]) -> None:
         if isinstance(value, dict):
-            for name, given, nullable, weight in self._defaults.get(id(schema), ()):
+            for name, default, nullable, weight in self._defaults.get(id(schema), ()):
                 _take(room, 1)
                 if name not in value or (value[name] is None and not nullable):
                     _take(room, weight)
-                    value[name] = copy.deepcopy(given)
+                    value[name] = copy.deepcopy(default)
             properties = schema.get("properties", {})
-            others = schema.get("additionalProperties")
+            additional = schema.get("additionalProperties")
             for key, below in value.items():
-                field = properties.get(key, others)
+                field = properties.get(key, additional)
                 if isinstance(field, dict) and self._carriers.get(id(field)):
                     self._fill(field, below, room)
         elif isinstance(value, list) and self._carriers.get(id(schema.get("items"))):
@@ -482,7 +482,7 @@ def _take(room: list[int], size: int) -> None:
 
 
 def _contains(schema: Any, words: tuple[str, ...]) -> bool:
-    """Return whether one of the words stands anywhere in a schema."""
+    """Return whether one of the words occurs anywhere in a schema."""
     if isinstance(schema, dict):
         if any(word in schema for word in words):
             return True

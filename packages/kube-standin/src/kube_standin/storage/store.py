@@ -48,24 +48,24 @@ class TooLargeError(Exception):
 
 
 class MovedError(Exception):
-    """The object is not in the state the writer built on: read again and retry, or report a conflict."""
+    """The object is not in the state that the writer built on: read again and retry, or report a conflict."""
 
 
 class CompactedError(Exception):
-    """The revision asked for is older than the history that is kept."""
+    """The requested revision is older than the stored history."""
 
-    def __init__(self, asked: int, compacted: int) -> None:
-        super().__init__(f"too old resource version: {asked} ({compacted})")
-        self.asked = asked
+    def __init__(self, requested: int, compacted: int) -> None:
+        super().__init__(f"too old resource version: {requested} ({compacted})")
+        self.requested = requested
         self.compacted = compacted
 
 
 class FutureRevisionError(Exception):
-    """The revision asked for has not been reached."""
+    """The requested revision has not been reached."""
 
-    def __init__(self, asked: int, current: int) -> None:
-        super().__init__(f"Too large resource version: {asked}, current: {current}")
-        self.asked = asked
+    def __init__(self, requested: int, current: int) -> None:
+        super().__init__(f"Too large resource version: {requested}, current: {current}")
+        self.requested = requested
         self.current = current
 
 
@@ -81,7 +81,7 @@ class StoreLimits:
 
 @dataclass(frozen=True)
 class Page:
-    """Part of a list: the states, the revision it shows, whether and how much is left after it."""
+    """Part of a list: the states, its revision, and whether and how many states remain after it."""
 
     states: list[Stored]
     revision: int
@@ -90,7 +90,7 @@ class Page:
 
 
 class Ticket:
-    """What happens to the writes that are committed together. It can be asked at any time, and more than once."""
+    """The result of writes that are committed together. It can be read at any time, and more than once."""
 
     __slots__ = ("_done", "_error", "_waiters")
 
@@ -101,12 +101,12 @@ class Ticket:
 
     @property
     def done(self) -> bool:
-        """Return whether it is known what happened to them."""
+        """Return whether the result is known."""
         return self._done
 
     @property
     def error(self) -> StorageError | None:
-        """Return why they could not be written; None if they were, or if that is not known yet."""
+        """Return why the writes failed; None if they succeeded, or if the result is not known yet."""
         return self._error
 
     async def settled(self) -> None:
@@ -119,7 +119,7 @@ class Ticket:
             raise self._error
 
     def settle(self, error: StorageError | None) -> None:
-        """Settle the writes (the store does)."""
+        """Set the result of the writes (called by the store)."""
         self._done, self._error = True, error
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -128,11 +128,11 @@ class Ticket:
 
 
 DURABLE = Ticket(done=True)
-"""The ticket of what needed no write."""
+"""The ticket of a request that needed no write."""
 
 
 class Staged(NamedTuple):
-    """A write that is staged: the state it makes, and the ticket to wait for."""
+    """A staged write: its new state, and the ticket to wait for."""
 
     state: Stored
     ticket: Ticket
@@ -164,7 +164,7 @@ class _Table:
 
 
 class Store:
-    """Objects by resource and key. Use from one event loop only; see the module for the promises."""
+    """Objects by resource and key. Use from one event loop only; see the module for the guarantees."""
 
     def __init__(self, log: CommitLog | None = None, *, limits: StoreLimits | None = None) -> None:
         self.limits = limits or StoreLimits()
@@ -180,7 +180,7 @@ class Store:
         self._checkpointing: asyncio.Future[None] | None = None
         self._checkpoint_timer: asyncio.TimerHandle | None = None
         self.undone: list[Callable[[], None]] = []
-        """Called after staged writes were undone: what was derived from ``head`` and ``heads`` may be wrong."""
+        """Called after staged writes were undone: data derived from ``head`` and ``heads`` may be outdated."""
         self.compacted = self._log.compacted
         """History starts after this revision."""
         self.revision = max(1, self.compacted)
@@ -209,7 +209,7 @@ class Store:
     # -- what is there -------------------------------------------------------------------------------------
 
     def declare(self, resource: str, paths: tuple[str, ...], unmarked: str | None = None) -> None:
-        """Name the dotted paths field selectors of ``resource`` may ask for; they are then read at write time.
+        """Declare the dotted paths for field selectors of ``resource``; they are then read at write time.
 
         Bodies in another apiVersion than ``unmarked`` keep it; None: bodies never have one.
         """
@@ -232,7 +232,7 @@ class Store:
         return self._table(resource).items.get(key)
 
     def head(self, resource: str, namespace: str, name: str) -> Stored | None:
-        """Return the newest state, staged ones included: what a write has to build on."""
+        """Return the newest state, staged ones included, which a write must build on."""
         return self._table(resource).items.get((namespace, name))
 
     def heads(self, resource: str, namespace: str | None = None) -> Iterator[Stored]:
@@ -243,11 +243,11 @@ class Store:
                 yield table.items[key]
 
     def count(self, resource: str) -> int:
-        """Return how many objects a resource has."""
+        """Return the number of objects of a resource."""
         return len(self._table(resource).items)
 
     def resources(self) -> list[str]:
-        """Return the storage keys that hold objects."""
+        """Return the storage keys with objects."""
         return [resource for resource, table in self._tables.items() if table.items]
 
     @staticmethod
@@ -270,8 +270,8 @@ class Store:
     ) -> Page:
         """List a resource, in key order.
 
-        ``at`` shows it as of that revision (raises CompactedError, FutureRevisionError), None as of now;
-        ``after`` starts behind a key; ``limit`` bounds the matching states returned.
+        ``at`` lists it as of that revision (raises CompactedError, FutureRevisionError), None as of now; ``after``
+        starts after a key; ``limit`` bounds the number of returned states.
         """
         table = self._table(resource)
         revision = self.revision if at is None else at
@@ -281,26 +281,26 @@ class Store:
             wanted = {key for key in overlay if namespace is None or key[0] == namespace}
             keys = sorted(wanted.union(keys))
         start = bisect_right(keys, after) if after is not None else 0
-        found: list[Stored] = []
+        states: list[Stored] = []
         for index in range(start, len(keys)):
             key = keys[index]
             state = overlay[key] if key in overlay else table.items[key]
             if state is None or (match is not None and not match(state)):
                 continue
-            if limit is not None and len(found) == limit:
+            if limit is not None and len(states) == limit:
                 left = len(keys) - index
                 if overlay:
                     left = sum(1 for k in keys[index:] if overlay.get(k, state) is not None)
-                return Page(found, revision, more=True, remaining=left)
-            found.append(state)
-        return Page(found, revision, more=False, remaining=0)
+                return Page(states, revision, more=True, remaining=left)
+            states.append(state)
+        return Page(states, revision, more=False, remaining=0)
 
     def expire_lists(self, before: int) -> None:
-        """Show no lists as of revisions before one; watches go on from where the history begins."""
+        """Refuse lists as of revisions before `before`; watches still start at the beginning of the history."""
         self._oldest_listed = max(self._oldest_listed, before)
 
     def _as_of(self, resource: str, revision: int) -> dict[Key, Stored | None]:
-        """Return what differs from the newest states at ``revision``: the older state of each key changed since."""
+        """Return the differences from the newest states at ``revision``: the older state of each key changed since."""
         self.check_revision(revision)
         overlay: dict[Key, Stored | None] = {}
         for change in reversed(self._staged):
@@ -333,8 +333,8 @@ class Store:
     ) -> Staged:
         """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
 
-        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before answering
-        that it is written. ``longest``: bytes that the state may have, else TooLargeError is raised and nothing staged.
+        ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before acknowledging the
+        write. ``longest``: maximum bytes of the state, beyond which TooLargeError is raised and nothing staged.
         """
         table = self._table(resource)
         if table.items.get((namespace, name)) is not expected:
@@ -344,10 +344,9 @@ class Store:
         return self._stage(StoredChange("ADDED" if expected is None else "MODIFIED", state, expected))
 
     def delete(self, expected: Stored, body: Json | None = None) -> Staged:
-        """Stage the end of an object in state ``expected``; ``body`` is its last state if it changed on the
-        way.
+        """Stage the deletion of an object in state ``expected``; ``body`` is its last state if the deletion changes it.
 
-        Returns the last state wearing the revision of the deletion. Raises MovedError.
+        Returns the last state with the revision of the deletion. Raises MovedError.
         """
         table = self._table(expected.resource)
         if table.items.get(expected.key) is not expected:
@@ -393,11 +392,11 @@ class Store:
 
     @property
     def ticket(self) -> Ticket:
-        """Return the ticket of everything staged so far: what an answer has to wait for that was read from ``head``."""
+        """Return the ticket of everything staged so far, which a response based on ``head`` must wait for."""
         return self._ticket if self._staged else DURABLE
 
     def flush(self) -> None:
-        """Commit what is staged, now. A failure undoes it in memory and is raised by its ticket."""
+        """Commit staged writes now. A failure undoes them in memory and is raised by their ticket."""
         staged, ticket = self._staged, self._ticket
         if not staged:
             return
@@ -425,7 +424,7 @@ class Store:
         self._next = max(self._next, revision)
 
     def discard(self) -> None:
-        """Undo all that is staged: it turned out that the whole of it must not be written."""
+        """Undo all staged writes, if they must not be written."""
         staged, ticket = self._staged, self._ticket
         if staged:
             self._staged = []
@@ -468,7 +467,7 @@ class Store:
             self.compact(drop)
 
     def compact(self, revision: int) -> None:
-        """Forget the history up to and including ``revision``: older watches and lists get 410 from then on."""
+        """Drop the history up to and including ``revision``: older watches and lists get 410 from then on."""
         revision = min(revision, self.revision)
         if revision <= self.compacted:
             return
@@ -491,7 +490,7 @@ class Store:
             log.error("%s", error)  # the rows stay: they cost room, and the next start reads past them
 
     def _checkpoint(self) -> None:
-        """Have the log copied back: at once if much was written, else in a while."""
+        """Copy the log back: at once if much was written, otherwise after a delay."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -517,7 +516,7 @@ class Store:
             self._checkpointing = loop.run_in_executor(None, self._copied)
 
     def _copied(self) -> None:
-        """Copy the log back, in a thread of its own. A failure costs nothing: the write-ahead log has it all."""
+        """Copy the log back in a thread. A failure loses nothing: the write-ahead log has all rows."""
         try:
             self._log.checkpoint()
         except StorageError as error:
@@ -535,7 +534,7 @@ class Store:
     ) -> Subscription:
         """Watch a resource: changes after revision ``since`` (None: from now). Raises CompactedError.
 
-        ``since`` may lie in the future: nothing is sent until it is passed. Unsubscribe when done.
+        ``since`` may lie in the future: nothing is sent before it. Unsubscribe when done.
         """
         start = self.revision if since is None else since
         if start < self.compacted:
@@ -559,19 +558,19 @@ class Store:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; harmless if it ended before."""
+        """End a subscription; no effect if it has already ended."""
         subscription.closed = True
         self._subscriptions.get(subscription.resource, set()).discard(subscription)
         subscription.wake()
 
     def end_subscriptions(self, resource: str | None = None) -> None:
-        """End every watch, or those of one resource (a CRD that goes, a server that stops)."""
+        """End every watch, or those of one resource (a CRD that is deleted, a server that stops)."""
         for name in [resource] if resource is not None else list(self._subscriptions):
             for subscription in tuple(self._subscriptions.get(name, ())):
                 self.unsubscribe(subscription)
 
     async def aclose(self) -> None:
-        """Commit what is staged, end all watches, close the log."""
+        """Commit staged writes, end all watches, close the log."""
         self.flush()
         self.end_subscriptions()
         if self._checkpoint_timer is not None:
@@ -581,7 +580,7 @@ class Store:
         self._log.close()
 
     def close(self) -> None:
-        """As :meth:`aclose` where no loop runs."""
+        """Do the same as :meth:`aclose` without an event loop."""
         self.flush()
         self.end_subscriptions()
         if self._checkpoint_timer is not None:

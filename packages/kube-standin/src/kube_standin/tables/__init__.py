@@ -1,7 +1,7 @@
-"""Tables: what `kubectl get` prints, computed by the server (`meta.k8s.io/v1 Table`), and partial objects.
+"""Tables: the output of `kubectl get`, computed by the server (`meta.k8s.io/v1 Table`), and partial objects.
 
-Columns per kind stand in `kinds.COLUMNS`; custom resources bring theirs in their definition, everything
-else shows its name and when it was created.
+Columns of built-in kinds are in `kinds.COLUMNS`, those of custom resources in their definition; all other kinds show
+their name and creation time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _META_VERSION = "meta.k8s.io/v1"
 
 def _custom_cell(path: str, kind: str) -> Cell:
     def cell(obj: Json, now: datetime) -> Any:
-        found = jsonpaths.find(path, obj)
-        if not found:
+        values = jsonpaths.find(path, obj)
+        if not values:
             return None
-        value = found[0]
+        value = values[0]
         if kind == "date":
             return ages.age(value, now) if isinstance(value, str) else None
         if kind == "integer":
@@ -36,7 +36,7 @@ def _custom_cell(path: str, kind: str) -> Cell:
             return value if isinstance(value, int | float) and not isinstance(value, bool) else None
         if kind == "boolean":
             return value if isinstance(value, bool) else None
-        return value if isinstance(value, str) else go_map(value if len(found) == 1 else found)
+        return value if isinstance(value, str) else go_map(value if len(values) == 1 else values)
 
     return cell
 
@@ -45,8 +45,8 @@ def columns_of(kind: ServedKind) -> tuple[Column, ...]:
     """Return the columns of a kind."""
     if not kind.custom:
         return COLUMNS.get((kind.group, kind.kind), DEFAULT)
-    given = (kind.definition or {}).get("additionalPrinterColumns")
-    if not given:
+    printer_columns = (kind.definition or {}).get("additionalPrinterColumns")
+    if not printer_columns:
         return (NAME, AGE)
     return (
         NAME,
@@ -60,7 +60,7 @@ def columns_of(kind: ServedKind) -> tuple[Column, ...]:
                 bool(column.get("priority", 0)),
                 column.get("format", ""),
             )
-            for column in given
+            for column in printer_columns
         ),
     )
 
@@ -79,10 +79,10 @@ def table(
     now: datetime,
     list_meta: Json,
 ) -> Json:
-    """Return the table of some objects of one kind.
+    """Return the table of objects of one kind.
 
-    `include_object` is "Metadata" (also ""), "Object" or "None"; `now` a time with zone, against which ages
-    are reported; `list_meta` becomes the table's metadata.
+    `include_object` is "Metadata" (also ""), "Object" or "None"; `now` is a time with zone for ages; `list_meta`
+    becomes the table's metadata.
     """
     out: Json = {"kind": "Table", "apiVersion": _META_VERSION, "metadata": list_meta}
     out["columnDefinitions"] = [column.definition() for column in columns_of(kind)]
@@ -91,7 +91,7 @@ def table(
 
 
 def row_maker(kind: ServedKind, *, include_object: str, now: datetime) -> Callable[[Json], Json]:
-    """Return what makes the row of an object in a `table`."""
+    """Return the function that creates the row of an object in a `table`."""
     cells = [column.cell for column in columns_of(kind)]
 
     def row(obj: Json) -> Json:

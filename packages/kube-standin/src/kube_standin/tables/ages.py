@@ -1,4 +1,4 @@
-"""Ages as kubectl shows them: two units at most, the coarser the older."""
+"""Ages in kubectl's format: two units at most, coarser for older objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
 def parsed(stamp: str | None) -> datetime | None:
-    """Return a stored time; None if there is none or it is none."""
+    """Return a stored time; None if it is missing or invalid."""
     if not stamp:
         return None
     try:
@@ -20,13 +20,13 @@ def parsed(stamp: str | None) -> datetime | None:
 
 
 def age(stamp: str | None, now: datetime) -> str:
-    """Time from a stored moment until now."""
+    """Return the time from a stored moment until now."""
     moment = parsed(stamp)
     return UNKNOWN if moment is None else human((now - moment).total_seconds())
 
 
 def human(seconds: float) -> str:
-    """Return a duration in the units kubectl picks (apimachinery's HumanDuration)."""
+    """Return a duration in kubectl's units (apimachinery's HumanDuration)."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"

@@ -1,4 +1,4 @@
-"""Columns of the kinds that controllers and drivers write: revisions, endpoints, bindings of roles, CSI, templates."""
+"""Columns of kinds that controllers and drivers write: revisions, endpoints, role bindings, CSI, templates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_SHOWN = 3
 
 
 def _controller(obj: Json) -> str:
-    """`KIND.GROUP/NAME` of the owner that controls it."""
+    """Return `KIND.GROUP/NAME` of the controlling owner."""
     for owner in obj.get("metadata", {}).get("ownerReferences", ()):
         if owner.get("controller"):
             group = str(owner.get("apiVersion", "")).rpartition("/")[0]
@@ -36,14 +36,14 @@ def _controller(obj: Json) -> str:
 
 
 def _measured(usages: Callable[[Any], list[Json]]) -> tuple[Column, ...]:
-    """Return the columns of metrics, as metrics-server has them; the usages of an object are added up."""
+    """Return the columns of metrics, as in metrics-server; the usages of an object are summed."""
 
     def total(name: str) -> Callable[[Any], str]:
         def cell(obj: Any) -> str:
-            found: Amounts = {}
+            sums: Amounts = {}
             for usage in usages(obj):
-                found = added(found, amounts({name: usage.get(name, "0")}))
-            return found[name].text if name in found else "0"
+                sums = added(sums, amounts({name: usage.get(name, "0")}))
+            return sums[name].text if name in sums else "0"
 
         return cell
 
@@ -57,15 +57,15 @@ _QUEUING = "spec.limited.limitResponse.queuing"
 
 
 def _missing_level(status: Any) -> str:
-    """Return whether the priority level of a FlowSchema is missing, as its condition has it."""
-    for one in (status or {}).get("conditions", ()):
-        if one.get("type") == "Dangling":
-            return str(one.get("status"))
+    """Return whether the priority level of a FlowSchema is missing, by its condition."""
+    for condition in (status or {}).get("conditions", ()):
+        if condition.get("type") == "Dangling":
+            return str(condition.get("status"))
     return "?"
 
 
 def _health(component: Any) -> str:
-    """Return whether a component is healthy, as its one condition has it."""
+    """Return whether a component is healthy, by its only condition."""
     return "Healthy" if component["conditions"][0]["status"] == "True" else "Unhealthy"
 
 
@@ -75,21 +75,25 @@ def _host(service: Any) -> str:
 
 
 def _available(status: Any) -> str:
-    """Return whether an APIService is available; with the reason if it is not."""
-    for one in (status or {}).get("conditions", ()):
-        if one.get("type") == "Available":
-            reason = one.get("reason")
-            return str(one["status"]) if one["status"] == "True" or not reason else f"{one['status']} ({reason})"
+    """Return whether an APIService is available, with the reason if it is not."""
+    for condition in (status or {}).get("conditions", ()):
+        if condition.get("type") == "Available":
+            reason = condition.get("reason")
+            return (
+                str(condition["status"])
+                if condition["status"] == "True" or not reason
+                else f"{condition['status']} ({reason})"
+            )
     return "Unknown"
 
 
 def _first(shown: list[str], more: int) -> str:
-    """Return the first of several, and how many more there are."""
+    """Return the first of several values, and the number of further ones."""
     return ",".join(shown) + (f" + {more} more..." if more > 0 else "") if shown else NONE
 
 
 def _reached(subsets: Any) -> str:
-    """Addresses with ports, of the subsets of an Endpoints."""
+    """Return the addresses with ports in the subsets of an Endpoints object."""
     every: list[str] = []
     for subset in subsets or ():
         addresses = [address.get("ip", "") for address in subset.get("addresses", ())]
@@ -119,16 +123,16 @@ def _slice_endpoints(endpoints: Any) -> str:
 
 
 def _role(reference: Any) -> str:
-    given = reference or {}
-    return f"{given.get('kind', '')}/{given.get('name', '')}"
+    ref = reference or {}
+    return f"{ref.get('kind', '')}/{ref.get('name', '')}"
 
 
 def _subjects(kind: str) -> Any:
     def shown(subjects: Any) -> str:
-        found = [one for one in subjects or () if one.get("kind") == kind]
+        matching = [subject for subject in subjects or () if subject.get("kind") == kind]
         if kind == "ServiceAccount":
-            return ", ".join(f"{one.get('namespace', '')}/{one.get('name', '')}" for one in found)
-        return ", ".join(one.get("name", "") for one in found)
+            return ", ".join(f"{subject.get('namespace', '')}/{subject.get('name', '')}" for subject in matching)
+        return ", ".join(subject.get("name", "") for subject in matching)
 
     return of(shown, "subjects")
 
@@ -226,7 +230,10 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column(
             "TokenRequests",
             _DRIVER + "tokenRequests",
-            of(lambda asked: ",".join(one.get("audience", "") for one in asked or ()) or UNSET, "spec.tokenRequests"),
+            of(
+                lambda requests: ",".join(request.get("audience", "") for request in requests or ()) or UNSET,
+                "spec.tokenRequests",
+            ),
         ),
         Column("RequiresRepublish", _DRIVER + "requiresRepublish", path("spec.requiresRepublish", False), "boolean"),
         Column(
@@ -279,7 +286,9 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("Error", "Error of the component conditions", of(lambda obj: obj["conditions"][0].get("error", ""))),
     ),
     ("metrics.k8s.io", "NodeMetrics"): _measured(lambda obj: [obj.get("usage") or {}]),
-    ("metrics.k8s.io", "PodMetrics"): _measured(lambda obj: [one["usage"] for one in obj.get("containers") or ()]),
+    ("metrics.k8s.io", "PodMetrics"): _measured(
+        lambda obj: [container["usage"] for container in obj.get("containers") or ()]
+    ),
     ("apiregistration.k8s.io", "APIService"): (
         NAME,
         Column("Service", "The reference to the service that hosts this API endpoint.", of(_host, "spec.service")),
@@ -292,4 +301,4 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         AGE,
     ),
 }
-"""By (API group, kind); kinds that are in no table are shown with their name and time of creation."""
+"""By (API group, kind); kinds in no table show their name and creation time."""

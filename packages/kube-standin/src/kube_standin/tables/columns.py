@@ -21,7 +21,7 @@ UNKNOWN = "<unknown>"
 class Column(NamedTuple):
     """One column; `about` is its description, or `TYPE#FIELD` for that field's documentation.
 
-    `wide` columns (priority 1) show with `kubectl get -o wide` only.
+    `wide` columns (priority 1) are shown only with `kubectl get -o wide`.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Column(NamedTuple):
     format: str = ""
 
     def definition(self) -> Json:
-        """Return the column as it stands in `columnDefinitions`."""
+        """Return the column in the form of `columnDefinitions`."""
         return {
             "name": self.name,
             "type": self.type,
@@ -43,7 +43,7 @@ class Column(NamedTuple):
 
 
 def described(about: str) -> str:
-    """Resolve `TYPE#FIELD` to the documentation of that field, "" where it is not installed."""
+    """Resolve `TYPE#FIELD` to the documentation of that field, "" if it is not installed."""
     definition, sign, field = about.partition("#")
     if not sign or " " in definition:
         return about
@@ -70,7 +70,7 @@ def path(dotted: str, default: Any = "") -> Cell:
 
 
 def of(make: Callable[[Any], Any], dotted: str = "") -> Cell:
-    """Return a cell made of the object, or of one field (None where it is missing), without the time."""
+    """Return a cell computed from the object, or from one field (None if missing), without the time."""
     if not dotted:
         return lambda obj, _: make(obj)
     fetch = path(dotted, None)
@@ -78,7 +78,7 @@ def of(make: Callable[[Any], Any], dotted: str = "") -> Cell:
 
 
 def text(dotted: str, default: str = NONE) -> Cell:
-    """Return a cell that shows one field as text; `default` where it is missing or empty."""
+    """Return a cell that shows one field as text; `default` if it is missing or empty."""
     fetch = path(dotted, None)
 
     def cell(obj: Json, now: datetime) -> str:
@@ -89,23 +89,23 @@ def text(dotted: str, default: str = NONE) -> Cell:
 
 
 def count(dotted: str) -> Cell:
-    """Return a cell that shows a number, zero where it is missing."""
+    """Return a cell that shows a number, zero if it is missing."""
     return path(dotted, 0)
 
 
 def size(dotted: str) -> Cell:
-    """Return a cell that shows how many entries a list or map has."""
+    """Return a cell that shows the number of entries of a list or map."""
     fetch = path(dotted, ())
     return lambda obj, now: len(fetch(obj, now) or ())
 
 
 def of_containers(field: str, dotted: str = "spec.template.spec.containers") -> Cell:
-    """Return a field of each container of a list, separated by commas."""
-    return of(lambda containers: ",".join(one.get(field, "") for one in containers or ()), dotted)
+    """Return a cell that shows a field of each container of a list, separated by commas."""
+    return of(lambda containers: ",".join(container.get(field, "") for container in containers or ()), dotted)
 
 
 def since(dotted: str) -> Cell:
-    """Return a cell that shows how long ago a time was."""
+    """Return a cell that shows the time since a moment."""
     fetch = path(dotted, None)
     return lambda obj, now: ages.age(fetch(obj, now), now)
 
@@ -115,12 +115,12 @@ wide = partial(Column, wide=True)
 
 
 def integer(name: str, about: str, dotted: str) -> Column:
-    """Return a column of numbers, from one field."""
+    """Return a column of numbers from one field."""
     return Column(name, about, count(dotted), "integer")
 
 
 def access_modes(modes: list[str] | None) -> str:
-    """Access modes in short: RWO,ROX,RWX,RWOP."""
+    """Return access modes in short form: RWO,ROX,RWX,RWOP."""
     short = {
         "ReadWriteOnce": "RWO",
         "ReadOnlyMany": "ROX",
@@ -130,12 +130,12 @@ def access_modes(modes: list[str] | None) -> str:
     return ",".join(word for mode, word in short.items() if mode in (modes or ()))
 
 
-def selector(given: Json | None) -> str:
+def selector(label_selector: Json | None) -> str:
     """Return a label selector as text."""
-    if given is None:
+    if label_selector is None:
         return NONE
-    parts = [f"{key}={value}" for key, value in sorted(given.get("matchLabels", {}).items())]
-    for expression in given.get("matchExpressions", ()):
+    parts = [f"{key}={value}" for key, value in sorted(label_selector.get("matchLabels", {}).items())]
+    for expression in label_selector.get("matchExpressions", ()):
         key, operator = expression.get("key", ""), expression.get("operator", "")
         values = ",".join(sorted(expression.get("values", ())))
         words = {
@@ -148,9 +148,9 @@ def selector(given: Json | None) -> str:
     return ",".join(parts) or NONE
 
 
-def labels(given: Json | None) -> str:
+def labels(label_map: Json | None) -> str:
     """Return a map of labels as text."""
-    return ",".join(f"{key}={value}" for key, value in sorted((given or {}).items())) or NONE
+    return ",".join(f"{key}={value}" for key, value in sorted((label_map or {}).items())) or NONE
 
 
 NAME = Column("Name", f"{META}#name", path("metadata.name"), format="name")

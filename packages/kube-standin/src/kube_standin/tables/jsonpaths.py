@@ -1,6 +1,4 @@
-"""The JSONPath of printer columns of custom resources: fields, indices, `[*]`, filters like
-`[?(@.type=="Ready")]`.
-"""
+"""The JSONPath of printer columns of custom resources: fields, indices, `[*]`, filters (`[?(@.type=="Ready")]`)."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _STEP = re.compile(
     re.ASCII,
 )
 _LONGEST = 1024
-"""Characters of a path: it is read in time that grows with its square, and kept."""
+"""Maximum length of a path in characters: reading takes quadratic time, and results are cached."""
 _DOTTED = re.compile(r"\.([A-Za-z0-9_$\0/-]*\0[A-Za-z0-9_$\0/-]*)", re.ASCII)
 
 
@@ -31,7 +29,7 @@ class PathStep(NamedTuple):
 
 
 def compiled(path: str) -> tuple[PathStep, ...] | None:
-    """Return the steps of a path; None if it is not understood, as no longer one than `_LONGEST` is."""
+    """Return the steps of a path; None if it is not supported or longer than `_LONGEST`."""
     return _compiled(path) if len(path) <= _LONGEST else None
 
 
@@ -43,7 +41,7 @@ def _compiled(path: str) -> tuple[PathStep, ...] | None:
     if text and text[0] not in ".[":
         text = "." + text
     while at < len(text):
-        # A key may hold escaped dots; they are \0 here.
+        # A key may contain escaped dots; they are \0 here.
         dotted = _DOTTED.match(text, at)
         if dotted is not None:
             steps.append(PathStep("key", dotted[1].replace("\0", ".")))
@@ -76,21 +74,21 @@ def _step(match: re.Match[str]) -> PathStep:
 
 
 def find(path: str, obj: Any, most: int = 100) -> list[Any]:
-    """Return the first values a path leads to, in document order; none if it leads nowhere or is not understood."""
+    """Return the first values of a path, in document order; none for a missing value or an unsupported path."""
     steps = compiled(path)
     return [] if steps is None else list(islice(_walk(steps, obj), most))
 
 
 def _walk(steps: tuple[PathStep, ...], value: Any) -> Iterator[Any]:
-    """Depth first and lazy: only what is asked for is searched."""
+    """Walk depth first and lazily: only requested values are searched."""
     pending: list[tuple[int, Iterator[Any]]] = [(0, iter((value,)))]
     while pending:
         at, values = pending[-1]
-        for found in values:
+        for child in values:
             if at == len(steps):
-                yield found
+                yield child
             else:
-                pending.append((at + 1, iter(_advance(steps[at], found))))
+                pending.append((at + 1, iter(_advance(steps[at], child))))
                 break
         else:
             pending.pop()

@@ -1,4 +1,4 @@
-"""Columns of every other kind, and which kind has which."""
+"""Columns of all other kinds, and the table of columns by kind."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from kube_standin.tables.columns import (
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _selector(given: Any) -> str:
+def _selector(label_selector: Any) -> str:
     """Return a label selector, or the plain labels of a ReplicationController."""
-    plain = given is not None and is_plain(given)
-    return labels(given) if plain else selector(given)
+    plain = label_selector is not None and is_plain(label_selector)
+    return labels(label_selector) if plain else selector(label_selector)
 
 
 _TEMPLATE = (
@@ -47,12 +47,12 @@ _TEMPLATE = (
 
 
 def _template_columns(about: str) -> tuple[Column, ...]:
-    """Containers, images and selector of a controller, for -o wide."""
+    """Return the columns for containers, images and selector of a controller, for -o wide."""
     return (*_TEMPLATE, wide("Selector", about, of(_selector, "spec.selector")))
 
 
 def _kernel(info: Any) -> str:
-    """`VERSION (ARCHITECTURE)`."""
+    """Return `VERSION (ARCHITECTURE)`."""
     version, architecture = (info or {}).get("kernelVersion"), (info or {}).get("architecture")
     return f"{version or UNKNOWN} ({architecture})" if version and architecture else version or UNKNOWN
 
@@ -66,20 +66,20 @@ def _node_status(obj: Json) -> str:
 
 
 def _roles(obj: Json) -> str:
-    found: set[str] = set()
+    roles: set[str] = set()
     for key, value in obj.get("metadata", {}).get("labels", {}).items():
         if key.startswith(_ROLE) and len(key) > len(_ROLE):
-            found.add(key.removeprefix(_ROLE))
+            roles.add(key.removeprefix(_ROLE))
         elif key == "kubernetes.io/role" and value:
-            found.add(value)
-    return ",".join(sorted(found)) or NONE
+            roles.add(value)
+    return ",".join(sorted(roles)) or NONE
 
 
 def _address(kind: str) -> Cell:
-    """Return the first address of a kind."""
+    """Return a cell with the first address of a type."""
 
     def shown(addresses: Any) -> str:
-        return next((str(one.get("address", "")) for one in addresses or () if one.get("type") == kind), NONE)
+        return next((str(entry.get("address", "")) for entry in addresses or () if entry.get("type") == kind), NONE)
 
     return of(shown, "status.addresses")
 
@@ -107,14 +107,14 @@ _NAMESPACE = (NAME, Column("Status", "The status of the namespace", path("status
 
 def _external_ip(obj: Json) -> str:
     spec = obj.get("spec", {})
-    given = ",".join(spec.get("externalIPs", ()))
+    external = ",".join(spec.get("externalIPs", ()))
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName", NONE))
     if spec.get("type") == "LoadBalancer":
         ingress = obj.get("status", {}).get("loadBalancer", {}).get("ingress", ())
-        found = ",".join(i.get("ip") or i.get("hostname", "") for i in ingress)
-        return ",".join(filter(None, (found, given))) or "<pending>"
-    return given or NONE
+        balancers = ",".join(i.get("ip") or i.get("hostname", "") for i in ingress)
+        return ",".join(filter(None, (balancers, external))) or "<pending>"
+    return external or NONE
 
 
 def _ports(obj: Json) -> str:
@@ -261,11 +261,11 @@ _DAEMON_SET = (
 
 
 def _job_status(obj: Json) -> str:
-    held = {c.get("type") for c in obj.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
+    conditions = {c.get("type") for c in obj.get("status", {}).get("conditions", ()) if c.get("status") == "True"}
     if "deletionTimestamp" in obj.get("metadata", {}):
-        held.add("Terminating")
+        conditions.add("Terminating")
     words = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
-    return next((word for word in words if word in held), "Running")
+    return next((word for word in words if word in conditions), "Running")
 
 
 def _job_completions(obj: Json) -> str:
@@ -296,7 +296,7 @@ _CRON_JOB = (
     NAME,
     Column("Schedule", _CRON + "schedule", path("spec.schedule")),
     Column("Timezone", _CRON + "timeZone", text("spec.timeZone")),
-    Column("Suspend", _CRON + "suspend", of(lambda given: str(bool(given)), "spec.suspend"), "boolean"),
+    Column("Suspend", _CRON + "suspend", of(lambda value: str(bool(value)), "spec.suspend"), "boolean"),
     Column("Active", "batch.v1.CronJobStatus#active", size("status.active"), "integer"),
     Column(
         "Last Schedule",

@@ -1,4 +1,4 @@
-"""Columns of the kinds of networking and certificates, and of HorizontalPodAutoscalers."""
+"""Columns of networking kinds, certificates, and HorizontalPodAutoscalers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def _hosts(spec: Any) -> str:
 
 
 def _address(status: Any) -> str:
-    found = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
-    return ",".join(one.get("ip") or one.get("hostname") or "" for one in found)
+    ingress = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return ",".join(point.get("ip") or point.get("hostname") or "" for point in ingress)
 
 
-def _parameters(given: Any) -> str:
-    if not given:
+def _parameters(ref: Any) -> str:
+    if not ref:
         return NONE
-    group = f".{given['apiGroup']}" if given.get("apiGroup") else ""
-    return f"{given.get('kind', '')}{group}/{given.get('name', '')}"
+    group = f".{ref['apiGroup']}" if ref.get("apiGroup") else ""
+    return f"{ref.get('kind', '')}{group}/{ref.get('name', '')}"
 
 
 def _parent(reference: Any) -> str:
-    """Return `RESOURCE.GROUP/NAMESPACE/NAME`, of what there is."""
-    given = reference or {}
-    resource = ".".join(part for part in (given.get("resource"), given.get("group")) if part)
-    return "/".join(part for part in (resource, given.get("namespace"), given.get("name")) if part) or NONE
+    """Return `RESOURCE.GROUP/NAMESPACE/NAME` of the existing parts."""
+    ref = reference or {}
+    resource = ".".join(part for part in (ref.get("resource"), ref.get("group")) if part)
+    return "/".join(part for part in (resource, ref.get("namespace"), ref.get("name")) if part) or NONE
 
 
 def _ports(spec: Any) -> str:
@@ -48,17 +48,19 @@ def _duration(seconds: Any) -> str:
 
 
 def _decision(status: Any) -> str:
-    """Return what was decided about a request, and what its signer did."""
-    kinds = [one.get("type") for one in (status or {}).get("conditions") or ()]
+    """Return the decision about a request, and the result of its signer."""
+    kinds = [condition.get("type") for condition in (status or {}).get("conditions") or ()]
     word = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
     failed = ",Failed" if "Failed" in kinds else ""
     return word + failed + (",Issued" if (status or {}).get("certificate") else "")
 
 
 def _targets(obj: Any) -> str:
-    """Return the present value and the target of each metric of an autoscaler."""
-    current = {_source(one): one for one in (obj.get("status") or {}).get("currentMetrics") or ()}
-    found = []
+    """Return the current value and the target of each metric of an autoscaler."""
+    current = {
+        _source(metric_status): metric_status for metric_status in (obj.get("status") or {}).get("currentMetrics") or ()
+    }
+    targets = []
     for metric in (obj.get("spec") or {}).get("metrics") or ():
         kind, name = _source(metric)
         target = (metric.get(kind) or {}).get("target") or {}
@@ -68,9 +70,9 @@ def _targets(obj: Any) -> str:
         sign = "%" if words == "averageUtilization" else ""
         shown = f"{state[words]}{sign}" if words in state else UNKNOWN
         prefix = f"{name}: " if name else ""
-        found.append(f"{prefix}{shown}/{target.get(words, UNKNOWN)}{sign}")
-    more = f" + {len(found) - _MOST_TARGETS} more..." if len(found) > _MOST_TARGETS else ""
-    return ", ".join(found[:_MOST_TARGETS]) + more if found else NONE
+        targets.append(f"{prefix}{shown}/{target.get(words, UNKNOWN)}{sign}")
+    more = f" + {len(targets) - _MOST_TARGETS} more..." if len(targets) > _MOST_TARGETS else ""
+    return ", ".join(targets[:_MOST_TARGETS]) + more if targets else NONE
 
 
 def _source(metric: Any) -> tuple[str, str]:
@@ -80,8 +82,8 @@ def _source(metric: Any) -> tuple[str, str]:
 
 
 def _scaled(reference: Any) -> str:
-    given = reference or {}
-    return f"{given.get('kind', '')}/{given.get('name', '')}"
+    ref = reference or {}
+    return f"{ref.get('kind', '')}/{ref.get('name', '')}"
 
 
 _HPA: Final = "autoscaling.v2.HorizontalPodAutoscaler"
@@ -121,7 +123,7 @@ COLUMNS: Final[Mapping[tuple[str, str], tuple[Column, ...]]] = {
     ),
     ("networking.k8s.io", "ServiceCIDR"): (
         NAME,
-        Column("CIDRs", "networking.v1.ServiceCIDRSpec#cidrs", of(lambda given: ",".join(given or ()), "spec.cidrs")),
+        Column("CIDRs", "networking.v1.ServiceCIDRSpec#cidrs", of(lambda cidrs: ",".join(cidrs or ()), "spec.cidrs")),
         AGE,
     ),
     ("certificates.k8s.io", "CertificateSigningRequest"): (

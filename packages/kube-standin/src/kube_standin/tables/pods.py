@@ -16,9 +16,10 @@ def _restartable(obj: Json) -> set[str]:
 
 
 def _counts(obj: Json) -> tuple[int, int, int, str | None]:
-    """(ready, all, restarts, when last restarted), sidecars included.
+    """Return (ready, all, restarts, time of the last restart) of the containers, sidecars included.
 
-    While init containers hold the pod, restarts are theirs up to the one that holds it (printPod of kubectl).
+    While init containers hold the pod, restarts are those of the init containers up to the holding one (printPod of
+    kubectl).
     """
     sidecars = _restartable(obj)
     total = len(obj.get("spec", {}).get("containers", ())) + len(sidecars)
@@ -27,8 +28,8 @@ def _counts(obj: Json) -> tuple[int, int, int, str | None]:
     counted += status.get("containerStatuses", ())
     ready = sum(bool(c.get("ready")) and "running" in c.get("state", {}) for c in counted)
     if _initializing(obj)[0] and not is_true(status, "Initialized"):
-        held = next(n for n, c in enumerate(status["initContainerStatuses"]) if not _is_past(c, sidecars))
-        counted = status["initContainerStatuses"][: held + 1]
+        holding = next(n for n, c in enumerate(status["initContainerStatuses"]) if not _is_past(c, sidecars))
+        counted = status["initContainerStatuses"][: holding + 1]
     restarts = sum(c.get("restartCount", 0) for c in counted)
     ended = [c.get("lastState", {}).get("terminated", {}).get("finishedAt") for c in counted]
     return ready, total, restarts, max(filter(None, ended), default=None)
@@ -45,7 +46,7 @@ def _restarts(obj: Json, now: datetime) -> str:
 
 
 def status(obj: Json, _: datetime) -> str:
-    """Return what a pod is doing, in a word: its phase, or the reason of a container that waits or ended."""
+    """Return the state of a pod in a word: its phase, or the reason of a waiting or ended container."""
     state = obj.get("status", {})
     reason: str = state.get("reason") or state.get("phase", "")
     scheduled = condition_of(state, "PodScheduled")
@@ -71,7 +72,7 @@ def _ended(state: Json) -> str:
 
 
 def _is_past(container: Json, sidecars: set[str]) -> bool:
-    """Return whether the pod no longer waits for an init container: it has ended well, or is a sidecar that runs."""
+    """Return whether the pod no longer waits for an init container: it succeeded, or is a running sidecar."""
     state = container.get("state", {})
     if "terminated" in state and state["terminated"].get("exitCode") == 0:
         return True
