@@ -10,7 +10,6 @@ import pytest
 from kube_rules.errors import FieldError
 from kube_rules.validation import (
     containers,
-    definitions,
     metadata,
     pod_status,
     pod_updates,
@@ -19,6 +18,7 @@ from kube_rules.validation import (
     selectors,
     services,
     slices,
+    webhooks,
 )
 
 NUMBER = 100_000
@@ -33,7 +33,7 @@ FOUND: list[tuple[str, int, Callable[[], Iterable[FieldError]]]] = [
     # NUMBER unsupported families, of which none is named twice
     ("families of a Service", NUMBER, lambda: services.cluster_addresses({"ipFamilies": MANY}, "spec")),
     ("addresses of a pod", 1, lambda: pod_status._addresses({"podIPs": ADDRESSES}, {}, "podIPs")),
-    ("review versions", 1, lambda: definitions._review_versions(MANY, "spec")),
+    ("review versions", 1, lambda: webhooks.review_versions(MANY, "spec")),
     ("conditions of a device", 1 + 1 + NUMBER, lambda: slices._binding(
         {"bindingConditions": MANY, "bindingFailureConditions": MANY[::-1]}, "spec")),
     ("operations that a driver skips", NUMBER, lambda: slices._skipped({"skipNodeOperations": MANY}, "spec")),

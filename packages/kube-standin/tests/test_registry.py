@@ -83,7 +83,7 @@ def test_custom_kind_is_no_built_in_one_whatever_its_name(plane: Plane, name: st
         after = registry.update_now(second, "default", "default", state, WriteOptions(manager=""), "status").object
         assert (after["status"], after["metadata"]["labels"]) == ({"x": 1}, {"c": "d"})
 
-        registry.delete_now(first, "default", "default", DeleteOptions())
+        registry.deletion.delete(first, "default", "default", DeleteOptions())
         going = registry.find(first, "default", "default")
         assert going is not None
         assert going["metadata"]["deletionTimestamp"] == plane.clock.stamp()
@@ -269,9 +269,9 @@ def test_job_that_is_deleted_orphans_its_pods_unless_it_was_settled(
 def test_delete_that_is_tried_or_refused_leaves_everything(plane: Plane) -> None:
     before = plane.create(pod("p", nodeName="n"))
     revision = plane.store.revision
-    found = plane.registry.delete_now(plane.kind("v1", "Pod"), "default", "p", DeleteOptions(dry_run=True))
+    found = plane.registry.deletion.delete(plane.kind("v1", "Pod"), "default", "p", DeleteOptions(dry_run=True))
     assert (found.object["metadata"]["deletionGracePeriodSeconds"], found.deleted) == (30, False)
-    gone = plane.registry.delete_now(plane.kind("v1", "Pod"), "default", "p", DeleteOptions(grace=0, dry_run=True))
+    gone = plane.registry.deletion.delete(plane.kind("v1", "Pod"), "default", "p", DeleteOptions(grace=0, dry_run=True))
     assert gone.deleted
     for options in (DeleteOptions(uid="x"), DeleteOptions(resource_version="x")):
         with pytest.raises(StatusError) as refused:
@@ -341,11 +341,11 @@ def test_finalizers_of_a_pod_after_its_grace_can_be_changed(plane: Plane) -> Non
         (DeleteOptions(0), ["a/b"]),
         (DeleteOptions(5, "Foreground"), ["a/b", "foregroundDeletion"]),
     ):
-        plane.registry.delete_now(kind, "default", "p", options)
+        plane.registry.deletion.delete(kind, "default", "p", options)
         assert plane.get("v1", "Pod", "p")["metadata"]["finalizers"] == expected
     plane.clock.forward(5)  # type: ignore[attr-defined]
     before = plane.get("v1", "Pod", "p")["metadata"]
-    after = plane.registry.delete_now(kind, "default", "p", DeleteOptions(-1, "Orphan")).object["metadata"]
+    after = plane.registry.deletion.delete(kind, "default", "p", DeleteOptions(-1, "Orphan")).object["metadata"]
     assert after["finalizers"] == ["a/b", "orphan"]
     same = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation")
     assert [after[key] for key in same] == [before[key] for key in same]

@@ -7,6 +7,7 @@ are quoted in excerpts (`excerpt`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 _LONGEST = 700
@@ -87,3 +88,9 @@ def excerpt(text: str, longest: int = 64) -> str:
 def one_line(text: str, longest: int) -> str:
     """Return the text in one line, an excerpt if it has more than `longest` characters."""
     return excerpt(" ".join(excerpt(text, 4 * longest).split()), longest)
+
+
+def names_text(names: Sequence[str], most: int = 4, total: int = 0) -> str:
+    """Return the first `most` names, and how many more there are of `total`."""
+    more = max(total, len(names)) - min(most, len(names))
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -102,7 +102,7 @@ class ApiServices(Step):
         group_version = self._served().get(request.name)
         managed = (state.labels or {}).get(MANAGED) == "true"
         if managed and group_version is None and not self._following:
-            self._registry.delete_now(request.kind, "", request.name, DeleteOptions())
+            self._registry.deletion.delete(request.kind, "", request.name, DeleteOptions())
             return
         if managed and group_version is not None and group_version.custom:
             self._put_spec_back(request.name, group_version)
@@ -130,7 +130,7 @@ class ApiServices(Step):
             for name in sorted({*self._known, *stored} - served.keys()):
                 state = registry.head(kind, "", name)
                 if state is not None and (state.labels or {}).get(MANAGED) in _MANAGED_WORDS:
-                    registry.delete_now(kind, "", name, DeleteOptions())
+                    registry.deletion.delete(kind, "", name, DeleteOptions())
                 elif state is not None:
                     self._set_condition(name)
             for name, group_version in served.items():

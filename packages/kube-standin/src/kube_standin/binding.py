@@ -32,9 +32,7 @@ def bind_now(registry: ObjectRegistry, namespace: str, name: str, binding: Json,
     binding = admit_body(registry, "CREATE", kind, namespace, name, place, (binding, None), options)
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
     _check_target(target)
-    state = registry.head(kind, namespace, name)
-    if state is None:
-        raise errors.not_found("pods", "", name)
+    state = registry.existing(kind, namespace, name)
     pod = state.decode()
     own = pod["metadata"]
     for part, wanted, current in (

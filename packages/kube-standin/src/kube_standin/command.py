@@ -379,10 +379,9 @@ def _objects(number: int) -> str:
 
 
 def _naming(lead: str, subjects: "Sequence[str]") -> str:
-    if not subjects:
-        return ""
-    rest = f" and {len(subjects) - _MOST_NAMED} more" if len(subjects) > _MOST_NAMED else ""
-    return lead + ", ".join(subjects[:_MOST_NAMED]) + rest
+    from kube_rules.errors import names_text
+
+    return lead + names_text(subjects, _MOST_NAMED) if subjects else ""
 
 
 app = typer.Typer(

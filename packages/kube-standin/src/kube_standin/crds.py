@@ -296,7 +296,7 @@ class CustomResources(Step):
             for state in states:
                 await turn.over()
                 try:
-                    registry.delete_now(row, state.namespace, state.name, DeleteOptions())
+                    registry.deletion.delete(row, state.namespace, state.name, DeleteOptions())
                 except StatusError:
                     continue
             await registry.store.ticket.settled()

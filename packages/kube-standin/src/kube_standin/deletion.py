@@ -69,8 +69,8 @@ class DeletionObjects(Protocol):
     clock: ServerClock
     chain: Chain
 
-    def head(self, kind: ServedKind, namespace: str, name: str) -> Stored | None:
-        """Return the newest state of an object, staged ones included."""
+    def existing(self, kind: ServedKind, namespace: str, name: str) -> Stored:
+        """Return the newest state of an object, staged ones included; raises 404."""
 
     def view(self, kind: ServedKind, state: Stored) -> Json:
         """Decode a stored state into the version of ``kind``; the caller may change the result."""
@@ -107,9 +107,7 @@ class Deletion:
     def delete(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Stage the DELETE of one object; raises 404, 409, or what admission refuses."""
         registry = self._registry
-        state = registry.head(kind, namespace, name)
-        if state is None:
-            raise errors.not_found(kind.plural, kind.group, name)
+        state = registry.existing(kind, namespace, name)
         old = registry.view(kind, state)
         self.check_preconditions(kind, name, old["metadata"], options)
         request = registry.admission_request(

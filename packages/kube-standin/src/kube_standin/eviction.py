@@ -35,9 +35,7 @@ def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Jso
     eviction = admit_body(registry, "CREATE", kind, namespace, name, place, (eviction, None), options)
     query = {"dryRun": "All"} if options.dry_run else {}
     deletion = options_from(eviction.get("deleteOptions") or {}, query, options.user)
-    state = registry.head(kind, namespace, name)
-    if state is None:
-        raise errors.not_found("pods", "", name)
+    state = registry.existing(kind, namespace, name)
     pod = state.decode()
     if not _bypasses_budgets(pod):
         budgets = _budgets_of(registry, namespace, state.labels)
@@ -54,7 +52,7 @@ def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Jso
         pod_state = registry.store.put(state.resource, namespace, name, pod, state).state
         if deletion.resource_version is not None:
             deletion = replace(deletion, resource_version=str(pod_state.revision))
-    registry.delete_now(kind, namespace, name, replace(deletion, admitted=True))
+    registry.deletion.delete(kind, namespace, name, replace(deletion, admitted=True))
     return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
 
 

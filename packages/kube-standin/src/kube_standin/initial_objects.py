@@ -367,7 +367,7 @@ class _Loading:
             # The propagation was decided when it was deleted: by a finalizer, otherwise dependents are deleted.
             settled = settles_dependents(item.manifest["metadata"])
             options = DeleteOptions(propagation=None if settled else "Background")
-            self._registry.delete_now(item.kind, item.namespace, item.name, options)
+            self._registry.deletion.delete(item.kind, item.namespace, item.name, options)
         except StatusError as error:
             _refuse(item, error)
 

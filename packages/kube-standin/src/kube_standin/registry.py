@@ -27,7 +27,7 @@ from kube_standin.advice import warnings_about
 from kube_standin.clock import ServerClock
 from kube_standin.conversion import from_storage, read_stored, to_storage, to_stored
 from kube_standin.decoder import Decoder
-from kube_standin.deletion import DeleteOptions, Deletion
+from kube_standin.deletion import Deletion
 from kube_standin.errors import Cause, StatusError
 from kube_standin.kinds import DEFINITIONS, KindTable, ServedKind
 from kube_standin.numbers import parse_unsigned
@@ -101,6 +101,13 @@ class ObjectRegistry:
         """Return the newest state (staged writes included) as an object, or None."""
         state = self.head(kind, namespace, name)
         return None if state is None else self.view(kind, state)
+
+    def existing(self, kind: ServedKind, namespace: str, name: str) -> Stored:
+        """Return the newest state, staged ones included; raises 404."""
+        state = self.head(kind, namespace, name)
+        if state is None:
+            raise errors.not_found(kind.plural, kind.group, name)
+        return state
 
     # -- reading
 
@@ -202,9 +209,7 @@ class ObjectRegistry:
         subresource: str = "",
     ) -> Outcome:
         """Stage a change of the newest state; ``change`` works in place."""
-        state = self.head(kind, namespace, name)
-        if state is None:
-            raise errors.not_found(kind.plural, kind.group, name)
+        state = self.existing(kind, namespace, name)
         new = self.view(kind, state)
         change(new)
         return self._replace(kind, state, self.view(kind, state), new, options, subresource)
@@ -383,10 +388,6 @@ class ObjectRegistry:
         if kind.kind == "SelfSubjectReview":
             review["metadata"]["creationTimestamp"] = self.clock.stamp()
         return self._headed(kind, review)
-
-    def delete_now(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
-        """Stage a DELETE."""
-        return self.deletion.delete(kind, namespace, name, options)
 
     # -- parts
 

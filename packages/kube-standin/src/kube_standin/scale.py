@@ -75,9 +75,7 @@ def write_scale_now(
         raise errors.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
         )
-    old = registry.find(kind, namespace, name)
-    if old is None:
-        raise errors.not_found(kind.plural, kind.group, name)
+    old = registry.view(kind, registry.existing(kind, namespace, name))
     version = metadata.get("resourceVersion")
     if version and version != old["metadata"]["resourceVersion"]:
         raise errors.conflict(kind.plural, kind.group, name, errors.MODIFIED)
@@ -98,9 +96,7 @@ def apply_scale_now(
     registry: ObjectRegistry, kind: ServedKind, namespace: str, name: str, scale: Json, options: WriteOptions
 ) -> Outcome:
     """Stage the replicas of an applied Scale; the manager becomes the owner of the field in the workload."""
-    old = registry.find(kind, namespace, name)
-    if old is None:
-        raise errors.not_found(kind.plural, kind.group, name)
+    old = registry.view(kind, registry.existing(kind, namespace, name))
     applied: Json = {"metadata": dict(scale.get("metadata") or {})}
     if "replicas" in (scale.get("spec") or {}):
         holder, steps = applied, _paths(kind)["specReplicasPath"].strip(".").split(".")

@@ -42,9 +42,7 @@ def issue_now(
     registry: ObjectRegistry, tokens: Tokens, kind: ServedKind, namespace: str, name: str, request: Json
 ) -> Json:
     """Return the response to a TokenRequest; raises 404 for an unknown account, 422 for a lifetime out of bounds."""
-    state = registry.head(kind, namespace, name)
-    if state is None:
-        raise errors.not_found(kind.plural, kind.group, name)
+    state = registry.existing(kind, namespace, name)
     spec = request.get("spec") or {}
     seconds = spec.get("expirationSeconds") or _DEFAULT_SECONDS
     if not isinstance(seconds, int) or not _SHORTEST <= seconds <= _LONGEST:

@@ -99,7 +99,7 @@ class Plane:
 
     def delete(self, api_version: str, kind: str, name: str, ns: str = "default", **options: Any) -> None:
         """Delete an object."""
-        self.registry.delete_now(self.kind(api_version, kind), ns, name, DeleteOptions(**options))
+        self.registry.deletion.delete(self.kind(api_version, kind), ns, name, DeleteOptions(**options))
         self.store.flush()
 
 

@@ -88,7 +88,7 @@ def test_no_controller_raises(name: str, obj: Json, caplog: pytest.LogCaptureFix
             _status(world, api_version, kind, own, status)
     for made in world.pods():
         row = world.registry.kind("v1", "Pod")
-        world.registry.delete_now(row, "default", made["metadata"]["name"], DeleteOptions(grace=MOST))
+        world.registry.deletion.delete(row, "default", made["metadata"]["name"], DeleteOptions(grace=MOST))
     world.settle()
     if world.has(api_version, kind, own):
         world.delete(api_version, kind, own)

@@ -368,7 +368,7 @@ def test_delete_of_many_goes_on_over_what_went_meanwhile(plane: Plane, monkeypat
             asked.append(name)
             raise error
 
-        monkeypatch.setattr(plane.registry, "delete_now", delete)
+        monkeypatch.setattr(plane.registry.deletion, "delete", delete)
 
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     refuse(not_found("priorityclasses", "scheduling.k8s.io", "x"))

@@ -298,7 +298,7 @@ def test_only_the_leader_acts_and_the_next_one_takes_over() -> None:
 
             async with scheduler(replace(world.settings(), election=lease("a"))) as first:
                 leads = asyncio.create_task(first.run(asyncio.Event()))
-                await world.until(lambda _: first.deciding)
+                await world.until(lambda _: first.feed.fed and first.may_act)
                 async with world.scheduling(election=lease("b")) as second:
                     await world.until(lambda _: second.feed.fed)
                     health = {found: Health() for found in (first, second)}
@@ -346,7 +346,7 @@ def test_lease_is_taken_once_the_cluster_is_known() -> None:
 
                 found.election.run = stands  # type: ignore[method-assign]
                 runs = asyncio.create_task(found.run(asyncio.Event()))
-                await world.until(lambda _: found.deciding)
+                await world.until(lambda _: found.feed.fed and found.may_act)
                 runs.cancel()
                 await asyncio.wait([runs])
             assert known == [True]
@@ -608,7 +608,7 @@ def test_asked_to_stop_it_leaves_nothing_behind() -> None:
             async with scheduler(replace(world.settings(), election=lease)) as found:
                 before = asyncio.all_tasks()
                 runs = asyncio.create_task(found.run(stop))
-                await world.until(lambda _: found.deciding)
+                await world.until(lambda _: found.feed.fed and found.may_act)
                 found.observer.close = ended.append  # type: ignore[method-assign, assignment]
                 stop.set()
                 await runs

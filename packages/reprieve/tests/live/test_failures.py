@@ -179,7 +179,8 @@ class LastCall:
 def idle(scheduler: Running) -> bool:
     """It knows everything, has tried what there is to try, and nothing is under way."""
     engine = scheduler.engine
-    return scheduler.scheduler.deciding and engine.attempts > 0 and not engine.queue.has_active
+    scheduling = scheduler.scheduler
+    return scheduling.feed.fed and scheduling.may_act and engine.attempts > 0 and not engine.queue.has_active
 
 
 async def nominated_where_they_leave(client: ApiClient, world: World) -> bool:

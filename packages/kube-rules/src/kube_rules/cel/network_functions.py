@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote, unquote, unquote_plus
 
 from kube_rules.cel.functions import Function, needs, takes, traversed
+from kube_rules.cel.quantity_functions import parsed, reading, reads
 from kube_rules.cel.values import CelError, Meter, Opaque
 
 _LONGEST_ADDRESS = 64
@@ -201,30 +202,6 @@ def _address(text: str) -> _Address:
     return result
 
 
-def _made(of: Callable[[str], Any], times: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """Return the function that parses a text."""
-
-    def run(meter: Meter, args: list[Any]) -> Any:
-        takes(args, 1, 1)
-        meter.spend(max(int(traversed(len(needs(args[0], str)) * times)), 1))
-        return of(args[0])
-
-    return run
-
-
-def _reads(of: Callable[[str], Any]) -> Callable[[Meter, list[Any]], bool]:
-    """Return the function that reports whether a text can be parsed."""
-
-    def readable(text: str) -> bool:
-        try:
-            of(text)
-        except CelError:
-            return False
-        return True
-
-    return _made(readable)
-
-
 def _asked(kind: type, of: Callable[[Any], Any]) -> Function:
     """Return a function of one value that costs one unit."""
 
@@ -241,7 +218,7 @@ def _ip(meter: Meter, args: list[Any]) -> Ip:
     if isinstance(args[0], Cidr):
         meter.spend(1)
         return Ip(str(args[0].address))
-    result: Ip = _made(Ip)(meter, args)
+    result: Ip = reading(Ip)(meter, args)
     return result
 
 
@@ -288,20 +265,15 @@ def _compared(base: int) -> Callable[[list[float]], float]:
     return lambda n: base + (traversed(n[1]) if n[1] > 1 else 0)
 
 
-def _parsed(n: list[float]) -> float:
-    """Return the cost of parsing an address or a network."""
-    return traversed(n[0])
-
-
 def _typed(function: Function, kind: str) -> Function:
     return Function(function.run, kind, function.cost, function.result)
 
 
 NETWORK: Mapping[str, Function] = {
-    "ip": Function(_ip, "net.IP", _parsed),
-    "isIP": Function(_reads(Ip), "bool", _parsed),
+    "ip": Function(_ip, "net.IP", parsed),
+    "isIP": Function(reads(Ip), "bool", parsed),
     "ip.isCanonical": Function(
-        _made(lambda text: str(_address(text)) == text, 2), "bool", lambda n: traversed(2 * n[0])
+        reading(lambda text: str(_address(text)) == text, times=2), "bool", lambda n: traversed(2 * n[0])
     ),
     "family": _typed(_asked(Ip, lambda ip: ip.address.version), "int"),
     "isUnspecified": _typed(_asked(Ip, lambda ip: ip.address.is_unspecified), "bool"),
@@ -309,14 +281,14 @@ NETWORK: Mapping[str, Function] = {
     "isLinkLocalMulticast": _typed(_asked(Ip, lambda ip: _link_local_multicast(ip.address)), "bool"),
     "isLinkLocalUnicast": _typed(_asked(Ip, lambda ip: ip.address.is_link_local), "bool"),
     "isGlobalUnicast": _typed(_asked(Ip, lambda ip: _is_global(ip.address)), "bool"),
-    "cidr": Function(_made(Cidr), "net.CIDR", _parsed),
-    "isCIDR": Function(_reads(Cidr), "bool", _parsed),
+    "cidr": Function(reading(Cidr), "net.CIDR", parsed),
+    "isCIDR": Function(reads(Cidr), "bool", parsed),
     "containsIP": Function(_contains_ip, "bool", _compared(_CONTAINS_IP)),
     "containsCIDR": Function(_contains_cidr, "bool", _compared(_CONTAINS_IP + 3)),
     "masked": _typed(_asked(Cidr, lambda cidr: Cidr(str(cidr.network))), "net.CIDR"),
     "prefixLength": _typed(_asked(Cidr, lambda cidr: cidr.bits), "int"),
-    "url": Function(_made(Url), "kubernetes.URL", lambda n: traversed(n[0]), lambda n: n[0]),
-    "isURL": Function(_reads(Url), "bool"),
+    "url": Function(reading(Url), "kubernetes.URL", lambda n: traversed(n[0]), lambda n: n[0]),
+    "isURL": Function(reads(Url), "bool"),
     "getScheme": Function(_asked(Url, lambda url: url.scheme).run, "string", result=lambda n: n[0]),
     "getHost": Function(_asked(Url, lambda url: url.host).run, "string", result=lambda n: n[0]),
     "getHostname": Function(_asked(Url, lambda url: url.hostname).run, "string", result=lambda n: n[0]),

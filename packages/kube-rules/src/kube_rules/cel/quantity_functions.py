@@ -117,18 +117,20 @@ def _integer(value: Any) -> int:
     return int(value.nano // quantity.NANO)
 
 
-def _read(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]], Any]:
-    """Return the function that parses a text; an optional second argument selects the way."""
+def reading(of: Callable[..., Any], most: int = 1, times: int = 1) -> Callable[[Meter, list[Any]], Any]:
+    """Return the function that parses a text; an optional second argument selects the way. It costs `times` texts."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
         takes(args, 1, most)
-        meter.spend(max(int(traversed(len(needs(args[0], str)))), 1))
+        meter.spend(max(int(traversed(len(needs(args[0], str)) * times)), 1))
         return of(args[0], *(needs(arg, bool) for arg in args[1:]))
 
     return run
 
 
-def _reads(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]], bool]:
+def reads(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]], bool]:
+    """Return whether a text can be read."""
+
     def readable(*args: Any) -> bool:
         try:
             of(*args)
@@ -136,7 +138,7 @@ def _reads(of: Callable[..., Any], most: int = 1) -> Callable[[Meter, list[Any]]
             return False
         return True
 
-    return _read(readable, most)
+    return reading(readable, most)
 
 
 def _of(work: Callable[..., Any], count: int, kind: str) -> Function:
@@ -150,16 +152,16 @@ def _of(work: Callable[..., Any], count: int, kind: str) -> Function:
     return Function(run, kind)
 
 
-def _parsed(n: list[float]) -> float:
-    """Return the cost of parsing a quantity or a version."""
+def parsed(n: list[float]) -> float:
+    """Return the cost of parsing a text: a quantity, a version, an address or a network."""
     return traversed(n[0])
 
 
 QUANTITY: Mapping[str, Function] = {
-    "quantity": Function(_read(_amount), "kubernetes.Quantity", _parsed),
-    "isQuantity": Function(_reads(_amount), "bool", _parsed),
-    "semver": Function(_read(_version, 2), "kubernetes.Semver", _parsed),
-    "isSemver": Function(_reads(_version, 2), "bool", _parsed),
+    "quantity": Function(reading(_amount), "kubernetes.Quantity", parsed),
+    "isQuantity": Function(reads(_amount), "bool", parsed),
+    "semver": Function(reading(_version, 2), "kubernetes.Semver", parsed),
+    "isSemver": Function(reads(_version, 2), "bool", parsed),
     "compareTo": _of(_ordered, 2, "int"),
     "isGreaterThan": _of(lambda a, b: _ordered(a, b) > 0, 2, "bool"),
     "isLessThan": _of(lambda a, b: _ordered(a, b) < 0, 2, "bool"),

@@ -133,10 +133,7 @@ def _volume(volume: Json) -> None:
     for name in ("secret", "configMap", "downwardAPI", "projected"):
         if name in volume:
             volume[name].setdefault("defaultMode", 420)
-    for item in volume.get("downwardAPI", {}).get("items", ()):
-        if "fieldRef" in item:
-            item["fieldRef"].setdefault("apiVersion", "v1")
-    for source in volume.get("projected", {}).get("sources", ()):
+    for source in (volume, *volume.get("projected", {}).get("sources", ())):
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", 3600)
         for item in source.get("downwardAPI", {}).get("items", ()):

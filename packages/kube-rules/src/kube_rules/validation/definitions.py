@@ -11,7 +11,7 @@ from kube_rules.json import Json
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
 from kube_rules.validation.schema_extensions import extensions
-from kube_rules.validation.webhooks import client_config
+from kube_rules.validation.webhooks import client_config, review_versions
 
 _KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?", re.ASCII)
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -155,21 +155,8 @@ def _conversion(spec: Json, path: str) -> r.Found:
         yield fe.required(f"{at}.webhookClientConfig", "required when strategy is set to Webhook")
     else:
         yield from client_config(config, f"{at}.webhookClientConfig")
-    yield from _review_versions(versions, f"{at}.conversionReviewVersions")
-
-
-def _review_versions(versions: list[str], path: str) -> r.Found:
-    if not versions:
-        yield fe.required(path)
-        return
-    twice = r.repeated(versions)
-    for index, version in enumerate(versions):
-        if index in twice:
-            yield fe.invalid(f"{path}[{index}]", version, "duplicate version")
-        else:
-            yield from fe.malformed(f"{path}[{index}]", version, names.dns1035_label)
-    if not {"v1", "v1beta1"}.intersection(versions):
-        yield fe.invalid(path, versions, "must include at least one of v1, v1beta1")
+    place = f"{at}.conversionReviewVersions"
+    yield from review_versions(versions, place) if versions else (fe.required(place),)
 
 
 def _versions(versions: list[Json]) -> r.Found:

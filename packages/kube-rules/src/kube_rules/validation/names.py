@@ -17,23 +17,6 @@ from kube_rules.labels import (
 
 Messages = tuple[str, ...]
 
-__all__ = [
-    "config_key",
-    "dns1035_label",
-    "dns_label",
-    "env_name",
-    "http_path",
-    "label_message",
-    "label_value",
-    "path_segment",
-    "percent",
-    "port_name",
-    "qualified",
-    "search",
-    "subdomain",
-    "wildcard",
-]
-
 subdomain = dns_subdomain_errors
 qualified = qualified_name_errors
 label_value = label_value_errors
@@ -68,8 +51,7 @@ def dns_label(text: str) -> Messages:
 @remembered(1024)
 def dns1035_label(text: str) -> Messages:
     """Check the name of a Service."""
-    long = ("must be no more than 63 bytes",) if len(text) > 63 else ()
-    return long if _DNS1035.fullmatch(text) else (*long, _DNS1035_MESSAGE)
+    return _formed(text, _DNS1035, _DNS1035_MESSAGE, most=63)
 
 
 _SEARCH = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
@@ -79,14 +61,17 @@ _SEARCH_FORM = re.compile(_SEARCH, re.ASCII)
 @remembered(1024)
 def search(text: str) -> Messages:
     """Check a search domain: a subdomain that may have underscores."""
-    long = ("must be no more than 253 bytes",) if len(text) > 253 else ()
-    if _SEARCH_FORM.fullmatch(text):
-        return long
-    return (
-        *long,
+    return _formed(
+        text,
+        _SEARCH_FORM,
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
         f"start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH}')",
     )
+
+
+def _formed(text: str, form: re.Pattern[str], message: str, most: int = 253) -> Messages:
+    long = (f"must be no more than {most} bytes",) if len(text) > most else ()
+    return long if form.fullmatch(text) else (*long, message)
 
 
 @remembered(1024)
@@ -115,11 +100,9 @@ _HTTP_PATH_FORM = re.compile(_HTTP_PATH, re.ASCII)
 @remembered(1024)
 def wildcard(text: str) -> Messages:
     """Check a wildcard host such as *.example.com."""
-    long = ("must be no more than 253 bytes",) if len(text) > 253 else ()
-    if _WILDCARD.fullmatch(text):
-        return long
-    return (
-        *long,
+    return _formed(
+        text,
+        _WILDCARD,
         "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
         "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
         rf"regex used for validation is '\*\.{_SUBDOMAIN}')",

@@ -154,15 +154,19 @@ def _review_versions(holder: Json, path: str) -> r.Found:
     if not versions:
         yield fe.required(place, "must specify one of v1, v1beta1")
         return
-    seen: set[str] = set()
+    yield from review_versions(versions, place)
+
+
+def review_versions(versions: list[str], path: str) -> r.Found:
+    """The versions of reviews that a webhook reads, at least one of which the API server can write."""
+    twice = r.repeated(versions)
     for index, version in enumerate(versions):
-        if version in seen:
-            yield fe.invalid(f"{place}[{index}]", version, "duplicate version")
-            continue
-        seen.add(version)
-        yield from fe.malformed(f"{place}[{index}]", version, names.dns1035_label)
-    if not seen.intersection(_REVIEW_VERSIONS):
-        yield fe.invalid(place, versions, "must include at least one of v1, v1beta1")
+        if index in twice:
+            yield fe.invalid(f"{path}[{index}]", version, "duplicate version")
+        else:
+            yield from fe.malformed(f"{path}[{index}]", version, names.dns1035_label)
+    if not set(_REVIEW_VERSIONS).intersection(versions):
+        yield fe.invalid(path, versions, "must include at least one of v1, v1beta1")
 
 
 def _side_effects(holder: Json, path: str) -> r.Found:

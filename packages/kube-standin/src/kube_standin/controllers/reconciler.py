@@ -176,7 +176,7 @@ class Context:
         """Stage a deletion; False if the object was gone, was replaced, or the deletion waits for a webhook."""
         try:
             with self._steps(kind, "delete", key) as steps:
-                self.registry.delete_now(kind, *key, replace(options or DeleteOptions(), off_loop_steps=steps))
+                self.registry.deletion.delete(kind, *key, replace(options or DeleteOptions(), off_loop_steps=steps))
         except AwaitingWebhookError:
             return False
         except StatusError as error:

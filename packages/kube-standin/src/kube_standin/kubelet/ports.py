@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kube_rules.json import Json
+from kube_standin.pod_usage import containers_of
 from kube_standin.storage import Stored
 
 REASON = "NodePorts"
@@ -21,11 +22,9 @@ HostPort = tuple[str, int, str]
 
 def wanted(pod: Json) -> set[HostPort]:
     """Return the host ports of a pod: of its containers and its sidecars."""
-    spec = pod.get("spec") or {}
-    sidecars = [init for init in spec.get("initContainers") or () if init.get("restartPolicy") == "Always"]
     return {
         (port.get("protocol") or "TCP", port["hostPort"], port.get("hostIP") or _EVERY_ADDRESS)
-        for container in [*(spec.get("containers") or ()), *sidecars]
+        for container in containers_of(pod)
         for port in container.get("ports") or ()
         if port.get("hostPort")
     }

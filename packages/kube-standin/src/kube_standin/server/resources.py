@@ -317,13 +317,13 @@ class Resources:
     async def _deleted(self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Delete one object, waiting for webhooks or a conversion if necessary; the options get their warnings."""
         if not kind.custom and not self._registry.chain.waits(kind):
-            return self._registry.delete_now(kind, namespace, name, options)
+            return self._registry.deletion.delete(kind, namespace, name, options)
         warnings: list[str] = []
         waiting = replace(options, off_loop_steps=OffLoopSteps(always=False), warnings=warnings)
 
         def again() -> Outcome:
             warnings.clear()
-            return self._registry.delete_now(kind, namespace, name, waiting)
+            return self._registry.deletion.delete(kind, namespace, name, waiting)
 
         try:
             return await repeated(again)

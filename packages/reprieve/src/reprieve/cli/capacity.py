@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.documents import Format, document
-from reprieve.cli.outcome import refuse, show, warn
+from reprieve.cli.documents import Format
+from reprieve.cli.outcome import refuse, warn
 from reprieve.cli.progress import working
-from reprieve.cli.source import gather, show_with_changes, source_of, warn_of
+from reprieve.cli.source import gather, show_answer, source_of, warn_of
 
 if TYPE_CHECKING:
     from reprieve.cli.sections import Section
@@ -69,19 +69,12 @@ def command(
     with working("counting what fits"):
         report = capacity(prepared.manifests, shape_input, read_options(), topology=topology, pool=pool)
     warn_of(prepared)
-    if output is not Format.TEXT:
-        from msgspec.structs import replace as with_fields
-
-        show(document(with_fields(report, changes=tuple(prepared.changed.applied)), output))
-        return
-    show_with_changes(prepared, capacity_sections(report))
+    show_answer(prepared, report, output, capacity_sections)
 
 
 def _show_needed(source: "InputSource", like: str, output: Format) -> None:
     """Show how many more nodes like a given one the pending pods need."""
     from dataclasses import replace
-
-    from msgspec.structs import replace as with_fields
 
     from reprieve.cli.options import read_options
     from reprieve.questions.needed_nodes import nodes_needed
@@ -91,16 +84,14 @@ def _show_needed(source: "InputSource", like: str, output: Format) -> None:
     with working("counting nodes"):
         report = nodes_needed(prepared.manifests, like, options, source.rows)
     warn_of(prepared)
-    if output is not Format.TEXT:
-        show(document(with_fields(report, changes=tuple(prepared.changed.applied)), output))
-        return
-    show_with_changes(prepared, [needed_section(report)])
+    show_answer(prepared, report, output, lambda needed: [needed_section(needed)])
 
 
 def needed_section(report: "NodesNeeded") -> "Section":
     """Return the number of needed nodes as text."""
+    from kube_rules.errors import names_text
     from reprieve.cli.sections import Section, Tone
-    from reprieve.decisions.phrases import count, names_text
+    from reprieve.decisions.phrases import count
 
     amounts = ", ".join(f"{amount} {name}" for name, amount in report.node.items())
     notes = [f"A node like {report.like} has {amounts}."]

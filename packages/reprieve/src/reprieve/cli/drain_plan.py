@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprieve.cli.documents import Format, document
-from reprieve.cli.outcome import Exit, show
+from reprieve.cli.documents import Format
+from reprieve.cli.outcome import Exit
 from reprieve.cli.progress import working
-from reprieve.cli.source import answering_for_all, gather, show_with_changes, source_of, warn_of
+from reprieve.cli.source import answering_for_all, gather, show_answer, source_of, warn_of
 from reprieve.decisions.phrases import count
 
 if TYPE_CHECKING:
@@ -42,12 +42,7 @@ def command(
     with working("draining"):
         drain = drain_plan(base, named, read_options(), rows=source.rows, run=source.run)
     warn_of(prepared)
-    if output is Format.TEXT:
-        show_with_changes(prepared, drain_sections(drain))
-    else:
-        from msgspec.structs import replace as with_fields
-
-        show(document(with_fields(drain, changes=tuple(prepared.changed.applied)), output))
+    show_answer(prepared, drain, output, drain_sections)
     failed = (fail_on_pending and not drain.clean) or (fail_on_preemption and drain.evicts)
     raise typer.Exit(Exit.NOT_SO if failed else Exit.DONE)
 

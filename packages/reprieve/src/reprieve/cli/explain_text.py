@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kube_rules import objects
+from kube_rules.errors import names_text
 from kube_rules.group_sources import pod_group_name
 from kube_rules.requests import resize_is_deferred
 from kube_rules.versions import DOCUMENT_VERSION
@@ -31,7 +32,7 @@ from reprieve.cli.units import unit_table
 from reprieve.cluster.pods import was_preempted
 from reprieve.decisions.hints import helps_of
 from reprieve.decisions.outcomes import Help
-from reprieve.decisions.phrases import count, names_text, seconds_text
+from reprieve.decisions.phrases import count, seconds_text
 from reprieve.decisions.records import (
     DecisionRecord,
     DeferralRecord,
@@ -315,13 +316,9 @@ def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
     if evidence.composite is not None:
         least = evidence.composite.min_group_count
         needed = f" It needs {least} of its groups." if least is not None and least > 1 else ""
-        return (
-            "Waiting",
-            f"{asked} is pending: {scheduled} of its {count(total, 'pod')} on nodes.{needed}",
-            Tone.WAITING,
-        )
-    minimum = evidence.group.min_count if evidence.group is not None else None
-    needed = f" It needs {minimum} to start." if minimum is not None and scheduled < minimum else ""
+    else:
+        minimum = evidence.group.min_count if evidence.group is not None else None
+        needed = f" It needs {minimum} to start." if minimum is not None and scheduled < minimum else ""
     return "Waiting", f"{asked} is pending: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
 
 

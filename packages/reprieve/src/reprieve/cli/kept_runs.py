@@ -6,7 +6,7 @@ A file is named by a digest of everything its run depends on, and written comple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprieve.cli.outcome import reason_of, refuse
+from reprieve.cli.outcome import reason_of, refuse, write_whole
 from reprieve.cli.replay_setup import ReplayInputs, ReplayRun, digest, inputs_of
 
 if TYPE_CHECKING:
@@ -59,13 +59,7 @@ class KeptRuns:
         import msgspec
 
         line = None if outcome.timeline is None else vars(outcome.timeline)
-        target = self._file(run)
-        beside = target.with_suffix(".new")
-        try:
-            beside.write_bytes(msgspec.json.encode((outcome.report, outcome.rows, line)))
-            beside.replace(target)
-        except OSError as error:
-            refuse(f"--keep {reason_of(error)}")
+        write_whole(self._file(run), msgspec.json.encode((outcome.report, outcome.rows, line)), "--keep ")
 
     def _file(self, run: ReplayRun) -> Path:
         assert self._directory is not None

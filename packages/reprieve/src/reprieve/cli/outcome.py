@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
+from pathlib import Path
 from typing import Final, NoReturn, TextIO
 
 from kube_rules.printable import printable, printable_line
@@ -119,6 +120,16 @@ def reason_of(error: OSError) -> str:
     if isinstance(error, FileExistsError):  # only directories are created if they may exist already
         return f"{error.filename}: is a file, not a directory"
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+
+
+def write_whole(target: Path, body: bytes, option: str = "") -> None:
+    """Write a file that is not there before it is complete; exit code 2, naming the option, if that fails."""
+    beside = target.with_name(f".{target.name}.new")
+    try:
+        beside.write_bytes(body)
+        beside.replace(target)
+    except OSError as error:
+        refuse(f"{option}{reason_of(error)}")
 
 
 def give_up_stdout() -> None:

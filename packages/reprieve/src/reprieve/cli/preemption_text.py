@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kube_rules.errors import names_text
 from reprieve.cli.sections import BUDGET_OVERRULED, Row, Section, Tone
 from reprieve.cli.units import UnitSummary, unit_table
-from reprieve.decisions.phrases import count, names_text, seconds_text
+from reprieve.decisions.phrases import count, seconds_text
 from reprieve.decisions.records import MOST_NAMES, DecisionRecord, PreemptionRecord, UnitRecord
 from reprieve.decisions.wording import order_sentence, time_text
 from reprieve.preemption.cost import BY_NAME

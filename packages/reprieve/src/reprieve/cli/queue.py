@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kube_rules.errors import names_text
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import note, refuse, show
 from reprieve.cli.progress import working
@@ -138,7 +139,7 @@ def queue_section(queue: "Queue") -> "Section":
                 str(item.priority),
                 item.since or "unknown",
                 item.why,
-                f"{', '.join(item.evicts[:3])}{f' and {len(item.evicts) - 3} more' if len(item.evicts) > 3 else ''}",
+                names_text(item.evicts, 3),
             ),
             below=(
                 *([f"resize in place on {item.node_name}"] if item.node_name is not None else []),

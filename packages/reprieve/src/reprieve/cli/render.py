@@ -6,6 +6,7 @@ Invariant: nothing here depends on the wall clock; the same answer gives the sam
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from kube_rules.errors import names_text
 from reprieve.cli.preemption_text import first_rows, natural, planned_sections
 from reprieve.cli.sections import Row, Section, Tone
 from reprieve.cli.units import MOST_NAMES, MOST_NODES, nodes_text
@@ -297,10 +298,9 @@ def _reason_to_wait(deferral: DeferredPreemption) -> str:
         return "workloads within their minimum-runtime"
     if deferral.reason == WaitsFor.EVICTION_LIMIT.value:
         return "workloads that eviction limits protect"
-    more = f" and {len(deferral.pods) - MOST_NAMES} more" if len(deferral.pods) > MOST_NAMES else ""
     verbs = {WaitsFor.COMPLETIONS.value: "to end", WaitsFor.CHECKPOINT.value: "to save a checkpoint"}
     verb = verbs.get(deferral.reason, "of the same owner to terminate")
-    return f"{', '.join(deferral.pods[:MOST_NAMES])}{more} {verb}"
+    return f"{names_text(deferral.pods, MOST_NAMES)} {verb}"
 
 
 def _reserved(plan: Plan) -> Section | None:
@@ -342,9 +342,8 @@ def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
         else:
             space = f"{pods[0].namespace}/"
             names = [f"{pod.namespace}/{pod.name}" for pod in pods[:MOST_NAMES]]
-            named = ", ".join([names[0], *(unit.removeprefix(space) for unit in names[1:])])
-            more = f" and {len(pods) - MOST_NAMES} more" if len(pods) > MOST_NAMES else ""
-            name = f"pod{'s' if len(pods) > 1 else ''} {named}{more}"
+            shorter = [names[0], *(other.removeprefix(space) for other in names[1:])]
+            name = f"pod{'s' if len(pods) > 1 else ''} {names_text(shorter, MOST_NAMES, len(pods))}"
         rows.append(Row((name, count(len(pods), "pod"), f"with {node}")))
     if not rows:
         return None

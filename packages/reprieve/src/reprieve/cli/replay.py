@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, GatesOption, PluginOption, PluginTimeoutOption, read_size
-from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show
+from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show, write_whole
 from reprieve.cli.replay_options import (
     CheckpointOption,
     FromOption,
@@ -109,9 +109,9 @@ def command(
     ] = None,
 ) -> None:  # long: one parameter for each option, as typer wants them
     """Simulate a list of jobs and compare policies."""
+    from kube_rules.errors import names_text
     from reprieve.cli.replay_runs import answer_of
     from reprieve.cli.replay_setup import Task
-    from reprieve.decisions.phrases import names_text
 
     if not 0.001 <= load <= 1000:
         refuse(f"--load: expected a number from 0.001 to 1000, found {load}")
@@ -221,12 +221,7 @@ def _deliver(answer: "ReplayAnswer", task: "Task", output: ReplayFormat, out: Pa
         show(text)
         return
     target = out / _FILES[output]
-    beside = target.with_name(f".{target.name}.new")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(target)
-    except OSError as error:
-        refuse(reason_of(error))
+    write_whole(target, text.encode())
     note(f"wrote {target}")
 
 

@@ -78,8 +78,8 @@ def _answer_of(task: Task, interrupt: Interrupt) -> ReplayAnswer:
 
 def _run_all(runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interrupt: Interrupt) -> ReplayAnswer:
     """Run the runs that are not stored yet, in processes or on Dask, and store them as they end."""
+    from kube_rules.errors import names_text
     from reprieve.cli.kept_runs import KeptRuns
-    from reprieve.decisions.phrases import names_text
 
     task = runs[0].task
     setting = setting_of(inputs.of(runs[0]))

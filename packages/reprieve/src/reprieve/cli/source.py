@@ -6,20 +6,24 @@ input ends the command with exit code 2 and one line; a server that refuses or c
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 from typer.core import TyperOption
 
+from reprieve.cli.documents import Format, document
 from reprieve.cli.options import ORDER, Command
-from reprieve.cli.outcome import note, refuse, warn
+from reprieve.cli.outcome import note, refuse, show, warn
 from reprieve.cli.progress import working
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from reprieve.cli.sections import Section
     from reprieve.python.inputs import InputSource, PreparedInput
     from reprieve.questions.changes import InputChange
 
+AnswerT = TypeVar("AnswerT", bound="Struct")
 DEFAULT_MAX_BYTES = "64Mi"
 ClusterOption = Annotated[
     str | None,
@@ -250,6 +254,18 @@ def warn_of(prepared: "PreparedInput") -> None:
 
     for remark in input_remarks(prepared.manifests):
         note(f"warning: {remark}")
+
+
+def show_answer(
+    prepared: "PreparedInput", answer: AnswerT, output: Format, sections: "Callable[[AnswerT], Sequence[Section]]"
+) -> None:
+    """Show an answer in the output format, with the changes of the input."""
+    if output is Format.TEXT:
+        show_with_changes(prepared, sections(answer))
+        return
+    from msgspec.structs import replace as with_fields
+
+    show(document(with_fields(answer, changes=tuple(prepared.changed.applied)), output))
 
 
 def show_with_changes(prepared: "PreparedInput", sections: "Sequence[Section]") -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kube_rules import objects
+from kube_rules.errors import names_text
 from kube_rules.topology_terms import (
     NO_TOPOLOGY_TERMS,
     LevelUse,
@@ -20,7 +21,6 @@ from reprieve.client.discovery import Resource
 from reprieve.client.errors import ClientError
 from reprieve.client.lists import list_objects
 from reprieve.client.transport import ApiClient
-from reprieve.decisions.phrases import names_text
 
 _NODES = Resource("", "v1", "nodes", "Node", False)
 _MOST_DOMAINS = 8

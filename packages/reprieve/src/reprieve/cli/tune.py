@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, GatesOption, PluginOption, PluginTimeoutOption, read_size
-from reprieve.cli.outcome import note, reason_of, refuse, show
+from reprieve.cli.outcome import note, refuse, show, write_whole
 from reprieve.cli.replay_options import (
     CheckpointOption,
     FromOption,
@@ -159,19 +159,10 @@ def command(
     )
     report, objectives = tuned_report(task)
     if output is not None:
-        _write(output, report, objectives, jobs)
+        from reprieve.replay.tuning.report import configuration_text
+
+        write_whole(output, configuration_text(report, objectives, jobs.name).encode(), "--output ")
     _deliver(report, objectives, form, task, output)
-
-
-def _write(output: Path, report: "TuningReport", objectives: "tuple[Objective, Objective]", jobs: Path) -> None:
-    from reprieve.replay.tuning.report import configuration_text
-
-    beside = output.with_name(f".{output.name}.new")
-    try:
-        beside.write_text(configuration_text(report, objectives, jobs.name), encoding="utf-8")
-        beside.replace(output)
-    except OSError as error:
-        refuse(f"--output {reason_of(error)}")
 
 
 def _deliver(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kube_rules.errors import names_text
 from reprieve.cli.sections import Row
 from reprieve.decisions.phrases import count, seconds_text
 
@@ -75,9 +76,8 @@ def _called(alike: Sequence[UnitSummary]) -> str:
     if len(alike) == 1:
         return f"{first.kind} {first.name}"
     space = f"{first.name.partition('/')[0]}/"
-    names = ", ".join([first.name, *(unit.name.removeprefix(space) for unit in alike[1:MOST_NAMES])])
-    more = f" and {len(alike) - MOST_NAMES} more" if len(alike) > MOST_NAMES else ""
-    return f"pods {names}{more}"
+    names = [first.name, *(unit.name.removeprefix(space) for unit in alike[1:])]
+    return f"pods {names_text(names, MOST_NAMES)}"
 
 
 def _ran(units: Sequence[UnitSummary]) -> str:

@@ -5,9 +5,10 @@ from math import isfinite
 from typing import Final
 
 from kube_rules.durations import readable_time
+from kube_rules.errors import names_text
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.decisions.phrases import count, names_text
+from reprieve.decisions.phrases import count
 from reprieve.decisions.records import EvictionInTurn
 from reprieve.preemption.criteria import LostWorkCost, RestartElsewhere, StartTime
 from reprieve.preemption.lost_work import LostWork, lost_work

@@ -3,18 +3,14 @@
 from collections.abc import Sequence
 from typing import Final
 
+from kube_rules.errors import names_text
+
 _MOST_DOMAINS: Final = 4
 
 
 def count(number: int, noun: str) -> str:
     """Return `1 pod`, `2 pods`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def names_text(names: Sequence[str], most: int, total: int = 0) -> str:
-    """Return the first `most` names, and the number of further ones up to `total`."""
-    more = max(total, len(names)) - min(most, len(names))
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def domains_text(level: str, domains: Sequence[str], breaks: int) -> str:

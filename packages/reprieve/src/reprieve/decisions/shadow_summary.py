@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kube_rules.errors import names_text
 from reprieve.decisions.phrases import count, seconds_text, to_the_second
 from reprieve.decisions.shadow import (
     FEWER_EVICTED,
@@ -124,8 +125,7 @@ def details_of(difference: ShadowDifference) -> list[str]:
     lines = [difference.message]
     for scheduler, side in ((ACTING, difference.acting), (SHADOW, difference.shadow)):
         if side.evicted:
-            more = side.evicted_pods - len(side.evicted)
-            names = ", ".join(side.evicted) + (f" and {more} more" if more > 0 else "")
+            names = names_text(side.evicted, len(side.evicted), side.evicted_pods)
             lines.append(f"{scheduler} evicts {names}: {side.lost_gpu_hours:g} GPU-hours lost")
     if difference.held_gpu_hours:
         lines.append(f"{difference.held_gpu_hours:g} GPU-hours held meanwhile")

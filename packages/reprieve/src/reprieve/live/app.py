@@ -59,8 +59,6 @@ SCRAPE_WAITS: Final = 2.0
 """How long a scrape waits for a cycle to end, in seconds; Prometheus gives up after ten."""
 RECALL: Final = 5.0
 """How long a new leader waits for the records of the previous one, in seconds."""
-STUCK: Final = 60.0
-"""The time in seconds without a turn after which the loop counts as stuck."""
 _EVENTS_WAITING: Final = 5000
 """The limit of waiting events. kube-scheduler drops events beyond 1000; a burst of bindings here is longer."""
 _EVENT_WORKERS: Final = 4
@@ -146,11 +144,6 @@ class Scheduler:
         """Return whether the scheduler may act and knows what the previous leader did."""
         return self.leading and (self._recalling is None or self._recalling.done())
 
-    @property
-    def deciding(self) -> bool:
-        """Return whether the scheduler has the whole cluster cache and may act."""
-        return self.feed.fed and self.may_act
-
     async def run(self, stop: asyncio.Event) -> None:
         """Schedule until `stop` is set. Raises LeadershipLostError, and ApiError if nodes or pods may not be read."""
         log = self.observer.log
@@ -235,17 +228,13 @@ class Scheduler:
     def checks(self, health: Health) -> None:
         """Register the health checks of the endpoint."""
         health.ready["informer-sync"] = lambda: None if self.feed.synced else "not synced"
-        health.live["scheduling-loop"] = self._stuck
+        health.live["scheduling-loop"] = self.loop.stuck
         if self.election is not None:
             health.live["leaderElection"] = self._expired
 
     def _expired(self) -> str | None:
         """Return an error if a leader could not renew its lease in time, as kube-scheduler's check does."""
         return "the lease has expired" if self._led and not self.leading else None
-
-    def _stuck(self) -> str | None:
-        idle = self._clock.monotonic() - self.loop.last_turn
-        return None if idle < STUCK else f"no turn for {idle:.0f} s"
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ from reprieve.framework.configuration import ConfigurationError, Extender
 from reprieve.framework.instructions import CallExtender
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.plugins.extender import ExtenderError, Extenders, HttpExtender, address
+from reprieve.scheduling.pod_changes import uid_of
 
 MAX_ANSWER: Final = 64 * 1024 * 1024
 """The largest response in bytes; one with all nodes of a large cluster is smaller."""
@@ -55,14 +56,14 @@ class Bodies:
     def seen(self, item: KubernetesObject) -> None:
         """Store a new or changed object."""
         if isinstance(item, objects.Pod):
-            self._pods[_uid(item)] = item
+            self._pods[uid_of(item)] = item
         elif isinstance(item, objects.Node):
             self._nodes[item.metadata.name] = item
 
     def gone(self, item: KubernetesObject) -> None:
         """Forget a deleted object."""
         if isinstance(item, objects.Pod):
-            self._pods.pop(_uid(item), None)
+            self._pods.pop(uid_of(item), None)
         elif isinstance(item, objects.Node):
             self._nodes.pop(item.metadata.name, None)
 
@@ -73,10 +74,6 @@ class Bodies:
     def node(self, name: str) -> Mapping[str, Any]:
         """Return the v1.Node. Raises ExtenderError."""
         return _body(self._nodes.get(name), f"node {name}")
-
-
-def _uid(pod: objects.Pod) -> str:
-    return pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
 
 
 def _body(item: KubernetesObject | None, subject: str) -> Mapping[str, Any]:

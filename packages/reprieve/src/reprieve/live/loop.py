@@ -40,6 +40,8 @@ EngineCall = Callable[[float], Effects | None]
 """A call of the engine with its time; returns the effects if it changed something."""
 
 LONGEST_WAIT: Final = 60.0
+STUCK: Final = 60.0
+"""A loop that has not come around for so long does not come back by itself."""
 _T = TypeVar("_T")
 
 
@@ -149,7 +151,11 @@ class SchedulingLoop:
         self.in_thread = False
         """Whether a worker thread uses the engine now: no other code may read it."""
         self.last_turn = clock.monotonic()
-        """The monotonic time of the last turn, which shows whether the loop is stuck."""
+
+    def stuck(self) -> str | None:
+        """Return what is wrong if the last turn began too long ago."""
+        idle = self._clock.monotonic() - self.last_turn
+        return None if idle < STUCK else f"no turn for {idle:.0f} s"
 
     def wake(self) -> None:
         """Wake the loop: there is work."""

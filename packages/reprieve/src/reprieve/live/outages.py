@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+from kube_rules.errors import names_text
 from reprieve.client.clock import Clock
 
 _TOGETHER: Final = 60.0
@@ -82,7 +83,9 @@ class Outages:
         if lasting < 1.0:
             self._listener.trouble(where, f"{text} (what else fails until this is over is counted, not logged)")
         else:
-            self._listener.trouble(where, f"{text} (for {lasting:.0f} s now: {self._names()})")
+            self._listener.trouble(
+                where, f"{text} (for {lasting:.0f} s now: {names_text(list(self._failing), _NAMED)})"
+            )
         self._remind = now + self._pause
         self._pause = min(2 * self._pause, _LAST_REMINDER)
 
@@ -105,8 +108,3 @@ class Outages:
         seconds, calls = self._last - self._began, self._calls
         self._begin()
         self._over(seconds, calls)
-
-    def _names(self) -> str:
-        names = list(self._failing)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return f"{', '.join(names[:_NAMED])}{more}"

@@ -45,7 +45,6 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
 
-STUCK: Final = 60.0
 _REPORT_EVERY: Final = 10.0
 """Seconds between two writes of the report file."""
 _MOST_PLANS: Final = 10_000
@@ -162,11 +161,7 @@ class ShadowScheduler:
     def checks(self, health: Health) -> None:
         """Register the health checks of the endpoint."""
         health.ready["informer-sync"] = lambda: None if self.feed.synced else "not synced"
-        health.live["scheduling-loop"] = self._stuck
-
-    def _stuck(self) -> str | None:
-        idle = self._clock.monotonic() - self.loop.last_turn
-        return None if idle < STUCK else f"no turn for {idle:.0f} s"
+        health.live["scheduling-loop"] = self.loop.stuck
 
 
 @asynccontextmanager

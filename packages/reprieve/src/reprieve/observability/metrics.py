@@ -11,6 +11,7 @@ from a fixed set or the configuration, never from objects, so the number of seri
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Literal, TypeVar, get_args
 
@@ -30,6 +31,7 @@ ERROR: Final = "error"
 WAITING_ON_PREEMPTION: Final = "waiting_on_preemption"
 SUCCESS: Final = "success"
 M = TypeVar("M", bound=Counter | Histogram)
+FamilyT = TypeVar("FamilyT", CounterMetricFamily, GaugeMetricFamily)
 Preemptor = Literal["pod", "podgroup", "compositepodgroup"]
 _MOST_ATTEMPTS = 15
 
@@ -348,39 +350,41 @@ class _State(Collector):
         return self._metrics.state
 
 
+def with_samples(family: FamilyT, samples: Iterable[tuple[Sequence[str], float]]) -> FamilyT:
+    """Return the family with these samples: values of its labels, and a number."""
+    for labels, number in samples:
+        family.add_metric(labels, number)
+    return family
+
+
 def _repair(engine: Engine) -> Iterable[Metric]:
     """Yield metrics of gangs that lost members (repair.md 3.4, 4.4)."""
     health = engine.repair.health
-    degraded = GaugeMetricFamily(
+    yield GaugeMetricFamily(
         "reprieve_degraded_pod_groups",
         "Number of gangs that were scheduled once and have less than their minimum.",
         value=len(health.degraded),
     )
-    yield degraded
     transitions = CounterMetricFamily(
         "scheduler_podgroup_satisfaction_transitions",
         "Number of times that a scheduled gang fell below its minimum, or reached it again.",
         labels=["satisfied"],
     )
-    for satisfied in (True, False):
-        transitions.add_metric([str(satisfied).lower()], health.transitions[satisfied])
-    yield transitions
-    restarts = CounterMetricFamily(
-        "reprieve_pod_group_restarts", "Number of evictions of gangs that had less than their minimum for too long."
+    yield with_samples(transitions, (([str(it).lower()], health.transitions[it]) for it in (True, False)))
+    yield CounterMetricFamily(
+        "reprieve_pod_group_restarts",
+        "Number of evictions of gangs that had less than their minimum for too long.",
+        value=engine.repair.restarts.made,
     )
-    restarts.add_metric([], engine.repair.restarts.made)
-    yield restarts
-    overruns = CounterMetricFamily(
-        "reprieve_backfill_overruns", "Number of evictions of backfilled work that ran for longer than it stated."
+    yield CounterMetricFamily(
+        "reprieve_backfill_overruns",
+        "Number of evictions of backfilled work that ran for longer than it stated.",
+        value=engine.overruns.made,
     )
-    overruns.add_metric([], engine.overruns.made)
-    yield overruns
     moves = CounterMetricFamily(
         "reprieve_moves", "Number of units that were moved, by whether they run at their new places.", labels=["result"]
     )
-    moves.add_metric(["moved"], engine.moves.moved)
-    moves.add_metric(["lost"], engine.moves.lost)
-    yield moves
+    yield with_samples(moves, ((["moved"], engine.moves.moved), (["lost"], engine.moves.lost)))
 
 
 def _state_of(engine: Engine) -> Iterable[Metric]:
@@ -392,52 +396,45 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
     cache = GaugeMetricFamily(
         "scheduler_cache_size", "Number of nodes, pods, and assumed pods in the scheduler cache.", labels=["type"]
     )
-    cache.add_metric(["nodes"], int(nodes.alive[: len(nodes)].sum()))
-    cache.add_metric(["pods"], len(scheduled))
-    cache.add_metric(["assumed_pods"], sum(1 for pod in scheduled if not pod.bound))
-    yield cache
-    entries = GaugeMetricFamily(
+    counts = {
+        "nodes": int(nodes.alive[: len(nodes)].sum()),
+        "pods": len(scheduled),
+        "assumed_pods": sum(1 for pod in scheduled if not pod.bound),
+    }
+    yield with_samples(cache, (([kind], number) for kind, number in counts.items()))
+    kept = GaugeMetricFamily(
         "scheduler_kept_entries",
         "Number of entries kept to share work between pods, by kind; unused ones are dropped, or few are kept.",
         labels=["type"],
     )
-    for kind, number in engine.sizes().items():
-        entries.add_metric([kind], number)
-    yield entries
+    yield with_samples(kept, (([kind], number) for kind, number in engine.sizes().items()))
     idle = GaugeMetricFamily(
         "reprieve_reserved_idle_resources",
         "Amount of each resource that is idle because it is reserved for pending pods, in base units, CPU in cores.",
         labels=["resource"],
     )
-    for name, amount in {"cpu": 0, "memory": 0, **engine.reservations.idle.amounts}.items():
-        idle.add_metric([name], amount / 1000 if name == "cpu" else amount)
-    yield idle
+    amounts = {"cpu": 0, "memory": 0, **engine.reservations.idle.amounts}
+    yield with_samples(idle, (([name], one / 1000 if name == "cpu" else one) for name, one in amounts.items()))
     yield from _repair(engine)
     incoming = CounterMetricFamily(
         "scheduler_queue_incoming_pods",
         "Number of pods added to scheduling queues by event and queue type.",
         labels=["queue", "event"],
     )
-    by_label: dict[tuple[str, str], int] = {}
+    by_label = Counts[tuple[str, str]]()
     for (place, cause), count in engine.queue.incoming.items():
-        labels = (place.value, event_label(cause))
-        by_label[labels] = by_label.get(labels, 0) + count
-    for labels, count in by_label.items():
-        incoming.add_metric(labels, count)
-    yield incoming
+        by_label[place.value, event_label(cause)] += count
+    yield with_samples(incoming, by_label.items())
     entities = CounterMetricFamily(
         "scheduler_queue_incoming_entities",
         "Number of scheduling entities added to scheduling queues by event, queue type, and entity type ('pod' for "
         "pods that belong to no group, 'podgroup', 'compositepodgroup').",
         labels=["queue", "event", "type"],
     )
-    by_kind: dict[tuple[str, str, str], int] = {}
+    by_kind = Counts[tuple[str, str, str]]()
     for (place, cause, kind), count in engine.queue.arrivals.items():
-        key = (place.value, event_label(cause), kind.lower())
-        by_kind[key] = by_kind.get(key, 0) + count
-    for key, count in by_kind.items():
-        entities.add_metric(key, count)
-    yield entities
+        by_kind[place.value, event_label(cause), kind.lower()] += count
+    yield with_samples(entities, by_kind.items())
 
 
 def event_label(cause: Cause) -> str:
@@ -455,7 +452,7 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
     pods = dict.fromkeys(_QUEUES, 0)
     resizes = dict.fromkeys(_QUEUES, 0)
     count = {(kind, queue): 0 for kind in get_args(Preemptor) for queue in _QUEUES}
-    reasons: dict[tuple[str, str], int] = {}
+    reasons = Counts[tuple[str, str]]()
     for entity in entities:
         # An entity in its cycle is about to change queues; until then it counts in its previous queue.
         queue = "active" if entity.state is QueueState.IN_CYCLE else entity.state.value
@@ -467,8 +464,7 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
         pods["gated"] += len(entity.held)
         if entity.state is QueueState.UNSCHEDULABLE:
             for plugin in entity.rejected_by:
-                key = (plugin, entity.profile)
-                reasons[key] = reasons.get(key, 0) + len(entity.ready)
+                reasons[plugin, entity.profile] += len(entity.ready)
     pending = GaugeMetricFamily(
         "scheduler_pending_pods",
         "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number "
@@ -476,31 +472,22 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
         "failed; 'gated' is the number of pods that may not be tried yet.",
         labels=["queue"],
     )
-    for queue, number in pods.items():
-        pending.add_metric([queue], number)
-    yield pending
+    yield with_samples(pending, (([queue], number) for queue, number in pods.items()))
     resizing = GaugeMetricFamily(
         "scheduler_pending_resize_pods",
         "Number of running pods with a deferred resize, by the queue type.",
         labels=["queue"],
     )
-    for queue, number in resizes.items():
-        resizing.add_metric([queue], number)
-    yield resizing
+    yield with_samples(resizing, (([queue], number) for queue, number in resizes.items()))
     text = (
         "Number of pending scheduling entities ('pod' for pods that belong to no group, 'podgroup', "
         "'compositepodgroup' for trees of groups), by queue."
     )
     for name in ("scheduler_pending_entities", "scheduler_queued_entities"):
-        family = GaugeMetricFamily(name, text, labels=["type", "queue"])
-        for labels, number in count.items():
-            family.add_metric(labels, number)
-        yield family
+        yield with_samples(GaugeMetricFamily(name, text, labels=["type", "queue"]), count.items())
     why = GaugeMetricFamily(
         "scheduler_unschedulable_pods",
         "The number of unschedulable pods broken down by plugin name. A pod counts for every plugin that rejected it.",
         labels=["plugin", "profile"],
     )
-    for labels, number in sorted(reasons.items()):
-        why.add_metric(labels, number)
-    yield why
+    yield with_samples(why, sorted(reasons.items()))

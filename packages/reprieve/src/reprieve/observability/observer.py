@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kube_rules.errors import names_text
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import CompositePodGroup, PodGroup
 from reprieve.cluster.groups import Group
@@ -353,8 +354,7 @@ class Observer:
             note = f"Capacity reserved on {node} is released: {room.message}"
             self._event(pod, None, NORMAL, "RoomReleased", "Preempting", note, now)
         nodes = room.nodes
-        more = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
-        note = f"Capacity reserved on {', '.join(nodes[:_MOST_NODES])}{more} is released: {room.message}"
+        note = f"Capacity reserved on {names_text(nodes, _MOST_NODES)} is released: {room.message}"
         self._group_event(room.group, None, room.pods[0][0], NORMAL, "RoomReleased", "Preempting", note, now)
         self.log.info(
             "Released reserved capacity",

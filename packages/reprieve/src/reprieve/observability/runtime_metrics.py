@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from kube_rules.versions import KUBERNETES_VERSION
 from reprieve.framework.events import EventKind
-from reprieve.observability.metrics import event_label, exponential
+from reprieve.observability.metrics import event_label, exponential, with_samples
 from reprieve.queueing.queue import SchedulingQueue
 
 QUEUED: Final = "Queue"
@@ -186,17 +186,13 @@ class RuntimeMetrics:
             "Number of running tasks (asyncio) split by the work they do such as binding.",
             labels=["operation"],
         )
-        for operation, count in self._tasks.items():
-            tasks.add_metric([operation], count())
-        yield tasks
+        yield with_samples(tasks, (([operation], count()) for operation, count in self._tasks.items()))
         inflight = GaugeMetricFamily(
             "scheduler_inflight_events",
             "Number of events kept for entities that are in their cycle or wait for the end of their preemption.",
             labels=["event"],
         )
-        for event, number in self._inflight().items():
-            inflight.add_metric([event], number)
-        yield inflight
+        yield with_samples(inflight, (([event], number) for event, number in self._inflight().items()))
         observed = GaugeMetricFamily(
             "informer_store_resource_version",
             "The 15 least significant digits of the resource version of the store.",

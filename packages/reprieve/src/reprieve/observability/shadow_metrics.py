@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from reprieve.decisions.shadow import KINDS, ShadowReport
+from reprieve.observability.metrics import with_samples
 
 ACTING, SHADOW = "acting", "shadow"
 _QUANTILES: Final = (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"))
@@ -49,10 +50,8 @@ class ShadowMetrics(Collector):
         compared = CounterMetricFamily(
             "reprieve_shadow_entities", "Number of pods and gangs by whether they could be compared.", labels=["result"]
         )
-        compared.add_metric(["Compared"], report.compared)
-        for reason, number in report.not_compared.items():
-            compared.add_metric([reason], number)
-        yield compared
+        counts = {"Compared": report.compared, **report.not_compared}
+        yield with_samples(compared, (([result], number) for result, number in counts.items()))
         evicted = CounterMetricFamily(
             "reprieve_shadow_evicted_pods", "Number of pods evicted for compared pods and gangs.", labels=["by"]
         )
@@ -71,14 +70,13 @@ class ShadowMetrics(Collector):
                 for quantile, field in _QUANTILES:
                     waits.add_metric([by, of, quantile], getattr(spread, field))
         yield from (evicted, lost, waits)
-        half_placed = CounterMetricFamily(
-            "reprieve_shadow_held_gpu_seconds", "GPU-seconds held by gangs that were half placed for too long."
+        yield CounterMetricFamily(
+            "reprieve_shadow_held_gpu_seconds",
+            "GPU-seconds held by gangs that were half placed for too long.",
+            value=report.held_gpu_hours * 3600,
         )
-        half_placed.add_metric([], report.held_gpu_hours * 3600)
-        yield half_placed
-        assumed = GaugeMetricFamily(
+        yield GaugeMetricFamily(
             "reprieve_shadow_assumed_entities",
             "Number of pods and gangs with a decision of the shadow that the API has not confirmed.",
             value=self._assumed(),
         )
-        yield assumed

@@ -13,6 +13,7 @@ tried again at a stated time at the latest.
 from collections.abc import Callable, Iterable, Sequence
 
 from kube_rules.durations import readable_duration, readable_time
+from kube_rules.errors import names_text
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import Owner, PodRecord
@@ -250,7 +251,4 @@ def _since(cluster: ClusterState, pods: Sequence[PodRecord]) -> float:
 
 
 def _named(pods: Sequence[PodRecord]) -> str:
-    names = [pod.key for pod in pods[:_MOST_NAMED]]
-    more = len(pods) - len(names)
-    text = ", ".join(names) + (f" and {more} more" if more else "")
-    return f"{'pod' if len(pods) == 1 else 'pods'} {text}"
+    return f"{'pod' if len(pods) == 1 else 'pods'} {names_text([pod.key for pod in pods], _MOST_NAMED)}"

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from kube_rules import objects
-from kube_rules.errors import InputError, Origin
+from kube_rules.errors import InputError, Origin, names_text
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Loaded, Manifests
 from kube_rules.requests import pod_requests, resource_list
@@ -473,8 +473,7 @@ def _topology(group: objects.PodGroup) -> tuple[Any, ...]:
 
 def _called(pods: list[objects.Pod], groups: list[objects.PodGroup]) -> str:
     names = [f"gang {group.key}" for group in groups] or [f"pod {pod.key}" for pod in pods]
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return names_text(names, MOST_NAMED)
 
 
 def _domains(cluster: Manifests, on_nodes: Counter[str], topology: str) -> tuple[Domain, ...]:

@@ -115,11 +115,6 @@ def _is_daemon(pod: objects.Pod) -> bool:
     return reference is not None and reference.kind == "DaemonSet"
 
 
-def count_of(number: int, noun: str) -> str:
-    """Return a number with a noun: `1 pod`, `2 pods`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def stays(pod: objects.Pod) -> bool:
     """Return whether a drain leaves the pod on its node: a static or DaemonSet pod."""
     return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)

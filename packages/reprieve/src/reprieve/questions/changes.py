@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.admission import HIGHEST_USER_PRIORITY, PriorityAdmission
-from kube_rules.errors import FieldError, InputError, Origin
+from kube_rules.errors import FieldError, InputError, Origin, names_text
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Loaded, Manifests
 from kube_rules.meta import KubernetesObject
@@ -28,10 +28,10 @@ from kube_rules.selectors import SelectorError, parse_label_selector
 from kube_rules.taints import EFFECTS
 from kube_rules.unknown_fields import nearest
 from reprieve.cluster.taints import tolerates
+from reprieve.decisions.phrases import count
 from reprieve.questions.changed_objects import (
     copies_of_node,
     cordoned,
-    count_of,
     empty_dirs,
     failed,
     gang_sizes,
@@ -239,7 +239,7 @@ class _Changer:
         nodes = self._nodes(text)
         for loaded in nodes:
             self._put(loaded, change(loaded.object))
-        return f"{count_of(len(nodes), 'node')}: {effect}"
+        return f"{count(len(nodes), 'node')}: {effect}"
 
     def _put(self, loaded: Loaded[ObjectT], item: ObjectT) -> None:
         """Replace an object, without modifying the original."""
@@ -284,7 +284,7 @@ class _Changer:
             self._list(objects.Pod).remove(loaded)
         back, lost, _ = self._displace(evictable, None)
         evicted = len(daemons) + back + lost
-        parts = [f"{count_of(evicted, 'pod')} evicted"] if evicted else []
+        parts = [f"{count(evicted, 'pod')} evicted"] if evicted else []
         return [*parts, *_fates(back, lost)]
 
     def _label(self, value: str) -> str:
@@ -331,7 +331,7 @@ class _Changer:
         staying = len(pods_on_nodes) - len(pods)
         emptied = sum(bool(empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
         back, lost, against = self._displace(pods, over)
-        parts = [f"{count_of(back + lost, 'pod')} evicted from {count_of(len(nodes), 'node')}", *_fates(back, lost)]
+        parts = [f"{count(back + lost, 'pod')} evicted from {count(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
         parts += [f"{against} {'violates' if against == 1 else 'violate'} a budget"] if against else []
         parts += [f"{staying} DaemonSet or static {'pod stays' if staying == 1 else 'pods stay'}"] if staying else []
@@ -354,7 +354,7 @@ class _Changer:
         slices = self._list(objects.ResourceSlice)
         slices[:] = [device_slice for device_slice in slices if device_slice.object.spec.node_name not in names]
         return ", ".join(
-            [f"{count_of(len(nodes), 'node')} {participle} with {count_of(back + lost, 'pod')}", *_fates(back, lost)]
+            [f"{count(len(nodes), 'node')} {participle} with {count(back + lost, 'pod')}", *_fates(back, lost)]
         )
 
     def _pods_on(self, names: set[str]) -> list[Loaded[objects.Pod]]:
@@ -441,7 +441,7 @@ class _Changer:
             for item in copies_of_node(self._manifests, model.object, name, self._workloads.makes_daemons):
                 self._add(item, model.origin)
         self._touched = tuple(names)
-        return f"{count_of(len(names), 'node')} like {model.object.name}: {named(names)}"
+        return f"{count(len(names), 'node')} like {model.object.name}: {names_text(names)}"
 
     # -- workloads ---------------------------------------------------------------------------------
 
@@ -537,7 +537,7 @@ class _Changer:
         for kind in (objects.Pod, objects.PodGroup):
             listed: Any = self._list(kind)
             listed[:] = [loaded for loaded in listed if id(loaded) not in removed_ids]
-        return f"{workload} is left out" + (f", with its {count_of(len(pods), 'pod')}" if pods else "")
+        return f"{workload} is left out" + (f", with its {count(len(pods), 'pod')}" if pods else "")
 
 
 def with_changes(answer: Answer, changed_input: Changed) -> Answer:
@@ -592,9 +592,3 @@ def _fates(back: int, lost: int) -> list[str]:
     """Return the numbers of displaced pods that come back and that are lost, as text."""
     parts = [f"{back} {'comes' if back == 1 else 'come'} back"] if back else []
     return parts + ([f"{lost} without a controller {'is' if lost == 1 else 'are'} lost"] if lost else [])
-
-
-def named(names: Sequence[str], most: int = 4) -> str:
-    """Return the first names: `a, b, c, d and 2 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+from kube_rules.errors import names_text
 from reprieve.decisions.outcomes import Help, PodMove
 from reprieve.preemption.units import PreemptionUnit
-from reprieve.questions.changes import InputChange, named
+from reprieve.questions.changes import InputChange
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.moves import MovePlan, UnitMove, find_moves
 
@@ -50,9 +51,7 @@ def _help(engine: Engine, plan: MovePlan, pending: str) -> Help:
         if pod.row != row
     )
     flags = tuple(f"--move {move.namespace}/pod/{move.name}={move.to_node}" for move in moves)
-    phrases = [_phrase(move, names, namespace) for move in plan.moves[:MOST_NAMED]]
-    more = len(plan.moves) - len(phrases)
-    phrase = ", ".join(phrases) + (f" and {more} more" if more else "")
+    phrase = names_text([_phrase(move, names, namespace) for move in plan.moves], MOST_NAMED)
     shown = " ".join(flags[:MOST_NAMED]) + (" ..." if len(flags) > MOST_NAMED else "")
     return Help(
         kind="Move",
@@ -65,7 +64,7 @@ def _help(engine: Engine, plan: MovePlan, pending: str) -> Help:
 
 def _phrase(move: UnitMove, names: Sequence[str], namespace: str) -> str:
     name = move.unit.name.removeprefix(f"{namespace}/")
-    before = named(list(dict.fromkeys(names[row] for row in move.unit.rows)))
-    after = named(list(dict.fromkeys(names[row] for row in move.rows)))
+    before = names_text(list(dict.fromkeys(names[row] for row in move.unit.rows)))
+    after = names_text(list(dict.fromkeys(names[row] for row in move.rows)))
     gang = f" ({len(move.rows)} pods)" if len(move.rows) > 1 else ""
     return f"{name}{gang} from {before} to {after}"

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects
-from kube_rules.errors import InputError
+from kube_rules.errors import InputError, names_text
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
@@ -29,7 +29,7 @@ from kube_rules.requests import pod_requests, resource_list
 from reprieve.cluster.taints import REJECTING, tolerates
 from reprieve.decisions.outcomes import ALL, NONE, SOME, Help
 from reprieve.questions.changed_objects import HOSTNAME
-from reprieve.questions.changes import InputChange, changed, named
+from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.move_suggestions import moving
 from reprieve.questions.node_space import NodeSpace, requested
 from reprieve.questions.pairs import ChangePart, fewest, pairs
@@ -191,7 +191,7 @@ class Finder:
         cordoned = sorted(node.name for node in self._nodes if node.spec.unschedulable)[:MOST_NODES]
         if cordoned:
             choices = tuple((name, InputChange("uncordon", name)) for name in cordoned)
-            result.append(ChangePart("Uncordon", lambda chosen: f"uncordoning {named(chosen)}", choices))
+            result.append(ChangePart("Uncordon", lambda chosen: f"uncordoning {names_text(chosen)}", choices))
         if any(pod != without_ports(pod) for pod in self._pods):
             result.append(ChangePart("Ports", lambda _: "freeing its host ports", edit=self._editor(without_ports)))
         if any(pod.spec.preemption_policy == "Never" for pod in self._pods):
@@ -320,7 +320,7 @@ class Finder:
         if chosen:
             flags = tuple(f"--uncordon {name}" for name in chosen)
             number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
-            sentence = f"Uncordon {number}: {named(chosen)} ({_abbreviated(flags)})."
+            sentence = f"Uncordon {number}: {names_text(chosen)} ({_abbreviated(flags)})."
             yield Help(kind="Uncordon", nodes=len(chosen), amount=str(len(chosen)), flags=flags, sentence=sentence)
 
     def _taints(self) -> list[tuple[tuple[str, str, str], list[str]]]:
@@ -343,7 +343,7 @@ class Finder:
                 flags = tuple(f'--taint "{name} {key}:{effect}-"' for name in chosen)
                 number = f"{len(chosen)} node{'' if len(chosen) == 1 else 's'}"
                 sentence = (
-                    f"Tolerate the taints of {number}, or remove the taint {text} from {named(chosen)} "
+                    f"Tolerate the taints of {number}, or remove the taint {text} from {names_text(chosen)} "
                     f"({_abbreviated(flags)})."
                 )
                 yield Help(
@@ -559,7 +559,7 @@ class Finder:
 
 
 def _tolerated(taint: str, nodes: Sequence[str]) -> str:
-    return f"tolerating the taint {taint}, or removing it from {named(nodes)}"
+    return f"tolerating the taint {taint}, or removing it from {names_text(nodes)}"
 
 
 def _abbreviated(flags: Sequence[str]) -> str:

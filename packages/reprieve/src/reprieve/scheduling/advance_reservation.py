@@ -7,11 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kube_rules.durations import readable_time
+from kube_rules.errors import names_text
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 
 Amounts = npt.NDArray[np.int64]
-_MOST_NAMED = 3
+MOST_NAMED = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -86,14 +87,8 @@ class AdvanceReservation:
 
     def _where(self, waits: tuple[PodRecord, ...]) -> str:
         by_row = {pod.nominated: node for pod, node in self.pods}
-        return named(list(dict.fromkeys(by_row[pod.row] for pod in waits if pod.row in by_row)))
+        return names_text(list(dict.fromkeys(by_row[pod.row] for pod in waits if pod.row in by_row)), MOST_NAMED)
 
     def on_nodes(self) -> str:
         """Return the names of the nodes: `n1, n2, n3 and 5 more`."""
-        return named(self.nodes)
-
-
-def named(names: list[str]) -> str:
-    """Join names, the first three of them."""
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+        return names_text(self.nodes, MOST_NAMED)

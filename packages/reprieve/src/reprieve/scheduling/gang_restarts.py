@@ -118,7 +118,7 @@ class GangRestarts:
             return None
         priority = max(effective_priority(self._cluster, pod) for pod in pods)
         unit = PreemptionUnit(level.key, pods, tuple(pod.row for pod in pods), priority, True, level)
-        if not self._may_go(level, unit, now):
+        if not may_be_evicted(self._cluster, unit, level, now):
             return None
         state = self._health.degraded[key]
         message = (
@@ -126,16 +126,16 @@ class GangRestarts:
         )
         return GangRestart(level, unit, state, message)
 
-    def _may_go(self, level: Group, unit: PreemptionUnit, now: float) -> bool:
-        """Return whether limits and respected budgets allow to evict the group; if so, record the eviction."""
-        cluster = self._cluster
-        cluster.now = max(cluster.now, now)
-        if beyond_limits(cluster, unit) is not None:
-            return False
-        if cluster.class_terms_of(level).respects_budgets and RespectedBudgets(cluster).violated_by([unit]):
-            return False
-        cluster.evictions.note(evicted_unit(cluster, unit), now)
-        return True
+
+def may_be_evicted(cluster: ClusterState, unit: PreemptionUnit, cause: PodRecord | Group, now: float) -> bool:
+    """Return whether limits and budgets that the class of `cause` respects allow to evict a unit; if so, record it."""
+    cluster.now = max(cluster.now, now)
+    if beyond_limits(cluster, unit) is not None:
+        return False
+    if cluster.class_terms_of(cause).respects_budgets and RespectedBudgets(cluster).violated_by([unit]):
+        return False
+    cluster.evictions.note(evicted_unit(cluster, unit), now)
+    return True
 
 
 def broken_level(gang: GroupState) -> Group | None:

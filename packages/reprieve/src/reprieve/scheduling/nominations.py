@@ -10,12 +10,13 @@ others; the effects also have its preemptor and the reason of the release (cost.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from kube_rules.errors import names_text
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.queueing.queue import SchedulingQueue
-from reprieve.scheduling.advance_reservation import named
+from reprieve.scheduling.advance_reservation import MOST_NAMED
 from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.lost_place import LostPlace
 from reprieve.scheduling.nomination_echoes import NominationEchoes
@@ -219,7 +220,7 @@ class Nominations:
             self.release(left, Released.MOVED, f"capacity is freed on {self._where(places)} instead", now)
 
     def _where(self, places: Places) -> str:
-        return named(list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places)))
+        return names_text(list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places)), MOST_NAMED)
 
     def _gone_by(self, pod: PodRecord, now: float) -> float:
         """Return when a terminating pod, or a victim, is deleted at the latest."""

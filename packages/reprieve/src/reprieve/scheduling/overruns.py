@@ -12,10 +12,9 @@ from kube_rules.durations import readable_time
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.preemption.eviction_limits import beyond_limits, evicted_unit
-from reprieve.preemption.protected_units import RespectedBudgets
 from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 from reprieve.scheduling.advance_reservation import AdvanceReservation
+from reprieve.scheduling.gang_restarts import may_be_evicted
 
 _PAUSE = 60.0
 """Seconds until the eviction of a unit is requested again: a call failed, or a budget or limit blocked it."""
@@ -95,7 +94,7 @@ class Overruns:
                 if self._looked_at.get(pod.uid, -_PAUSE) + _PAUSE <= now:
                     self._looked_at[pod.uid] = now
                     unit = self._unit(pod)
-                    if unit.name not in found and self._may_go(unit, holder, now):
+                    if unit.name not in found and may_be_evicted(self._cluster, unit, holder.holder, now):
                         found[unit.name] = self._overrun(unit, holder, pod)
         self.made += len(found)
         return list(found.values())
@@ -107,18 +106,6 @@ class Overruns:
     def _unit(self, pod: PodRecord) -> PreemptionUnit:
         """Return the pods that are evicted with a pod: its gang, if it is evicted as a whole."""
         return units_below(self._cluster, ABOVE_ALL, [pod])[0]
-
-    def _may_go(self, unit: PreemptionUnit, holder: AdvanceReservation, now: float) -> bool:
-        """Return whether limits and respected budgets allow to evict a unit; if so, record the eviction."""
-        cluster = self._cluster
-        cluster.now = max(cluster.now, now)
-        if beyond_limits(cluster, unit) is not None:
-            return False
-        terms = cluster.class_terms_of(holder.holder)
-        if terms.respects_budgets and RespectedBudgets(cluster).violated_by([unit]):
-            return False
-        cluster.evictions.note(evicted_unit(cluster, unit), now)
-        return True
 
     def _overrun(self, unit: PreemptionUnit, holder: AdvanceReservation, pod: PodRecord) -> Overrun:
         end = readable_time(self._lent[pod.uid][1])

@@ -7,6 +7,7 @@ itself; a violation is a `PluginError`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kube_rules.errors import names_text
 from reprieve.cluster.groups import Group, GroupState
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -240,5 +241,4 @@ def _check_fit(running: RunningProfile, places: Assigned) -> None:
 
 def _listed(names: set[str]) -> str:
     """Return the first names, in order, each shortened."""
-    shown = ", ".join(f"{name[:200]!r}" for name in sorted(names)[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+    return names_text([f"{name[:200]!r}" for name in sorted(names)[:_NAMED]], _NAMED, len(names))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from reprieve.decisions.phrases import count
 from reprieve.replay.job_list import ReplayJob
 from reprieve.replay.selection import ChosenJobs
 
@@ -62,6 +63,5 @@ def _block(begin: int, jobs: Sequence[ReplayJob]) -> TraceBlock:
 def _span(width: int) -> str:
     for size, unit in ((WEEK, "week"), (DAY, "day"), (3_600_000, "hour")):
         if width % size == 0:
-            number = width // size
-            return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+            return count(width // size, unit)
     return f"{width / 1000:g} s"
