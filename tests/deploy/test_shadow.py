@@ -13,7 +13,8 @@ from kube_standin.security import write_kubeconfig
 from kube_standin.server.control_plane import ServeOptions
 from reprieve.live.local import kept_port
 from tests.deploy.manifests import DEPLOY, objects
-from tests.deploy.test_rights import PODS, healthy, install, nodes, ours, post, token
+from tests.deploy.scheduler_at_work import PODS, ours, post, token
+from tests.deploy.test_rights import healthy, install, nodes
 from tests.e2e.cluster import eventually
 from tests.server.live import live
 from tests.waiting import DEADLINE

@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.test_site import tool
 
+tool("restart_api")  # which it imports
 chaos = tool("restart_chaos")
 
 

@@ -23,7 +23,7 @@ from kube_standin.server.watch_streams import INITIAL_EVENTS_END, WatchPace, Wat
 from kube_standin.storage import Store
 from kube_standin.storage.store import StoreLimits
 from tests.server.inprocess import Plane, Watch, running
-from tests.server.live import config_map, pod
+from tests.server.live import config_map
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 Json = dict[str, Any]
@@ -469,40 +469,6 @@ def test_a_few_events_do_not_wait_for_others(plane: Plane) -> None:
     assert any(delays)
 
 
-PODS = "/api/v1/namespaces/default/pods"
-
-
-def deletions(plane: Plane, count: int) -> list[list[str]]:
-    """Delete pods without nodes by one request, and watch from before; the types of events, piece by piece."""
-    for number in range(count):
-        assert plane.ask(f"POST {PODS}", pod(f"p{number:02}")).status == 201
-    since = plane.store.revision
-    assert plane.ask(f"DELETE {PODS}", {}).status == 200
-
-    async def run() -> list[list[str]]:
-        async with plane.watching(f"GET {PODS}?watch=1&resourceVersion={since}&timeoutSeconds=5") as watch:
-            await watch.start()
-            await watch.rest()
-            return [[json.loads(line)["type"] for line in piece.splitlines()] for piece in watch.pieces if piece]
-
-    return plane.run(run())
-
-
-def test_pod_that_terminates_is_seen_before_it_is_deleted(plane: Plane) -> None:
-    # interfaces.md 4.3
-    assert deletions(plane, 1) == [["MODIFIED"], ["DELETED"]]
-
-
-def test_a_few_pods_that_are_deleted_together_are_seen_in_order(plane: Plane) -> None:
-    assert deletions(plane, 3) == [["MODIFIED"], ["DELETED", "MODIFIED"], ["DELETED", "MODIFIED"], ["DELETED"]]
-
-
-def test_many_deletions_at_once_are_not_cut(plane: Plane) -> None:
-    pieces = deletions(plane, 20)
-    assert [word for piece in pieces for word in piece] == ["MODIFIED", "DELETED"] * 20
-    assert len(pieces) < 4
-
-
 def test_many_events_go_out_in_pieces_of_some_size(plane: Plane) -> None:
     """32 KiB or more each, so that a large beginning is neither one write nor thousands (interfaces.md 5.7)."""
     for number in range(8):
@@ -582,49 +548,6 @@ def test_state_of_a_revision_to_come_is_waited_for_a_while() -> None:
                 return await watch.rest()
 
         assert told(plane.run(met())) == [("ADDED", "a"), ("ADDED", "b")]
-
-
-def test_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
-    """interfaces.md 5.7: what the client has not read yet is no more than a piece of it."""
-    for number in range(40):
-        assert plane.ask(f"POST {MAPS}", config_map(f"m{number}", pad="x" * 20_000)).status == 201
-    read = asyncio.Event()
-
-    async def run() -> tuple[int, int]:
-        kind = plane.registry.kind("v1", "ConfigMap")
-        options = watch_options({"resourceVersion": "1", "timeoutSeconds": "5"})
-        stream = WatchStream(
-            plane.registry, plane.app.renderer, kind, None, options, PLAIN, {}, WatchTimes(), WatchPace(0.01)
-        )
-        sent: list[int] = []
-
-        async def send(message: Any) -> None:
-            sent.append(len(message.get("body", b"")))
-            if sent[-1] > 0:
-                await read.wait()
-
-        task = asyncio.ensure_future(stream.run(send, asyncio.Event()))
-        while not sent or not sent[-1]:
-            await asyncio.sleep(0.001)  # by the clock that does not wait
-        [subscription] = plane.store._subscriptions["configmaps"]
-        left = len(subscription._past)
-        read.set()
-        await task
-        return left, len([size for size in sent if size])
-
-    left, pieces = plane.run(run())
-    assert left >= 30
-    assert pieces >= 5
-
-
-@pytest.mark.parametrize("accept", ["", TABLE, PARTIAL])
-def test_large_beginning_and_a_large_past_say_the_same_in_each_form(plane: Plane, accept: str) -> None:
-    for number in range(100):
-        assert plane.ask(f"POST {MAPS}", config_map(f"m{number:03d}", pad="x" * 500)).status == 201
-    present = plane.watched(f"GET {MAPS}?watch=1&timeoutSeconds=1", accept=accept)
-    past = plane.watched(f"GET {MAPS}?watch=1&timeoutSeconds=1&resourceVersion=1", accept=accept)
-    assert len(past) == 100
-    assert past == present
 
 
 def test_bytes_sent_are_counted(plane: Plane) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from reprieve.client.snapshot import snapshot
-from tests.client.leaving import LEAVING, WHEN, Json, group, manifest, pod
+from tests.client.leaving import LEAVING, WHEN
+from tests.client.leaving_manifests import Json, group, manifest, pod
 from tests.client.test_snapshot import typed
 
 

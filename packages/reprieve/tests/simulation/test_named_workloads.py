@@ -21,16 +21,15 @@ from tests.questions.test_changes import (
     BOX,
     DEPLOYMENT,
     PYTORCH,
-    ROWS,
     Json,
     loaded,
     made,
     names,
     node,
     of_kind,
-    owned,
     pod,
 )
+from tests.questions.test_scaling_changes import ROWS, owned
 
 NODES = (node("n1"), node("n2"))
 
