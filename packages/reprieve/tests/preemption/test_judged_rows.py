@@ -211,7 +211,7 @@ def test_reprieve_of_many_rows_is_that_of_each(seed: int) -> None:
     judged = _judged(rows, left, priority)
     for row, (units, have) in enumerate(zip(rows, left, strict=True)):
         there = [one for one in units if one.priority < priority]
-        assert judged.there[row] == bool(there)
+        assert judged.occupied[row] == bool(there)
         assert judged.spans[row] == any(one.spans for one in there)
         gone = _reprieved(there, have)
         short = [have[r] + sum(one.amounts[r] for one in there) < 0 for r in (0, 1)]

@@ -130,7 +130,7 @@ def cost_sentences(cluster: ClusterState, preemption: Preemption) -> tuple[str, 
 
 def _limit_sentence(limit: SearchLimit) -> str:
     """Return what was not compared, and that a cheaper eviction may exist (cost.md 4.15)."""
-    size, most = f"{limit.there:,}", f"{limit.most:,}"
+    size, most = f"{limit.actual:,}", f"{limit.most:,}"
     texts = {
         LimitKind.SPREAD_DOMAINS: f"Its topology spread has {size} domains: up to {most} are compared by cost",
         LimitKind.SPREAD_SIZE: f"Its topology spread was not compared by cost: {size} nodes and workloads, up to "

@@ -1,6 +1,6 @@
 """Results of every row for identical preemptors, as columns, and the cheapest row.
 
-Answers stay valid while their rows do not change: `catch_up` drops those of changed rows. Only the cost of a candidate
+Results stay valid while their rows do not change: `catch_up` drops those of changed rows. Only the cost of a candidate
 is stored, so memory grows with the rows and not with the victims.
 """
 
@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The cheapest of `candidates` rows; the second best (-1: none), its cost, and how the field narrowed."""
+    """The cheapest of `candidates` rows; the second best (-1: none), its cost, and the steps of the comparison."""
 
     row: int
     cost: Cost
@@ -48,7 +48,7 @@ class Choice:
 class RowAnswers:
     """See the module docstring.
 
-    `known`: bool[rows], the row has a valid answer; `good`: bool[rows], the answer is a candidate.
+    `known`: bool[rows], the row has a valid result; `good`: bool[rows], the result is a candidate.
     """
 
     __slots__ = (
@@ -89,10 +89,10 @@ class RowAnswers:
         self.good: Mask = np.zeros(rows, dtype=np.bool_)
         # By criterion.
         self._cost: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
-        # The priorities of a preemptor from and to which the answer is the same.
+        # The range of preemptor priorities with the same result.
         self._low: Rows = np.zeros(rows, dtype=np.int64)
         self._high: Rows = np.zeros(rows, dtype=np.int64)
-        # Why a row is no candidate, by number.
+        # The number of a row's misfit.
         self._why: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self._misfits: dict[Misfit, int] = {}
         # By criterion: lower bounds of evictions on the row; and the rows where a cheaper one is possible.
@@ -102,7 +102,7 @@ class RowAnswers:
         """Results of searches by row, see `search`."""
 
     def catch_up(self, rows: int, *versions: int) -> None:
-        """Resize to the number of rows, and drop invalid answers. `versions`: of the budgets and of other inputs."""
+        """Resize to the number of rows, and drop invalid results. `versions`: of the budgets and of other inputs."""
         touched = self._changes.take(*versions)
         if touched is None:
             self._forget_all(rows)
@@ -110,24 +110,24 @@ class RowAnswers:
             self.forget(touched)
 
     def forget(self, rows: Sequence[int]) -> None:
-        """Drop the answers of these rows."""
+        """Drop the results of these rows."""
         self.known[rows] = False
         for row in rows if self.searched else ():
             self.searched.pop(row, None)
 
     def for_priority(self, priority: int) -> "RowAnswers":
-        """Return a copy with the answers that are the same for another priority."""
+        """Return a copy with the results that are the same for another priority."""
         gangs = self.gangs.copy() if self.gangs is not None else None
         restarts = self.restarts.copy() if self.restarts is not None else None
         copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs, restarts)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
         for name in ("good", "_cost", "_low", "_high", "_why", "_misfits", "_least", "_open"):
             setattr(copy, name, getattr(self, name).copy())
-        copy.searched = {row: found for row, found in self.searched.items() if copy.known[row]}
+        copy.searched = {row: cheapest for row, cheapest in self.searched.items() if copy.known[row]}
         return copy
 
     def put(self, row: int, answer: Candidate | Misfit, priorities: tuple[int, int], *, fragile: bool) -> None:
-        """Remember one row's answer, the same for preemptors of these priorities (from, to).
+        """Store one row's result, the same for preemptors of these priorities (from, to).
 
         A `fragile` one depends on other rows too (a unit that spans nodes) and is computed every time.
         """
@@ -142,50 +142,50 @@ class RowAnswers:
         else:
             self._why[row] = self._number(answer)
 
-    def take_over(self, other: "RowAnswers", rows: Rows) -> None:
-        """Copy the answers of other preemptors on these rows."""
+    def take_over(self, source: "RowAnswers", rows: Rows) -> None:
+        """Copy the results of other preemptors on these rows."""
         for name in ("_cost", "_least", "_low", "_high", "_open", "good", "known"):
-            getattr(self, name)[..., rows] = getattr(other, name)[..., rows]
-        numbers = np.array([self._number(misfit) for misfit in other._misfits], dtype=np.int32)
+            getattr(self, name)[..., rows] = getattr(source, name)[..., rows]
+        numbers = np.array([self._number(misfit) for misfit in source._misfits], dtype=np.int32)
         if len(numbers):
-            self._why[rows] = numbers[other._why[rows]]
+            self._why[rows] = numbers[source._why[rows]]
         for row in rows.tolist() if self.searched else ():
             self.searched.pop(row, None)
 
-    def search(self, row: int, found: Cheapest | None) -> None:
+    def search(self, row: int, cheapest: Cheapest | None) -> None:
         """Store the result of a search on a candidate row: no eviction there costs less."""
         if row not in self.searched and np.isneginf(self._least[0, row]):
-            least = self._cost_of(row) if found is None else min(found.cost, self._cost_of(row))
+            least = self._cost_of(row) if cheapest is None else min(cheapest.cost, self._cost_of(row))
             self._least[:, row] = least
             self._open[row] = least < self._cost_of(row)
-        self.searched[row] = found
+        self.searched[row] = cheapest
 
     def put_all(self, rows: Rows, judged: JudgedRows, lacking: Misfit) -> None:
         """Store the results of many rows by a native list of criteria. `lacking[i]`: the i-th request is short."""
-        of: Rows | slice = slice(None) if len(rows) == len(self.known) else rows
-        self._low[of], self._high[of] = judged.low, judged.high
-        self.known[of] = ~judged.spans
+        target: Rows | slice = slice(None) if len(rows) == len(self.known) else rows
+        self._low[target], self._high[target] = judged.low, judged.high
+        self.known[target] = ~judged.spans
         short = np.logical_or.reduce(judged.short, axis=0)
-        self.good[of] = judged.units & ~short & (judged.cost[PODS] > 0)
+        self.good[target] = judged.units & ~short & (judged.cost[PODS] > 0)
         cost, least = judged.cost, judged.least
         if not self._criteria.counts_gangs:
             cost, least = (np.delete(part, (GANGS, RESTARTLESS), axis=0) for part in (cost, least))
-        self._cost[:, of], self._least[:, of] = cost, least
-        self._open[of] = _below(least, cost)
+        self._cost[:, target], self._least[:, target] = cost, least
+        self._open[target] = _below(least, cost)
         if self.searched:
             for row in rows.tolist():
                 self.searched.pop(row, None)
-        self._why[of] = self._number((NO_VICTIMS_POD,))
+        self._why[target] = self._number((NO_VICTIMS_POD,))
         lacks = np.flatnonzero(judged.units & short)
         if len(lacks):
-            for which, text in _kinds(judged.short[:, lacks], lacking):
-                self._why[rows[lacks[which]]] = self._number(text)
+            for columns, misfit in _kinds(judged.short[:, lacks], lacking):
+                self._why[rows[lacks[columns]]] = self._number(misfit)
 
     def _number(self, misfit: Misfit) -> int:
         return self._misfits.setdefault(misfit, len(self._misfits))
 
     def misfits(self, rows: Rows) -> dict[str, int]:
-        """Return how many rows that are no candidates have each reason."""
+        """Return the number of rows that are no candidates by reason."""
         numbers = self._why[rows[~self.good[rows]]]
         counts = np.bincount(numbers, minlength=len(self._misfits)).tolist()
         result: dict[str, int] = {}
@@ -254,19 +254,19 @@ class RowAnswers:
 
 
 def _kinds(short: npt.NDArray[np.bool_], lacking: Misfit) -> list[tuple[Rows, Misfit]]:
-    """Return groups of equal columns of bool[requests, columns], with their values."""
-    left, found = np.arange(short.shape[1]), []
+    """Return groups of equal columns of bool[requests, columns], with the misfit of each."""
+    left, groups = np.arange(short.shape[1]), []
     while len(left):
         first = short[:, left[0]]
         alike = np.logical_and.reduce(short[:, left] == first[:, None], axis=0)
-        found.append((left[alike], tuple(text for text, out in zip(lacking, first.tolist(), strict=True) if out)))
+        groups.append((left[alike], tuple(text for text, out in zip(lacking, first.tolist(), strict=True) if out)))
         left = left[~alike]
-    return found
+    return groups
 
 
-def _below(some: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> Mask:
+def _below(costs: npt.NDArray[np.float64], other_costs: npt.NDArray[np.float64]) -> Mask:
     """Return bool[rows]: whether the first of two costs, float64[criteria, rows], is lower."""
-    result: Mask = some[-1] < others[-1]
-    for one, other in zip(some[-2::-1], others[-2::-1], strict=True):
-        result = (one < other) | ((one == other) & result)
+    result: Mask = costs[-1] < other_costs[-1]
+    for cost, other_cost in zip(costs[-2::-1], other_costs[-2::-1], strict=True):
+        result = (cost < other_cost) | ((cost == other_cost) & result)
     return result

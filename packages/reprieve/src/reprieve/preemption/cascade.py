@@ -63,28 +63,28 @@ class Cascades:
                     returning += len(unit.pods)
                     if returning > MOST_RETURNING:
                         break
-                    gone = self._return(unit, evicted)
-                    if gone:
-                        steps.append(CascadeStep(level, unit, gone))
-                        following += gone
+                    evicted_for_unit = self._return(unit, evicted)
+                    if evicted_for_unit:
+                        steps.append(CascadeStep(level, unit, evicted_for_unit))
+                        following += evicted_for_unit
                 wave = following
         return tuple(steps)
 
     def cost(self, verdicts: Sequence[Verdict], steps: Sequence[CascadeStep], own: Cost) -> Cost:
-        """Return the cost of the victims and those evicted in turn; `own`: without the latter."""
+        """Return the cost of the victims and those evicted in turn; `own`: the cost without the latter."""
         in_turn = [unit for step in steps for unit in step.evicted]
         if not in_turn:
             return own
         cluster, criteria = self.running.cluster, self.criteria
-        known = {verdict.unit.name: verdict for verdict in verdicts if verdict.evicted}
-        units = sorted([*(verdict.unit for verdict in known.values()), *in_turn], key=lambda unit: unit.importance)
+        by_name = {verdict.unit.name: verdict for verdict in verdicts if verdict.evicted}
+        units = sorted([*(verdict.unit for verdict in by_name.values()), *in_turn], key=lambda unit: unit.importance)
         broken = violating([unit.pods for unit in units], cluster.budget_index)
-        some = next(iter(known.values()))
-        victims_of_before = [
-            known[unit.name] if unit.name in known else replace(some, unit=unit, violates_pdb=violates)
+        template = next(iter(by_name.values()))
+        all_verdicts = [
+            by_name[unit.name] if unit.name in by_name else replace(template, unit=unit, violates_pdb=violates)
             for unit, violates in zip(units, broken, strict=True)
         ]
-        cost = criteria.cost_of(victims_of_before, criteria.costing(cluster, self.running.evaluator, units))
+        cost = criteria.cost_of(all_verdicts, criteria.costing(cluster, self.running.evaluator, units))
         assert cost is not None
         pods = float(sum(len(unit.pods) for unit in in_turn))
         return tuple(pods if name == Cascade.name else part for name, part in zip(criteria.names, cost, strict=True))
@@ -96,14 +96,14 @@ class Cascades:
             moves = self._moves(unit, set(evicted))
         if moves is None:
             return ()
-        gone: list[PreemptionUnit] = []
+        evicted_units: list[PreemptionUnit] = []
         for pod, row, victims in moves:
             for victim in victims:
                 cluster.displace_all(victim.pods)
-                evicted.update(other.uid for other in victim.pods)
-            gone += victims
+                evicted.update(pod_of_victim.uid for pod_of_victim in victim.pods)
+            evicted_units += victims
             cluster.place(pod, row)
-        return tuple(gone)
+        return tuple(evicted_units)
 
     def _moves(self, unit: PreemptionUnit, evicted: set[str]) -> list[_Move] | None:
         cluster, evaluator = self.running.cluster, self.running.evaluator
@@ -113,13 +113,13 @@ class Cascades:
             row = evaluator.best_row(state)
             victims: tuple[PreemptionUnit, ...] = ()
             if row < 0:
-                found = None if pod.never_preempts else self._cheapest(state, evicted)
-                if found is None:
+                cheapest = None if pod.never_preempts else self._cheapest(state, evicted)
+                if cheapest is None:
                     return None
-                row, victims = found
+                row, victims = cheapest
                 for victim in victims:
                     cluster.displace_all(victim.pods)
-                    evicted.update(other.uid for other in victim.pods)
+                    evicted.update(pod_of_victim.uid for pod_of_victim in victim.pods)
             moves.append((pod, row, victims))
             cluster.place(pod, row)
         return moves
@@ -136,7 +136,7 @@ class Cascades:
             units = [
                 unit
                 for unit in potential_victims(cluster, pod.priority, list(nodes.pods[row].values()), terms)
-                if evicted.isdisjoint(other.uid for other in unit.pods)
+                if evicted.isdisjoint(member.uid for member in unit.pods)
             ]
             if not units:
                 continue
@@ -150,14 +150,14 @@ class Cascades:
             verdicts = judge_by_numbers(cluster, ordered, [(pod, row)], room)
             cost = self.criteria.cost_of(verdicts, costing)
             if cost is not None:
-                gone = tuple(verdict.unit for verdict in verdicts if verdict.evicted)
-                options.append((cost, int(nodes.rank[row]), row, gone))
+                victims = tuple(verdict.unit for verdict in verdicts if verdict.evicted)
+                options.append((cost, int(nodes.rank[row]), row, victims))
         exact = only_resources(self.running.profile, [state])
-        for _, _, row, gone in sorted(options, key=lambda option: option[:2]):
+        for _, _, row, victims in sorted(options, key=lambda option: option[:2]):
             if exact:
-                return row, gone
+                return row, victims
             with cluster.trial():
-                cluster.displace_all([other for unit in gone for other in unit.pods])
+                cluster.displace_all([member for unit in victims for member in unit.pods])
                 if evaluator.fits_row(state, row):
-                    return row, gone
+                    return row, victims
         return None

@@ -54,9 +54,9 @@ def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord,
         for victim, at in zip(unit.pods, unit.rows, strict=True):
             if at == row:
                 free = free + victim.signature.delta[columns]
-    for _, there in nominated_pods(cluster, pod.priority, np.array([row])):
-        for other in there:
-            free = free - other.signature.delta[columns]
+    for _, nominated in nominated_pods(cluster, pod.priority, np.array([row])):
+        for nominated_pod in nominated:
+            free = free - nominated_pod.signature.delta[columns]
     place = {row: 0}
     takes, on = shares_of(ranking.ordered, place, columns, 1)
     charged, allowed = budgets_that_matter(ranking)
@@ -75,19 +75,19 @@ def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord,
         restartless=restartless_of(ranking),
         all_restartless=ranking.costing is not None and ranking.costing.all_stuck,
     )
-    found = cheapest_for_one(Eviction(numbers))
-    if found is None or not found[0]:
+    result = cheapest_for_one(Eviction(numbers))
+    if result is None or not result[0]:
         return None
-    gone, (violations, highest, cost), _ = found
+    chosen, (violations, highest, cost), _ = result
     whole = (violations, highest, *cost) if numbers.pricing is None else cost
-    return Cheapest(whole, tuple(ranking.ordered[unit] for unit in gone))
+    return Cheapest(whole, tuple(ranking.ordered[unit] for unit in chosen))
 
 
-def judged(cluster: ClusterState, pod: PodRecord, row: int, gone: tuple[PreemptionUnit, ...]) -> tuple[Verdict, ...]:
+def judged(cluster: ClusterState, pod: PodRecord, row: int, chosen: tuple[PreemptionUnit, ...]) -> tuple[Verdict, ...]:
     """Return verdicts on the units of a row, by importance, if exactly these are evicted."""
-    uids = {unit.pods[0].uid for unit in gone}
-    there = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
-    ordered, violations, _ = by_importance(cluster, there)
+    uids = {unit.pods[0].uid for unit in chosen}
+    units = units_below(cluster, pod.priority, list(cluster.nodes.pods[row].values()))
+    ordered, violations, _ = by_importance(cluster, units)
     victims = [unit for unit in ordered if unit.pods[0].uid in uids]
     room = FreeResources.after(cluster, [(pod, row)], priority=pod.priority)
     for unit in victims:

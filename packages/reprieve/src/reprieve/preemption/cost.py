@@ -111,8 +111,8 @@ class Criteria:
         """Return the key with which costs of a node are valid until the node changes; None: they are not."""
         if self.upstream:
             return ()
-        found = tuple(cost.beyond_the_node(cluster) for cost in self.costs)
-        return None if None in found else found
+        keys = tuple(cost.beyond_the_node(cluster) for cost in self.costs)
+        return None if None in keys else keys
 
     @cached_property
     def by_terms(self) -> bool:
@@ -189,8 +189,8 @@ def in_turn(
     if restartless is not None:
         turns = sorted(turns, key=lambda i: (*units[i].standing, -restartless[i], i))
     if slack:
-        places = dict(zip(turns, standing([losses(units[i].pods, slack) for i in turns], slack), strict=True))
-        turns = sorted(turns, key=lambda i: (-units[i].priority, *places[i]))
+        positions = dict(zip(turns, standing([losses(units[i].pods, slack) for i in turns], slack), strict=True))
+        turns = sorted(turns, key=lambda i: (-units[i].priority, *positions[i]))
     return turns
 
 
@@ -248,7 +248,7 @@ class Costing:
             self.all_stuck = len(self.stuck) == len(pods)
 
     def losses(self, units: Sequence[PreemptionUnit]) -> list[dict[str, int]]:
-        """By unit: how many pods each gang with slack loses with it."""
+        """Return by unit the number of pods that each gang with slack loses with it."""
         slack = self.slack
         return [losses(unit.pods, slack) for unit in units]
 
@@ -257,14 +257,14 @@ class Costing:
         return standing(self.losses(units), self.slack) if self.slack else None
 
     def restartless(self, units: Sequence[PreemptionUnit]) -> list[int]:
-        """Return how many pods of each unit cannot restart elsewhere at once; the units are some of the first."""
+        """Return the number of pods of each unit that cannot restart elsewhere at once, for units passed initially."""
         stuck = self.stuck
         if self.all_stuck or not stuck:
             return [len(unit.pods) if stuck else 0 for unit in units]
         return [sum([pod.uid in stuck for pod in unit.pods]) for unit in units]
 
     def unlike(self, units: Sequence[PreemptionUnit]) -> list[int] | None:
-        """Return `restartless`; None: it is no pod of any unit, or every pod of all."""
+        """Return `restartless`; None if it counts no pod of any unit, or every pod of all."""
         return self.restartless(units) if self.stuck and not self.all_stuck else None
 
     def columns(self, units: Sequence[PreemptionUnit], violates: Sequence[bool]) -> EvictionUnits:
@@ -320,10 +320,10 @@ UPSTREAM: Final = criteria_of(UPSTREAM_ORDER)
 
 @dataclass(frozen=True, slots=True)
 class GuidingWeights:
-    """What guides the search: `units[unit]`, and beside that what each broken gang and violated budget weigh, and each
-    unit by which a namespace loses more pods than it should; 0: that does not count.
+    """Weights that guide the search: `units[unit]`, and for gangs, budgets and tenants; 0: they do not count.
 
-    `budget` is 0 if budgets come first.
+    These are for each broken gang, each violated budget, and each pod above a limit of its namespace. `budget` is 0 if
+    budgets come first.
     """
 
     units: tuple[float, ...]
@@ -345,7 +345,7 @@ class Pricing:
     """By criterion: the cost of each unit, if the total is the sum of its parts."""
     weights: GuidingWeights
     budgets_first: bool
-    """A violated budget weighs more than anything else."""
+    """Whether a violated budget weighs more than anything else."""
     by_limit: bool
     """Whether the highest priority decides before anything except budgets."""
 
@@ -356,15 +356,15 @@ class Pricing:
 
     @property
     def counts_tenants(self) -> bool:
-        """Return whether it counts how many pods a namespace loses."""
+        """Return whether the number of pods that a namespace loses counts."""
         return TenantSpread.name in self.criteria.names
 
     def within_tenants(self) -> "Pricing":
-        """Return the same for a search with a limit of pods for each namespace: units within it cost nothing by it."""
+        """Return the same for a search with a limit of pods for each namespace: units within it cost nothing extra."""
         alone = [cost.of_units(self.columns) for cost in self.criteria.costs]
         return replace(self, weights=_weights(self.criteria, self.columns, alone, limited_tenants=True))
 
-    def price(self, gone: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
+    def price(self, victim_indices: Sequence[int], violations: Sequence[bool], gangs: int) -> Cost:
         """Return the cost of evicting these units, given by ascending number.
 
         `violations` are counted over them, and so are the `gangs` that fall below their minimum.
@@ -377,12 +377,12 @@ class Pricing:
             elif isinstance(cost, GangsBroken):
                 total.append(gangs)
             elif vector is not None:
-                total.append(sum([vector[unit] for unit in gone]))
+                total.append(sum([vector[unit] for unit in victim_indices]))
             elif isinstance(cost, HighestPriority):
-                total.append(float(self.columns.priorities[gone[0]]))
+                total.append(float(self.columns.priorities[victim_indices[0]]))
             else:
                 if victims is None:
-                    victims = _some(self.columns, gone, violations)
+                    victims = _some(self.columns, victim_indices, violations)
                 total.append(cost.total(victims))
         return tuple(total)
 
@@ -416,7 +416,7 @@ def _weights(
     sizes = units.sizes.astype(np.float64)
     weight: Costs = _LEAST_WEIGHT * sizes
     scale, gang, budget, tenant = _FIRST_SCALE, 0.0, 0.0, 0.0
-    # Units above a limit of priority are barred, and those below it cost nothing by it: it breaks ties.
+    # Units above a priority limit are excluded, and those below it cost nothing extra: it breaks ties.
     pairs = sorted(zip(criteria.costs, alone, strict=True), key=lambda pair: isinstance(pair[0], HighestPriority))
     for cost, vector in pairs:
         if isinstance(cost, PdbViolations):
@@ -452,7 +452,7 @@ _NEXT_SCALE = 1e-3
 
 
 def _some(columns: EvictionUnits, chosen: Sequence[int], violations: Sequence[bool]) -> EvictionUnits:
-    """Return the columns of some of the units."""
+    """Return the columns of the chosen units."""
     return EvictionUnits(
         cluster=columns.cluster,
         evaluator=columns.evaluator,

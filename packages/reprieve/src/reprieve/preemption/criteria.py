@@ -64,7 +64,7 @@ class PrioritySum(_ByFacts):
 
 
 class Units(_ByFacts):
-    """How many workloads are evicted: single pods, and groups that are evicted as a whole."""
+    """The number of evicted workloads: single pods, and groups that are evicted as a whole."""
 
     name = "units"
     text: ClassVar[str] = "fewest workloads"
@@ -75,7 +75,7 @@ class Units(_ByFacts):
 
 
 class Pods(_ByFacts):
-    """How many pods are evicted."""
+    """The number of evicted pods."""
 
     name = "pods"
     text: ClassVar[str] = "fewest victim pods"
@@ -86,7 +86,7 @@ class Pods(_ByFacts):
 
 
 class StartTime(_ByFacts):
-    """The earliest start among the victims of the highest priority, negated: what started late is evicted first."""
+    """The earliest start among the victims of the highest priority, negated: late starters are evicted first."""
 
     name = "startTime"
     text: ClassVar[str] = "latest start of the most important victims"
@@ -117,7 +117,7 @@ class LostWorkCost(PreemptionCost):
 
     @property
     def by_gang(self) -> bool:  # type: ignore[override]
-        """Return the cost of units (`PreemptionCost`)."""
+        """Return whether gangs' work counts."""
         return self._with_gangs
 
     @property
@@ -163,8 +163,8 @@ class MinimumRuntime(PreemptionCost):
         return None if cluster.rules_of_work else ()
 
     def of_units(self, units: EvictionUnits) -> Costs:
-        each = zip(units.pods, units.starts.tolist(), strict=True)
-        over = [runtime_is_over(units.cluster, pods, start) for pods, start in each]
+        pods_and_starts = zip(units.pods, units.starts.tolist(), strict=True)
+        over = [runtime_is_over(units.cluster, pods, start) for pods, start in pods_and_starts]
         return (np.array(over, dtype=np.float64) > units.now).astype(np.float64)
 
 

@@ -88,9 +88,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     @property
     def waits_for_completions(self) -> bool:
-        """Return whether preemptors may wait for pods that end by themselves: then deadlines of Jobs count (cost.md
-        6.3).
-        """
+        """Return whether preemptors may wait for pods that end by themselves: then deadlines of Jobs count (6.3)."""
         return self._options.wait_for_completions > 0
 
     def attach(self, running: RunningProfile) -> None:
@@ -138,9 +136,9 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             cluster.displace_all(leaving)
             places = _place(running, state)
             if places is None:
-                found = for_pod.preempt(_anew(state), diagnosis)
+                result = for_pod.preempt(_anew(state), diagnosis)
         if places is None:
-            return self._unless_it_waits(found, (pod,), lambda: _place(running, state))
+            return self._unless_it_waits(result, (pod,), lambda: _place(running, state))
         return self._deferred(until_predecessors_leave(cluster, leaving, places, self.hold_seconds), "preemption: ")
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
@@ -158,11 +156,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             assigned = _assign(attempt, attempt.placed_without_help + 1) if leaving else None
             if assigned is None:
                 part = self._part(attempt.planned, group) if may and not leaving else None
-                found = part or preempt_for_group(running, attempt, self.name, attached.options)
+                result = part or preempt_for_group(running, attempt, self.name, attached.options)
         if assigned is not None:
             return self._deferred(until_predecessors_leave(cluster, leaving, assigned, self.hold_seconds))
-        wanted = len(found.proposal.nominations) if isinstance(found.proposal, Preemption) else 0
-        return self._unless_it_waits(found, pods, lambda: _assign(attempt, wanted))
+        wanted = len(result.proposal.nominations) if isinstance(result.proposal, Preemption) else 0
+        return self._unless_it_waits(result, pods, lambda: _assign(attempt, wanted))
 
     def for_resize(self, pod: PodRecord, *, under_way: bool) -> PostFilterResult:
         """Find victims on the node of a running pod with a deferred resize that does not fit (resizes.md 3).
@@ -179,13 +177,13 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             return self._deferred(delayed, "preemption: ")
         with cluster.trial():
             cluster.lift(pod)
-            found = attached.for_pod.on_own_node(CycleState(cluster, pod), row)
-        if isinstance(found.proposal, Preemption):
-            return replace(found, proposal=with_remains(cluster, found.proposal))
-        return found
+            result = attached.for_pod.on_own_node(CycleState(cluster, pod), row)
+        if isinstance(result.proposal, Preemption):
+            return replace(result, proposal=with_remains(cluster, result.proposal))
+        return result
 
     def for_resizes(self, gang: Group, pods: Sequence[PodRecord], *, under_way: bool) -> PostFilterResult:
-        """Find victims for all of these pods of a gang, with deferred resizes that do not fit (resizes.md 3.5)."""
+        """Find victims for all of these pods of a gang with deferred resizes that do not fit (resizes.md 3.5)."""
         attached = self._attached()
         cluster = attached.running.cluster
         never, rows = any(pod.never_preempts for pod in pods), [pod.row for pod in pods]
@@ -218,17 +216,17 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             return False
         return until_delay_is_over(cluster, pods) is None and not self._predecessors(pods, group)
 
-    def may_gain(self, made: Preemption) -> bool:
-        """Return whether an eviction for several preemptors may be cheaper than one for each; `made`: the first's own.
+    def may_gain(self, own: Preemption) -> bool:
+        """Return whether an eviction for several preemptors may be cheaper than one for each; `own`: that of the first.
 
         In a large cluster it cannot be for single pods if no node holds two of them and no victim has pods on several
         nodes.
         """
-        cluster, pod = self._attached().running.cluster, made.pod
+        cluster, pod = self._attached().running.cluster, own.pod
         nodes = cluster.nodes
         if pod is None or len(nodes) <= _FEW_NODES:
             return True
-        if any(len(set(verdict.unit.rows)) > 1 for verdict in made.victims):
+        if any(len(set(verdict.unit.rows)) > 1 for verdict in own.victims):
             return True
         columns = [column for column, _ in pod.signature.requests]
         amounts = np.array([[2 * amount] for _, amount in pod.signature.requests])
@@ -252,11 +250,11 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             pod = peer.pods[0]
             alike.setdefault(running.evaluator.identity(pod) or peer.ref, pod)
         cheapest = [attached.for_pod.cheapest_rows(pod, most) for pod in alike.values()]
-        in_turn = dict.fromkeys(row for rank in zip_longest(*cheapest) for row in rank if row is not None)
+        in_turn = dict.fromkeys(row for rows in zip_longest(*cheapest) for row in rows if row is not None)
         return Placement(CLUSTER_DOMAIN, np.array(sorted([*in_turn][:most]), dtype=np.int64))
 
     def _part(self, planned: object, preemptor: PodRecord | Group) -> PostFilterResult | None:
-        """Return a preemptor's part of a plan for several preemptors; None: it has none."""
+        """Return a preemptor's part of a plan for several preemptors; None if it has none."""
         if not isinstance(planned, JointPart):
             return None
         attached = self._attached()
@@ -276,12 +274,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return predecessors(cluster, owners_of(cluster, pods, group), self.hold_seconds)
 
     def _unless_it_waits(
-        self, found: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
+        self, result: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
     ) -> PostFilterResult:
         """Return the result if it evicts no pods or there is nothing to wait for; else the deferral."""
-        preemption = found.proposal
+        preemption = result.proposal
         if not isinstance(preemption, Preemption) or not preemption.victims:
-            return found
+            return result
         prefix = "preemption: " if preemption.group is None else ""
         cluster = self._attached().running.cluster
         delayed = until_delay_is_over(cluster, pods)
@@ -298,7 +296,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             saving = until_checkpoint(cluster, victims, pods, self._options.wait_for_checkpoint)
             if saving is not None:
                 return replace(self._deferred(saving, prefix), clear_nomination=True)
-        return replace(found, proposal=with_remains(cluster, preemption))
+        return replace(result, proposal=with_remains(cluster, preemption))
 
     def _deferred(self, deferral: Deferral, prefix: str = "") -> PostFilterResult:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + deferral.message, self.name), put_off=deferral)
@@ -324,5 +322,5 @@ def _place(running: RunningProfile, state: CycleState) -> Assigned | None:
 
 def _assign(attempt: PodGroupAttempt, wanted: int) -> Assigned | None:
     """Return the group's places in the present view, if they suffice."""
-    found = attempt.run()
-    return found.placed if found.feasible and len(found.placed) >= wanted else None
+    assignment = attempt.run()
+    return assignment.placed if assignment.feasible and len(assignment.placed) >= wanted else None

@@ -77,7 +77,7 @@ def predecessors(cluster: ClusterState, owners: Owners, hold_seconds: float) -> 
 def until_predecessors_leave(
     cluster: ClusterState, leaving: Sequence[PodRecord], places: Assigned, hold_seconds: float
 ) -> Deferral:
-    """Defer: the preemptor fits where its predecessors are; it reserves these places and waits."""
+    """Defer a preemptor that fits where its predecessors are; it reserves these places and waits."""
     rows = {row for _, row in places}
     awaited = tuple(pod for pod in leaving if pod.row in rows) or tuple(leaving)
     dues = [due + hold_seconds for pod in awaited if (due := cluster.departures[pod.uid]) is not None]
@@ -94,9 +94,9 @@ def until_predecessors_leave(
 
 
 def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Deferral | None:
-    """Return why these pods may not evict yet: their longest `preemption-delay`, from the creation of the first.
+    """Return a deferral until these pods may evict: their longest `preemption-delay` after the creation of the first.
 
-    None: they may. The time behind gates and before a restart counts.
+    None: they may evict now. Time behind gates and before a restart counts.
     """
     delay = max((cluster.terms_of(pod).preemption_delay or 0.0 for pod in pods), default=0.0)
     until = _since(cluster, pods) + delay
@@ -110,11 +110,11 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Def
 
 
 def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
-    """Return when a scheduled pod is expected to be gone by its annotations; None: they state nothing.
+    """Return the expected end of a scheduled pod by its annotations; None if unknown.
 
-    Its annotation `expected-end`, or its group's; `expected-runtime` from its start; its `activeDeadlineSeconds` with
-    its grace period on top, from its start; that of its Job, from the Job's start, likewise; for a terminating pod its
-    deletionTimestamp.  The earliest of them.
+    The earliest of: the annotation `expected-end` of the pod or its group; `expected-runtime` after its start; its
+    `activeDeadlineSeconds` plus its grace period after its start; the same of its Job after the Job's start; the
+    deletionTimestamp of a terminating pod.
     """
     departure, of_job = cluster.departures.get(pod.uid), cluster.job_deadlines.of(pod)
     ends = stated_end(cluster, pod, pod.start), departure, of_job + pod.grace if of_job is not None else None
@@ -122,17 +122,17 @@ def expected_end(cluster: ClusterState, pod: PodRecord) -> float | None:
 
 
 def stated_end(cluster: ClusterState, pod: PodRecord, start: float | None) -> float | None:
-    """Return when a pod that starts at a time (None: not yet) ends by its or its group's annotations; None: unknown.
+    """Return the end of a pod by its or its group's annotations, with this start (None: not yet); None if unknown.
 
-    The earliest of `expected-end`, `expected-runtime` and `activeDeadlineSeconds` with the grace period on top.
+    The earliest of `expected-end`, `expected-runtime` and `activeDeadlineSeconds` plus the grace period.
     """
     terms = cluster.terms_of(pod)
-    known = [terms.expected_end] if terms.expected_end is not None else []
+    ends = [terms.expected_end] if terms.expected_end is not None else []
     if start is not None and terms.expected_runtime is not None:
-        known.append(start + terms.expected_runtime)
+        ends.append(start + terms.expected_runtime)
     if start is not None and terms.active_deadline is not None:
-        known.append(start + terms.active_deadline + pod.grace)
-    return min(known, default=None)
+        ends.append(start + terms.active_deadline + pod.grace)
+    return min(ends, default=None)
 
 
 def until_completions(
@@ -142,7 +142,7 @@ def until_completions(
     longest: float,
     assign: Callable[[], Assigned | None],
 ) -> Deferral | None:
-    """Return the units that end soon enough for the preemptor to wait; None: it does not wait.
+    """Return a deferral until units end soon enough for the preemptor; None: it does not wait.
 
     Soon enough: within `longest` seconds after the creation of the first of its `pods`. `assign` tries to place it in
     the present view; None if it does not fit.
@@ -158,10 +158,10 @@ def until_completions(
     if not ends:
         return None
     ends.sort(key=lambda entry: (entry[0], entry[1].uid))
-    found = after_known_ends(cluster, ends, assign)
-    if found is None:
+    earliest = after_known_ends(cluster, ends, assign)
+    if earliest is None:
         return None
-    when, places = found
+    when, places = earliest
     rows = {row for _, row in places}
     awaited = tuple(pod for end, pod in ends if end <= when and pod.row in rows)
     text = f"waiting for {_named(awaited)} to end by {readable_time(when)}; no pods are evicted until then"
@@ -171,7 +171,7 @@ def until_completions(
 def after_known_ends(
     cluster: ClusterState, ends: Sequence[tuple[float, PodRecord]], assign: Callable[[], Assigned | None]
 ) -> tuple[float, Assigned] | None:
-    """Return the earliest of these ends (seconds, pod) at which `assign` has a place, and the place; None: at none."""
+    """Return the earliest of these ends (seconds, pod) at which `assign` finds places, and the places; or None."""
     times = sorted({end for end, _ in ends})
 
     def after(count: int) -> Assigned | None:
@@ -179,12 +179,12 @@ def after_known_ends(
             cluster.displace_all([pod for end, pod in ends if end <= times[count - 1]])
             return assign()
 
-    found = least_count(len(times), after)
-    return (times[found[0] - 1], found[1]) if found is not None else None
+    least = least_count(len(times), after)
+    return (times[least[0] - 1], least[1]) if least is not None else None
 
 
 def least_count(most: int, after: Callable[[int], Assigned | None]) -> tuple[int, Assigned] | None:
-    """Return the least count from 1 to `most` with a place, and the place, by bisection; None: there is none.
+    """Return the least count from 1 to `most` with places, and the places, by bisection; None if there is none.
 
     The search assumes that more free capacity is never worse.
     """
@@ -208,10 +208,10 @@ def least_count(most: int, after: Callable[[int], Assigned | None]) -> tuple[int
 def until_checkpoint(
     cluster: ClusterState, victims: Sequence[PodRecord], pods: Sequence[PodRecord], longest: float
 ) -> Deferral | None:
-    """Return the wait for the moment when evicting these victims loses the least work; None if that is now.
+    """Return a deferral until evicting these victims loses the least work; None if that is now.
 
-    The moment is the next checkpoint of a victim within `longest` seconds after the first of the preemptor's `pods`
-    was created. Victims that state no checkpoints lose more by each second of it (cost.md 6.7).
+    The moment is the next checkpoint of a victim within `longest` seconds after the creation of the first of the
+    preemptor's `pods`. Victims without checkpoints lose more with each second (cost.md 6.7).
     """
     now, latest = cluster.now, _since(cluster, pods) + longest
     if latest <= now:

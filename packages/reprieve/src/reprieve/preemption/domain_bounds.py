@@ -34,7 +34,7 @@ Counts = npt.NDArray[np.int64]
 Price = tuple[bool, Cost]
 
 FREE: Price = (False, ())
-"""The bound of a domain where perhaps no pods are evicted: nothing is cheaper."""
+"""The bound of a domain where possibly no pods are evicted: nothing is cheaper."""
 _IMPOSSIBLE = 1 << 60
 _NOT_STARTED = float("inf")
 
@@ -62,11 +62,11 @@ class DomainBounds:
         """Return the group's score for a candidate of that price in a domain; None if it is not known in advance."""
         if not self.alike:
             return None
-        domain, gone = self.domains[index], int(price[1][self.pods]) if price[0] else 0
-        there = [(pod, row) for row in domain.rows.tolist() for pod in self._victims_on.get(row, ())]
-        if gone > len(there):
+        domain, evictions = self.domains[index], int(price[1][self.pods]) if price[0] else 0
+        victims = [(pod, row) for row in domain.rows.tolist() for pod in self._victims_on.get(row, ())]
+        if evictions > len(victims):
             return None
-        stay = there[gone:]
+        stay = victims[evictions:]
         assigned = [(pod, -1) for pod in self.attempt.pods[: self.placed[index]]]
         with self.cluster.trial():
             self.cluster.place_all([pod for pod, _ in stay], [row for _, row in stay])
@@ -93,7 +93,7 @@ class _Victims:
 class _DomainFreeResources:
     """The capacity of the domains' rows for the group without all victims, one domain after another."""
 
-    asked: Counts
+    requested: Counts
     """`int64[columns, 1]`: the minimum request of every member."""
     left: Counts
     """`int64[columns, rows]`."""
@@ -141,7 +141,7 @@ def bounds_of(
     if not wanted or not fewest or not all(sizes) or len(np.unique(rows)) != len(rows):
         return None
     columns = [column for column, _ in wanted]
-    asked = np.array([[amount] for _, amount in wanted], dtype=np.int64)
+    requested = np.array([[amount] for _, amount in wanted], dtype=np.int64)
     usable = usable_by_like_pods(running, pods)
     exact = usable is not None and not profile.outside_filters and flat
     if usable is not None and exact:
@@ -150,14 +150,14 @@ def bounds_of(
         nodes = cluster.nodes
         left = np.maximum(nodes.allocatable[columns][:, rows] - nodes.used[columns][:, rows], 0)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1])).astype(np.int64)
-    holds = np.minimum((left // asked).min(axis=0), len(pods))
+    holds = np.minimum((left // requested).min(axis=0), len(pods))
     domain_of = np.repeat(np.arange(len(sizes)), sizes)
     placed = np.full(len(domains), fewest, dtype=np.int64)
     if exact:
         placed = np.minimum(np.add.reduceat(holds, starts), len(pods))
     stuck = ranking.costing.stuck if ranking.costing is not None else frozenset()
     victims = _victims(units, _breaks(ranking), stuck, rows, columns)
-    prices = _prices(_DomainFreeResources(asked, left, holds, starts, domain_of, placed), victims)
+    prices = _prices(_DomainFreeResources(requested, left, holds, starts, domain_of, placed), victims)
     alike = exact and _are_alike(units) and all(weighted.plugin.by_count for weighted in profile.placement_scores)
     result: dict[int, list[PodRecord]] = {}
     if alike:
@@ -169,7 +169,7 @@ def bounds_of(
 
 
 def _feasible(plugin: PlacementFeasiblePlugin, group: Group, count: int) -> bool:
-    """Return whether so many more members may suffice; each level of a tree has its own minimum."""
+    """Return whether that many further members may suffice; each level of a tree has its own minimum."""
     if not isinstance(group, GroupState):
         return True
     scheduled = group.scheduled + count
@@ -192,7 +192,7 @@ def _are_alike(units: Sequence[PreemptionUnit]) -> bool:
 
 
 def _breaks(ranking: Ranking) -> list[int] | None:
-    """Return by unit how many gangs break with it alone; None if gangs do not count."""
+    """Return by unit the number of gangs that break with it alone; None if gangs do not count."""
     costing = ranking.costing
     if not ranking.criteria.counts_gangs or costing is None:
         return None
@@ -210,7 +210,7 @@ def _victims(
     at = {row: index for index, row in enumerate(rows.tolist())}
     kinds: dict[int, int] = {}
     deltas: list[Counts] = []
-    which: list[int] = []
+    kind_of_pod: list[int] = []
     result: list[int] = []
     priorities: list[int] = []
     begun: list[float] = []
@@ -226,14 +226,14 @@ def _victims(
             kind = kinds.setdefault(signature.id, len(kinds))
             if kind == len(deltas):
                 deltas.append(signature.delta[columns])
-            which.append(kind)
+            kind_of_pod.append(kind)
             result.append(index)
             priorities.append(priority)
             begun.append(start)
             restarting.append(pod.uid not in stuck)
             if breaks is not None:
                 breaking.append(breaks[turn])
-    amounts = np.array(deltas, dtype=np.int64).reshape(len(deltas), len(columns))[which]
+    amounts = np.array(deltas, dtype=np.int64).reshape(len(deltas), len(columns))[kind_of_pod]
     return _Victims(
         np.array(result, dtype=np.int64),
         np.array(priorities, dtype=np.int64),
@@ -247,11 +247,11 @@ def _victims(
 def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
     """Return the bound of each domain."""
     starts, domain_of = rooms.starts, rooms.domain_of
-    beside = np.maximum(rooms.left - _sums(rooms.left, victims, slice(None)), 0)
-    free = np.minimum((beside // rooms.asked).min(axis=0), rooms.holds)
+    spare = np.maximum(rooms.left - _sums(rooms.left, victims, slice(None)), 0)
+    free = np.minimum((spare // rooms.requested).min(axis=0), rooms.holds)
     lacking = rooms.placed - np.add.reduceat(free, starts)
     highest = _highest(rooms, victims)
-    pods_gone, priorities_gone = _fewest_gone(rooms, victims, beside, free, np.maximum(lacking, 0)[domain_of])
+    pods_gone, priorities_gone = _fewest_gone(rooms, victims, spare, free, np.maximum(lacking, 0)[domain_of])
     number = np.minimum.reduceat(pods_gone, starts).tolist()
     total = np.minimum.reduceat(priorities_gone, starts).tolist()
     of_domain = domain_of[victims.rows]
@@ -262,27 +262,27 @@ def _prices(rooms: _DomainFreeResources, victims: _Victims) -> list[Price]:
         if short <= 0:
             result.append(FREE)
             continue
-        there = order[edges[domain] : edges[domain + 1]]
+        victims_there = order[edges[domain] : edges[domain + 1]]
         top = int(highest[domain])
-        priorities = victims.priorities[there]
-        same = np.sort(victims.starts[there[priorities == top]])
+        priorities = victims.priorities[victims_there]
+        same = np.sort(victims.starts[victims_there[priorities == top]])
         among = max(1, number[domain] - int((priorities < top).sum()))
-        # Of so many victims of the highest priority the first to start did so no later than this.
+        # Of that many victims of the highest priority the earliest started no later than this.
         latest = float(same[-min(among, len(same))]) if len(same) else _NOT_STARTED
-        # Every victim breaks its gang: so at least one does.  Of the victims as many as possible can restart elsewhere.
-        gangs = () if victims.breaks is None else (int(victims.breaks[there].min(initial=_IMPOSSIBLE)),)
-        stuck = max(0, number[domain] - int(victims.restarting[there].sum()))
+        # Every victim may break its gang: so at least one does.  As many victims as possible can restart elsewhere.
+        gangs = () if victims.breaks is None else (int(victims.breaks[victims_there].min(initial=_IMPOSSIBLE)),)
+        stuck = max(0, number[domain] - int(victims.restarting[victims_there].sum()))
         restartless = () if victims.breaks is None else (stuck,)
         result.append((True, (0, top, *gangs, total[domain], number[domain], *restartless, -latest)))
     return result
 
 
-def _sums(like: Counts, victims: _Victims, which: slice | npt.NDArray[np.bool_]) -> Counts:
+def _sums(like: Counts, victims: _Victims, chosen: slice | npt.NDArray[np.bool_]) -> Counts:
     """Return `int64[columns, rows]`: the amounts of some of the victims."""
-    taken = np.zeros_like(like)
+    sums = np.zeros_like(like)
     for at in range(len(like)):
-        np.add.at(taken[at], victims.rows[which], victims.amounts[at][which])
-    return taken
+        np.add.at(sums[at], victims.rows[chosen], victims.amounts[at][chosen])
+    return sums
 
 
 def _highest(rooms: _DomainFreeResources, victims: _Victims) -> Counts:
@@ -297,7 +297,7 @@ def _highest(rooms: _DomainFreeResources, victims: _Victims) -> Counts:
     while bool((low < high).any()):
         middle = (low + high) // 2
         room = np.maximum(left - _sums(left, victims, turns > middle[rooms.domain_of][victims.rows]), 0)
-        enough = np.add.reduceat(np.minimum((room // rooms.asked).min(axis=0), rooms.holds), starts) >= rooms.placed
+        enough = np.add.reduceat(np.minimum((room // rooms.requested).min(axis=0), rooms.holds), starts) >= rooms.placed
         searching = low < high
         high = np.where(searching & enough, middle, high)
         low = np.where(searching & ~enough, middle + 1, low)
@@ -309,13 +309,13 @@ def _fewest_gone(
 ) -> tuple[Counts, Counts]:
     """Return two `int64[rows]`: the minimum number of victims and their minimum sum of priorities.
 
-    All missing places of the domain are taken to cost as on this row.
+    All missing places of the domain are assumed to cost the same as on this row.
 
-    `beside`: `int64[columns, rows]`, free amounts without evictions, `free` the places in them; `lacking`:
-    `int64[rows]`, missing places of the row's domain.  The least over a domain's rows is a bound for the domain: no
-    mixture of rows is cheaper by the place than the row where places are cheapest.
+    `beside`: `int64[columns, rows]`, free amounts without evictions, `free`: the places in them; `lacking`:
+    `int64[rows]`, missing places of the row's domain.  The minimum over a domain's rows is a bound for the domain: no
+    mixture of rows costs less for each place than the row where places are cheapest.
     """
-    asked, holds = rooms.asked, rooms.holds
+    requested, holds = rooms.requested, rooms.holds
     rows = beside.shape[1]
     order = np.lexsort((victims.priorities, victims.rows))
     counts = np.bincount(victims.rows, minlength=rows)
@@ -324,16 +324,16 @@ def _fewest_gone(
     sums[victims.rows[order], turn + 1] = victims.priorities[order] + PRIORITY_OFFSET
     sums = np.cumsum(sums, axis=1)
     largest = np.ones_like(beside)
-    for at in range(len(asked)):
+    for at in range(len(requested)):
         np.maximum.at(largest[at], victims.rows, victims.amounts[at])
-    pods_gone = np.full(rows, _IMPOSSIBLE, dtype=np.int64)
-    priorities_gone = np.full(rows, _IMPOSSIBLE, dtype=np.int64)
+    least_pods = np.full(rows, _IMPOSSIBLE, dtype=np.int64)
+    least_priorities = np.full(rows, _IMPOSSIBLE, dtype=np.int64)
     every = np.arange(rows)
     for more in range(1, int((holds - free).max(initial=0)) + 1):
         places = free + more
         possible = places <= holds
-        need = np.maximum(places * asked - beside, 0)
-        gone = np.minimum(np.maximum((-(-need // largest)).max(axis=0), 1), counts)
-        for best, price in ((pods_gone, gone), (priorities_gone, sums[every, gone])):
+        need = np.maximum(places * requested - beside, 0)
+        evictions = np.minimum(np.maximum((-(-need // largest)).max(axis=0), 1), counts)
+        for best, price in ((least_pods, evictions), (least_priorities, sums[every, evictions])):
             np.copyto(best, np.minimum(best, -(-price * lacking // more)), where=possible)
-    return pods_gone, priorities_gone
+    return least_pods, least_priorities

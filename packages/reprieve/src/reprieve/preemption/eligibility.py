@@ -11,9 +11,9 @@ from reprieve.preemption.units import effective_priority
 
 
 def group_never_preempts(group: Group, *, group_policy: bool) -> bool:
-    """Return whether a group never preempts (preemption.md 2.2): by its own policy if it has one (gate `group_policy`).
+    """Return whether a group never preempts (preemption.md 2.2), by its own policy if it has one (gate `group_policy`).
 
-    Else by the policy of its members, pending or scheduled, which agree (preemption.md 8.4).
+    Otherwise by the policy of its members, pending or scheduled, which agree (preemption.md 8.4).
     """
     own = group.spec.preemption_policy if group.spec is not None and group_policy else None
     if own is not None:
@@ -24,7 +24,7 @@ def group_never_preempts(group: Group, *, group_policy: bool) -> bool:
 def ineligible(
     cluster: ClusterState, priority: int, never: bool, nominated_rows: Iterable[int], *, under_way: bool
 ) -> str | None:
-    """Return why the preemptor must not preempt now; None: it may.
+    """Return the reason why the preemptor must not preempt now; None if it may.
 
     A pod of lower effective priority on a nominated row that terminates because of scheduler preemption shows a
     preemption in progress (preemption.md 2.3); `under_way`: the caller knows of one, wherever its victims run.
@@ -41,7 +41,7 @@ def ineligible(
 
 
 def pod_is_ineligible(state: CycleState, diagnosis: Diagnosis) -> str | None:
-    """Return why a single pod that fits nowhere must not preempt now; None: it may.
+    """Return the reason why a single pod that fits nowhere must not preempt now; None if it may.
 
     Its nominated node does not count if that failed as unschedulable and unresolvable (2.3).
     """

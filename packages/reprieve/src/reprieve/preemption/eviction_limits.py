@@ -17,7 +17,7 @@ from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 SYSTEM_CRITICAL: Final = 2_000_000_000
 """The priority of system-cluster-critical: preemptors with at least this priority are exempt."""
 LIMIT_KEPT: Final = "an eviction limit would be exceeded"
-"""Why a node is no candidate."""
+"""The reason why a node is no candidate."""
 _SOONEST: Final = 1.0
 """Seconds after which a preemptor that waits for a limit is tried again at the earliest."""
 
@@ -53,23 +53,23 @@ def _goes_already(cluster: ClusterState, unit: PreemptionUnit) -> bool:
 
 
 def beyond_limits(cluster: ClusterState, unit: PreemptionUnit) -> tuple[float, str] | None:
-    """Return until when (seconds since the epoch) limits protect a unit, and by which; None: they do not."""
+    """Return until when (seconds since the epoch) limits protect a unit, and the limit; None if they do not."""
     if _goes_already(cluster, unit):
         return None
     counts = evicted_unit(cluster, unit)
-    found = None
+    protection = None
     for index, limit in enumerate(cluster.evictions.limits):
         used = cluster.evictions.used(index, counts, cluster.now)
         if len(used) < limit.most or cluster.evictions.counted(index, counts):
             continue
         until = used[-limit.most] + limit.within
-        if found is None or until > found[0]:
-            found = until, _told(limit, counts)
-    return found
+        if protection is None or until > protection[0]:
+            protection = until, _told(limit, counts)
+    return protection
 
 
 def protected_from_its_start(cluster: ClusterState, pod: PodRecord) -> float | None:
-    """Return until when (seconds since the epoch) limits would protect a pending pod if it ran; None: not at all."""
+    """Return until when (seconds since the epoch) limits would protect a pending pod if it ran; None if they do not."""
     if not cluster.evictions.bind(cluster.now):
         return None
     beyond = beyond_limits(cluster, PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
@@ -84,7 +84,7 @@ def _told(limit: EvictionLimit, unit: EvictedUnit) -> str:
 
 
 def until_limits_allow(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> Deferral | None:
-    """Return when the first of these units is no longer protected by a limit, or more of them may be evicted together.
+    """Return a deferral until a limit stops protecting the first of these units, or allows more evictions together.
 
     None if no limit blocks units that it will later allow.
     """
@@ -104,14 +104,14 @@ def until_limits_allow(cluster: ClusterState, units: Iterable[PreemptionUnit]) -
     if not protected:
         until = max(min(frees), now + _SOONEST)
         return Deferral(WaitsFor.EVICTION_LIMIT, f"eviction limits allow more from {readable_time(until)} on", until)
-    first, name, told = min(protected)
+    first, name, limit_text = min(protected)
     number = "1 workload is" if len(protected) == 1 else f"{len(protected)} workloads are"
-    text = f"{number} protected by eviction limits, {name} until {readable_time(first)} ({told})"
+    text = f"{number} protected by eviction limits, {name} until {readable_time(first)} ({limit_text})"
     return Deferral(WaitsFor.EVICTION_LIMIT, text, max(first, now + _SOONEST))
 
 
 def count_leaving(cluster: ClusterState, now: float) -> None:
-    """Count terminating pods that an earlier scheduler evicted; once, also with a record of it."""
+    """Count terminating pods that an earlier scheduler evicted; once, even if there is a record of it."""
     leaving = [pod for pod in cluster.pods.values() if pod.preempted and pod.terminating and pod.row >= 0]
     for unit in (unit for unit in units_below(cluster, ABOVE_ALL, leaving) if unit.pods):
         cluster.evictions.note(evicted_unit(cluster, unit), now)
@@ -137,7 +137,7 @@ class RemainingEvictions:
         return self._within(sorted(units, key=lambda unit: unit.importance, reverse=True))
 
     def _within(self, units: Sequence[PreemptionUnit]) -> list[PreemptionUnit]:
-        """Return the units without those that exceed a limit beside the ones before them."""
+        """Return the units without those that exceed a limit together with the ones before them."""
         left: dict[tuple[int, str], int] = {}
         result = []
         for unit in units:
@@ -149,7 +149,7 @@ class RemainingEvictions:
         return result
 
     def _charged(self, unit: PreemptionUnit, left: dict[tuple[int, str], int]) -> list[tuple[int, str]]:
-        """Return the limits, and the names, for which a unit counts; `left` gets how many each still allows."""
+        """Return the limits, and the names, for which a unit counts; add to `left` how many each still allows."""
         evictions, cluster = self._cluster.evictions, self._cluster
         if not self._limits or _goes_already(cluster, unit):
             return []

@@ -32,15 +32,15 @@ def without_victims(
     running: RunningProfile, state: CycleState, rows: Sequence[int], criteria: Criteria
 ) -> dict[int, tuple[Verdict, ...]]:
     """Return the verdicts by row for rows where the pod fits beside all units: extenders may name some to evict."""
-    cluster, pod, found = running.cluster, state.pod, dict[int, tuple[Verdict, ...]]()
+    cluster, pod, verdicts_on = running.cluster, state.pod, dict[int, tuple[Verdict, ...]]()
     for row in rows:
-        there = list(cluster.nodes.pods[row].values())
-        units = potential_victims(cluster, pod.priority, there, cluster.class_terms_of(pod))
+        pods = list(cluster.nodes.pods[row].values())
+        units = potential_victims(cluster, pod.priority, pods, cluster.class_terms_of(pod))
         if units and running.evaluator.fits_row(state, row):
             ranking = Ranking(cluster, units, criteria, criteria.costing(cluster, running.evaluator, units))
             violations = ranking.violations
-            found[row] = tuple(Verdict(unit, violations[i], None) for i, unit in enumerate(ranking.ordered))
-    return found
+            verdicts_on[row] = tuple(Verdict(unit, violations[i], None) for i, unit in enumerate(ranking.ordered))
+    return verdicts_on
 
 
 def judged(
@@ -49,9 +49,9 @@ def judged(
     """Return the verdicts by row for rows that stay candidates. Raises PluginError."""
     result = dict(candidates)
     for judge in judges:
-        asked = {row: _victims(verdicts, row) for row, verdicts in result.items()}
-        if asked:
-            answer = call_plugin(judge.name, "PostFilter", judge.judge_candidates, state, asked)
+        victims_on = {row: _victims(verdicts, row) for row, verdicts in result.items()}
+        if victims_on:
+            answer = call_plugin(judge.name, "PostFilter", judge.judge_candidates, state, victims_on)
             result = {
                 row: _changed(result[row], set(answer[row]), Reason(state.pod, row, judge.name, ASKED_FOR))
                 for row in sorted(answer)

@@ -29,7 +29,7 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
     resources = [plugin for plugin in profile.node_filters if plugin.name == RESOURCES_PLUGIN]
     if not resources or not resources[0].checks_everything:
         return False
-    others = [plugin for plugin in profile.node_filters if plugin.name != RESOURCES_PLUGIN]
+    other_filters = [plugin for plugin in profile.node_filters if plugin.name != RESOURCES_PLUGIN]
     seen: set[int] = set()
     for state in states:
         if any_concerned(profile.cluster_filters, state):
@@ -37,7 +37,7 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
         if state.signature.id in seen:
             continue
         seen.add(state.signature.id)
-        if any(call_plugin(p.name, "PreFilter", p.pre_filter, state).code is not Code.SKIP for p in others):
+        if any(call_plugin(p.name, "PreFilter", p.pre_filter, state).code is not Code.SKIP for p in other_filters):
             return False
     return True
 
@@ -83,11 +83,11 @@ class FreeResources:
             running = pods
             if priority is not None and row in nodes.nominated:
                 own = own or {pod.uid for pod, _ in assigned}
-                there = nodes.nominated[row].values()
-                running = pods + [p for p in there if p.row < 0 and p.priority >= priority and p.uid not in own]
+                nominated = nodes.nominated[row].values()
+                running = pods + [p for p in nominated if p.row < 0 and p.priority >= priority and p.uid not in own]
             left = [have[column] for column in columns]
             for pod in running:
-                left = [amount - taken for amount, taken in zip(left, room._amounts(pod, columns), strict=True)]
+                left = [amount - used for amount, used in zip(left, room._amounts(pod, columns), strict=True)]
             room.columns[row], room.left[row] = columns, left
         return room
 
@@ -116,8 +116,8 @@ class FreeResources:
         for pod, row in zip(pods, rows, strict=True):
             left = self.left.get(row)
             if left is not None:
-                taken = self._amounts(pod, self.columns[row])
-                self.left[row] = [amount + more for amount, more in zip(left, taken, strict=True)]
+                amounts = self._amounts(pod, self.columns[row])
+                self.left[row] = [amount + more for amount, more in zip(left, amounts, strict=True)]
 
     def _by_row(self, pods: Sequence[PodRecord], rows: Sequence[int]) -> dict[int, list[int]]:
         """Return the pods' total amounts on each relevant row, by the row's columns."""

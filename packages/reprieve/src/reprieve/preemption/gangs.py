@@ -15,7 +15,7 @@ from reprieve.preemption.units import PreemptionUnit
 
 
 def slack_of(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> dict[str, int]:
-    """Return the slack in pods by `namespace/name` of the gangs with a pod among the units that have their minimum.
+    """Return the slack in pods by `namespace/name` of the gangs that have their minimum and a pod among the units.
 
     Call it before any pod is displaced for a trial.
     """
@@ -28,7 +28,7 @@ def slack_of(cluster: ClusterState, units: Iterable[PreemptionUnit]) -> dict[str
 
 
 def losses(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> dict[str, int]:
-    """Return how many pods each gang with slack loses with these; terminating pods are already lost."""
+    """Return the number of pods that each gang with slack loses with these; terminating pods are already lost."""
     result: dict[str, int] = {}
     for pod in pods if slack else ():
         key = pod.group
@@ -45,16 +45,16 @@ def broken(pods: Iterable[PodRecord], slack: Mapping[str, int]) -> list[str]:
 def with_remains(cluster: ClusterState, preemption: Preemption) -> Preemption:
     """Return the decision with remains of gangs below their minimum listed as such, not as spared.
 
-    Call it with no pod displaced.
+    Call it before any pod is displaced.
     """
     victims = [verdict.unit for verdict in preemption.victims]
-    gone = {pod.uid for unit in victims for pod in unit.pods}
+    victim_uids = {pod.uid for unit in victims for pod in unit.pods}
     breaking = set(broken((pod for unit in victims for pod in unit.pods), slack_of(cluster, victims)))
     left_over = [
         pod
         for key in sorted(breaking)
         for pod in cluster.groups[key].running()
-        if pod.uid not in gone and not pod.terminating
+        if pod.uid not in victim_uids and not pod.terminating
     ]
 
     def is_remains(unit: PreemptionUnit) -> bool:
@@ -80,17 +80,17 @@ def standing(lost: Sequence[Mapping[str, int]], slack: Mapping[str, int]) -> lis
     """Return for each unit, given by importance, its position among units of its priority in a reprieve.
 
     `lost[unit]`: its `losses`. Units that a gang needs for its minimum come first: its most important pods, together.
-    Then all others, with the pods of gangs beyond their minimum.
+    All others follow, with the pods of gangs beyond their minimum.
     """
     left = Counter[str]()
-    for each in lost:
-        left.update(each)
+    for pods_of_gang in lost:
+        left.update(pods_of_gang)
     first: dict[str, int] = {}
     result = []
-    for turn, each in enumerate(lost):
+    for turn, pods_of_gang in enumerate(lost):
         place = turn
         needed = False
-        for key, count in each.items():
+        for key, count in pods_of_gang.items():
             if left[key] > slack[key]:
                 needed = True
                 place = min(place, first.setdefault(key, turn))

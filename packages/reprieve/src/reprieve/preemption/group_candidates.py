@@ -51,7 +51,7 @@ def candidates_among(request: GroupRequest, units: Sequence[PreemptionUnit]) -> 
 
 
 def holds_all(domain: Placement, rows: Collection[int]) -> bool:
-    """Return whether there are such rows and the placement contains all of them."""
+    """Return whether there are any rows and the placement contains all of them."""
     return bool(rows) and set(rows) <= set(domain.rows.tolist())
 
 
@@ -72,8 +72,8 @@ class CandidateSearch:
             places = [row for _, row in attempt.run().placed]
             return self.cheapest([domain for domain in attempt.placements if holds_all(domain, places)][:1], find)
         hopeful = attempt.hopeful()
-        kept = [domain for domain in hopeful if holds_all(domain, attempt.nominated_rows)]
-        candidates, passed_over = self.cheapest(kept, find) if kept else ([], 0)
+        nominated = [domain for domain in hopeful if holds_all(domain, attempt.nominated_rows)]
+        candidates, passed_over = self.cheapest(nominated, find) if nominated else ([], 0)
         return (candidates, passed_over) if candidates else self.cheapest(hopeful, find)
 
     def candidate(self, placement: Placement | None) -> GroupCandidate | None:
@@ -135,7 +135,7 @@ class CandidateSearch:
     def cheapest(
         self, domains: Sequence[Placement], find: Callable[[Placement], GroupCandidate | None]
     ) -> tuple[list[GroupCandidate], int]:
-        """Candidates in the order of their domains, and how many domains were passed over.
+        """Return candidates in the order of their domains, and the number of skipped domains.
 
         Skipped domains cannot be cheaper than the second best candidate (`reprieve.preemption.domain_bounds`), nor
         score better at the price of the best.
@@ -169,7 +169,7 @@ class CandidateSearch:
         return [candidates[index] for index in sorted(candidates)], passed_over
 
     def unhelpful(self) -> UnhelpfulPreemption:
-        """Return why evicting all potential victims does not help."""
+        """Return why the eviction of all potential victims would not help."""
         attempt = self.view.request.attempt
         assignment = attempt.run(diagnose=True)
         placed = len(assignment.placed)

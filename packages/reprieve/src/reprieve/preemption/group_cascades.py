@@ -14,7 +14,7 @@ _MOST_CASCADES = 8
 
 
 def with_cascades(
-    request: GroupRequest, found: GroupCandidates, search: Callable[[Sequence[PreemptionUnit]], GroupCandidates]
+    request: GroupRequest, before: GroupCandidates, search: Callable[[Sequence[PreemptionUnit]], GroupCandidates]
 ) -> tuple[GroupCandidates, CascadeAvoided | None]:
     """Add the evictions in turn by victims to the cost of candidates; also return the avoided eviction (cost.md 3).
 
@@ -24,7 +24,7 @@ def with_cascades(
     cluster, cascades = request.running.cluster, request.options.cascades
     assert cascades is not None
     attempt, criteria = request.attempt, request.options.criteria
-    first = cheapest_of(attempt, found.candidates, criteria)[0]
+    first = cheapest_of(attempt, before.candidates, criteria)[0]
 
     def counted(candidate: GroupCandidate) -> GroupCandidate:
         if candidate.cost is None:
@@ -32,7 +32,7 @@ def with_cascades(
         steps = cascades.after(candidate.victims(), candidate.assignment.placed)
         return replace(candidate, cascade=steps, cost=cascades.cost(candidate.evicted(), steps, candidate.cost))
 
-    candidates = [counted(candidate) for candidate in sorted(found.candidates, key=price_of)[:_MOST_CASCADES]]
+    candidates = [counted(candidate) for candidate in sorted(before.candidates, key=price_of)[:_MOST_CASCADES]]
     best = min(candidates, key=price_of)
     spared: set[str] = set()
     for _ in range(_MOST_CASCADES):
@@ -41,8 +41,8 @@ def with_cascades(
             break
         spared |= culprits
         units = potential_victims(cluster, request.priority, scheduled_pods(cluster), request.terms)
-        others = search([unit for unit in units if unit.name not in spared]).candidates
-        instead = [counted(candidate) for candidate in sorted(others, key=price_of)[:_MOST_CASCADES]]
+        alternatives = search([unit for unit in units if unit.name not in spared]).candidates
+        instead = [counted(candidate) for candidate in sorted(alternatives, key=price_of)[:_MOST_CASCADES]]
         cheaper = [candidate for candidate in instead if candidate.price < best.price]
         if not cheaper:
             break
@@ -53,4 +53,4 @@ def with_cascades(
     if {unit.name for unit in chosen.victims()} != {unit.name for unit in first.victims()}:
         steps = cascades.after(first.victims(), first.assignment.placed)
         avoided = CascadeAvoided(tuple(first.victims()), steps)
-    return replace(found, candidates=candidates), avoided
+    return replace(before, candidates=candidates), avoided

@@ -12,13 +12,13 @@ BY_SCORE = "highest placement score"
 
 
 def cheapest_of(
-    attempt: PodGroupAttempt, found: Sequence[GroupCandidate], criteria: Criteria
+    attempt: PodGroupAttempt, candidates: Sequence[GroupCandidate], criteria: Criteria
 ) -> tuple[GroupCandidate, Compared | None]:
     """Return the cheapest; among equals the one with the group's highest score without its victims, then the first.
 
     Also return the next best of the last remaining ones, with the steps of the comparison.
     """
-    left = rivals = list(found)
+    left = rivals = list(candidates)
     steps: list[tuple[str, int]] = []
     for position, criterion in enumerate((NO_VICTIMS, *criteria.texts)):
         if len(left) > 1:

@@ -35,10 +35,10 @@ def preempt_for_group(
 ) -> PostFilterResult:
     """Find the victims that free capacity for the group, or why there are none. The cluster is not changed.
 
-    More members must be placed than without preemption, else no pods are evicted. Of several placements the cheapest
-    eviction wins, then the placement with the group's best score beside the pods that stay, then the first in order
-    (preemption.md 4.6). While capacity is reserved for it in one of them, no other is tried unless the group no longer
-    fits there (cost.md 5.5).
+    More members must be placed than without preemption, otherwise no pods are evicted. Of several placements the
+    cheapest eviction wins, then the placement with the group's best score beside the pods that stay, then the first in
+    order (preemption.md 4.6). While capacity is reserved for the group in one of them, no other is tried unless the
+    group no longer fits there (cost.md 5.5).
     """
     cluster, group, spec = running.cluster, attempt.group, attempt.group.spec
     if spec is None:
@@ -61,17 +61,17 @@ def preempt_for_group(
         )
         return _no_preemption(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), unhelpful)
     # 3. In which placements does it fit, and which units must be evicted there?
-    found = candidates_within_terms(request, units)
-    if not found.candidates:
-        status = Status(Code.UNSCHEDULABLE, found.refused or GROUP_UNSCHEDULABLE, plugin)
-        return _no_preemption(request, status, found.in_vain)
+    result = candidates_within_terms(request, units)
+    if not result.candidates:
+        status = Status(Code.UNSCHEDULABLE, result.refused or GROUP_UNSCHEDULABLE, plugin)
+        return _no_preemption(request, status, result.in_vain)
     # 4. What would the victims evict in turn?
     avoided = None
     if options.cascades is not None:
-        found, avoided = with_cascades(request, found, lambda units: candidates_within_terms(request, units))
+        result, avoided = with_cascades(request, result, lambda units: candidates_within_terms(request, units))
     # 5. Which placement is cheapest?
-    best, compared = cheapest_of(attempt, found.candidates, options.criteria)
-    by_score = found.by_score
+    best, compared = cheapest_of(attempt, result.candidates, options.criteria)
+    by_score = result.by_score
     preemption = Preemption(
         pod=None,
         group=group,
@@ -79,13 +79,13 @@ def preempt_for_group(
         domain=CLUSTER_DOMAIN if best.placement is None else best.placement.name,
         nominations=best.assignment.placed,
         verdicts=best.verdicts() if by_score is not None else verdicts_of(best.ranking, best.reasons),
-        candidates=len(found.candidates) + found.passed_over,
+        candidates=len(result.candidates) + result.passed_over,
         compared=compared,
         criteria=options.criteria.described,
         cost=best.cost,
         cascade=best.cascade,
         avoided=avoided,
-        limits=found.limits if best.cost is not None else (),
+        limits=result.limits if best.cost is not None else (),
         by_score=tuple(verdict.unit for verdict in by_score.evicted()) if by_score is not None else None,
     )
     return PostFilterResult(SUCCESS, preemption)
@@ -94,9 +94,9 @@ def preempt_for_group(
 def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreemption | None) -> PostFilterResult:
     """Return a result without victims; units that are protected now may become potential victims later."""
     cluster = request.running.cluster
-    kept, waits = protection(cluster, request.priority, scheduled_pods(cluster), request.terms)
-    if kept:
-        status = replace(status, reason=f"{status.reason}: {kept}")
+    protected, waits = protection(cluster, request.priority, scheduled_pods(cluster), request.terms)
+    if protected:
+        status = replace(status, reason=f"{status.reason}: {protected}")
     return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
 
 

@@ -23,8 +23,9 @@ from reprieve.preemption.victim_search.problem import Numbers, numbers_of
 from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
 
 _MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
-"""Maximum number of evictions with equal cost that are compared by the group's score, and of pods placed for that, so
-fewer for large groups.
+"""Maximum number of evictions with equal cost that are compared by the group's score, and of pods placed for that.
+
+Fewer evictions are compared for large groups.
 """
 
 
@@ -146,13 +147,13 @@ def _spread_otherwise(
     if shares.domains > MOST_DOMAINS:
         work.limits[SearchLimit(LimitKind.SPREAD_DOMAINS, MOST_DOMAINS, shares.domains)] = None
         return candidate, False
-    found = shares.cheapest()
+    cheapest = shares.cheapest()
     if shares.cut:
         work.limits[SearchLimit(LimitKind.SPREAD_WORK, MOST_NODES_SEARCHED)] = None
     work.searched = shares.left
-    if found is None:
+    if cheapest is None:
         return candidate, False
-    tried, works = _tried(view, candidate, inside, found)
+    tried, works = _tried(view, candidate, inside, cheapest)
     return tried, works and shares.settled
 
 
@@ -160,15 +161,15 @@ def _tried(
     view: GroupView,
     candidate: GroupCandidate,
     inside: Sequence[int],
-    found: PinnedEviction,
+    eviction: PinnedEviction,
     domains: Mapping[str, Placement] | None = None,
 ) -> tuple[GroupCandidate, bool]:
     """Return the candidate, or the cheaper one with that eviction; and whether all filters agree to its places."""
-    gone = {inside[unit] for unit in found.units}
-    own = PodGroupAssignment(found.places, True, {})
-    with view.of(candidate.ranking, gone) as displaced:
+    evicted = {inside[unit] for unit in eviction.units}
+    own = PodGroupAssignment(eviction.places, True, {})
+    with view.of(candidate.ranking, evicted) as displaced:
         works = displaced.holds(own)
-    tried = view.with_gone(candidate, gone, own if works else None, domains)
+    tried = view.with_gone(candidate, evicted, own if works else None, domains)
     return min(candidate, tried, key=price_of), works
 
 
@@ -184,9 +185,9 @@ class ExactSearch:
     def cheaper(self) -> GroupCandidate | None:
         """Return the cheapest candidate; None if the search finds none."""
         candidate = self.candidate
-        known = tuple(turn for turn, index in enumerate(self.inside) if index in candidate.reasons)
-        cheapest = cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
-        if cheapest is None or cheapest.units == known:
+        present = tuple(turn for turn, index in enumerate(self.inside) if index in candidate.reasons)
+        cheapest = cheapest_eviction(self.numbers, present, steps=self.view.request.steps)
+        if cheapest is None or cheapest.units == present:
             return candidate if cheapest is not None else None
         cheaper = self._with_gone(cheapest)
         # For one pod all nodes are compared: of equal ones it takes the first, as a single pod does.
@@ -207,10 +208,10 @@ class ExactSearch:
         """
         left = min(_MOST_AS_CHEAP, _PODS_PLACED_ANEW // len(best.assignment.placed))
         while left > 0:
-            others = as_cheap(self.numbers, cheapest, left)
-            left -= max(1, len(others))
+            alternatives = as_cheap(self.numbers, cheapest, left)
+            left -= max(1, len(alternatives))
             candidates, evictions = [best], [cheapest]
-            for eviction in others:
+            for eviction in alternatives:
                 candidate = self._with_gone(eviction)
                 if candidate.price == best.price:
                     candidates.append(candidate)
@@ -249,30 +250,30 @@ class ProposeAndTry(ExactSearch):
 
     def eviction(self) -> Found | None:
         """Return the proposal."""
-        known = [turn for turn, index in enumerate(self.inside) if index in self.candidate.reasons]
-        return cheapest_eviction(self.numbers, known, steps=self.view.request.steps)
+        present = [turn for turn, index in enumerate(self.inside) if index in self.candidate.reasons]
+        return cheapest_eviction(self.numbers, present, steps=self.view.request.steps)
 
     def tried(self, proposed: Found) -> GroupCandidate | None:
         """Return the proposal, or the candidate if that is cheaper; None if the proposal does not work."""
         candidate = self.candidate
-        gone = {self.inside[turn] for turn in proposed.units}
-        tried = self.view.with_gone(candidate, gone)
+        evicted = {self.inside[turn] for turn in proposed.units}
+        tried = self.view.with_gone(candidate, evicted)
         if tried is candidate and proposed.places is not None:
-            tried = self._in_its_places(gone, proposed)
+            tried = self._in_its_places(evicted, proposed)
         if tried is candidate:
             return None
         single = len(candidate.assignment.placed) == 1
         return min(*((tried, candidate) if single else (candidate, tried)), key=price_of)
 
-    def _in_its_places(self, gone: set[int], proposed: Found) -> GroupCandidate:
+    def _in_its_places(self, evicted: set[int], proposed: Found) -> GroupCandidate:
         """Return the proposal with its own places, if the group's algorithm finds none and the filters agree."""
         row_of = {pod.uid: row for pod, row in proposed.assigned(self.numbers)}
         pods = [pod for pod, _ in self.candidate.assignment.placed]
         own = PodGroupAssignment(tuple((pod, row_of[pod.uid]) for pod in pods), True, {})
-        with self.view.of(self.candidate.ranking, gone) as view:
+        with self.view.of(self.candidate.ranking, evicted) as view:
             if not view.holds(own):
                 return self.candidate
-        return self.view.with_gone(self.candidate, gone, own)
+        return self.view.with_gone(self.candidate, evicted, own)
 
 
 @dataclass(frozen=True)

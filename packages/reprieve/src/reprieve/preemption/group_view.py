@@ -28,7 +28,7 @@ from reprieve.preemption.victim_search.search import STEPS
 class GroupRequest:
     """A preemptor and the options of the choice. `terms`: limits for victims; `steps`: of the search.
 
-    `by_score`: of evictions with equal cost the one with the preemptor's best score is used.
+    `by_score`: of evictions with equal cost, the one with the preemptor's best score is used.
     """
 
     running: RunningProfile
@@ -66,10 +66,10 @@ class GroupCandidate:
 
     def evicted(self) -> list[Verdict]:
         """Return verdicts on the evicted units, most important first; budgets count only them (preemption.md 6)."""
-        gone = sorted(self.reasons)
+        indices = sorted(self.reasons)
         return [
             Verdict(self.ranking.ordered[index], violates, self.reasons[index])
-            for index, violates in zip(gone, self.ranking.violating(gone), strict=True)
+            for index, violates in zip(indices, self.ranking.violating(indices), strict=True)
         ]
 
     def as_compatible(self) -> "GroupCandidate":
@@ -80,8 +80,8 @@ class GroupCandidate:
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Return the verdict on every unit, in importance order; `evicted` for the evicted ones."""
-        gone = dict(zip(sorted(self.reasons), self.evicted(), strict=True))
-        return tuple(gone.get(index, kept) for index, kept in enumerate(verdicts_of(self.ranking, self.reasons)))
+        evicted = dict(zip(sorted(self.reasons), self.evicted(), strict=True))
+        return tuple(evicted.get(index, spared) for index, spared in enumerate(verdicts_of(self.ranking, self.reasons)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ class GroupView:
         return self.of(self.ranking, {i for i, unit in enumerate(self.ranking.ordered) if unit.priority <= priority})
 
     @contextmanager
-    def of(self, ranking: Ranking, gone: Collection[int]) -> Iterator["GroupView"]:
+    def of(self, ranking: Ranking, evicted: Collection[int]) -> Iterator["GroupView"]:
         """Return the view where only these units of a ranking are displaced."""
-        displaced = [ranking.ordered[index] for index in sorted(gone)]
+        displaced = [ranking.ordered[index] for index in sorted(evicted)]
         cluster = self.request.running.cluster
         with cluster.trial():
             if self.stay:
@@ -139,7 +139,7 @@ class GroupView:
                 uids = {unit.pods[0].uid for unit in displaced}
                 back = [unit for unit in self.ranking.ordered if unit.pods[0].uid not in uids]
                 cluster.place_all([pod for unit in back for pod in unit.pods], [row for u in back for row in u.rows])
-            yield replace(self, ranking=ranking.only(gone), stay=False)
+            yield replace(self, ranking=ranking.only(evicted), stay=False)
 
     def holds(self, assignment: PodGroupAssignment) -> bool:
         """Return whether all pods pass every filter in their places, each beside those before it."""
@@ -155,7 +155,7 @@ class GroupView:
     def with_gone(
         self,
         candidate: GroupCandidate,
-        gone: set[int],
+        evicted: set[int],
         instead: PodGroupAssignment | None = None,
         chosen: Mapping[str, Placement] | None = None,
     ) -> GroupCandidate:
@@ -164,14 +164,14 @@ class GroupView:
         `instead`: places of the members, in their own order, if the group's algorithm finds none. `chosen`: the domains
         of groups below a tree's root.
         """
-        with self.of(candidate.ranking, gone) as view:
+        with self.of(candidate.ranking, evicted) as view:
             assignment = self.request.attempt.run(within=candidate.placement, chosen=chosen)
             if len(assignment.placed) < len(candidate.assignment.placed):
                 if instead is None:
                     return candidate
                 assignment = instead
             judged = view.judged(candidate.placement, assignment)
-        turns = sorted(gone)
+        turns = sorted(evicted)
         reasons = {turns[index]: reason for index, reason in judged.reasons.items()}
         return replace(judged, ranking=candidate.ranking, reasons=reasons)
 

@@ -17,7 +17,7 @@ from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.units import PreemptionUnit
 
 
-class _Each(IncrementalFilter):
+class _PodByPod(IncrementalFilter):
     """A filter with states that are notified of every pod one by one."""
 
     def __init__(self, plugin: FilterPlugin, states: Sequence[CycleState]) -> None:
@@ -26,7 +26,7 @@ class _Each(IncrementalFilter):
         self._counted = False
 
     def count(self, pod: PodRecord, row: int, by: int) -> bool:
-        """Return all assigned pods if the change counts for any."""
+        """Notify all states of the change if it counts for any; return whether it does."""
         notify = self._plugin.add_pod if by > 0 else self._plugin.remove_pod
         if not notify(self._states[0], pod, row):
             return False
@@ -36,12 +36,12 @@ class _Each(IncrementalFilter):
         return True
 
     def suspects(self) -> Collection[int]:
-        """Return all of them, if anything counted."""
+        """Return all positions if a change counted."""
         counted, self._counted = self._counted, False
         return range(len(self._states)) if counted else ()
 
     def update_state(self, position: int) -> None:
-        """Nothing is left to do: `count` has notified every state."""
+        """Do nothing: `count` has notified every state."""
 
 
 class _Kind:
@@ -57,9 +57,9 @@ class _Kind:
         """Positions on rows where nominated pods count as running: they are checked after any relevant change."""
 
     def stand(self, cluster: ClusterState) -> None:
-        """Prepare the rules after all pods of the kind are known."""
+        """Prepare the rules once all pods of the kind are known."""
         for plugin in self.active:
-            self.filters.append(plugin.incremental_filter(self.states, self.rows) or _Each(plugin, self.states))
+            self.filters.append(plugin.incremental_filter(self.states, self.rows) or _PodByPod(plugin, self.states))
         priority = self.states[0].pod.priority
         with_nominated = {row for row, _ in nominated_pods(cluster, priority, slice(0, len(cluster.nodes)))}
         self.with_nominated = [position for position, row in enumerate(self.rows) if row in with_nominated]
@@ -68,8 +68,8 @@ class _Kind:
         """Apply a unit that came back (1) or was removed again (-1); return whether that counts."""
         counts = False
         for pod, row in zip(unit.pods, unit.rows, strict=True):
-            for kept in self.filters:
-                counts = kept.count(pod, row, by) or counts
+            for counter in self.filters:
+                counts = counter.count(pod, row, by) or counts
         return counts
 
 
@@ -78,7 +78,7 @@ class IncrementalFilters:
 
     def __init__(self, kinds: list[_Kind]) -> None:
         self._kinds = kinds
-        self._whose = {index: (kind, position) for kind in kinds for position, index in enumerate(kind.indices)}
+        self._kind_of = {index: (kind, position) for kind in kinds for position, index in enumerate(kind.indices)}
 
     @classmethod
     def counted(
@@ -114,8 +114,8 @@ class IncrementalFilters:
         for kind in self._kinds:
             if kind.count(unit, 1):
                 positions = set(kind.with_nominated)
-                for kept in kind.filters:
-                    positions.update(kept.suspects())
+                for counter in kind.filters:
+                    positions.update(counter.suspects())
                 suspects.update(kind.indices[position] for position in positions)
         return suspects
 
@@ -123,12 +123,12 @@ class IncrementalFilters:
         """Remove the unit again."""
         for kind in self._kinds:
             kind.count(unit, -1)
-            for kept in kind.filters:
-                kept.suspects()
+            for counter in kind.filters:
+                counter.suspects()
 
     def of(self, index: int) -> Sequence[FilterPlugin]:
         """Return the filters with a rule for an assigned pod, with updated states."""
-        kind, position = self._whose[index]
-        for kept in kind.filters:
-            kept.update_state(position)
+        kind, position = self._kind_of[index]
+        for counter in kind.filters:
+            counter.update_state(position)
         return kind.active

@@ -49,7 +49,7 @@ class Peer:
     group: Group | None
     pods: Sequence[PodRecord]
     place: Callable[[TieBreaker | None, Placement | None], Assigned]
-    """Return its places in the present view, which is not changed, or in a placement; none if they are too few."""
+    """Return its places in the present view, or in a placement, without a change; none if too few."""
     constrained: bool = False
     """Whether it has placements, so that not every node is possible for every pod."""
 
@@ -124,12 +124,12 @@ class JointAttempt(PodGroupAttempt):
 
     @property
     def placed_without_help(self) -> int:
-        """Return whether all their places were found: each of them has failed alone."""
+        """Return 0: each preemptor has failed alone."""
         return 0
 
     @property
     def nominated_rows(self) -> Sequence[int]:
-        """Return no nominated rows: none of them is nominated yet."""
+        """Return no rows: none of the preemptors is nominated yet."""
         return ()
 
 
@@ -161,26 +161,26 @@ def plan_together(
     steps = STEPS if within is None else FEWEST_STEPS
     attempt = JointAttempt(cluster, included, wanted, within)
     request = GroupRequest(running, attempt, priority, terms, options, steps, by_score=False)
-    found = candidates_within_terms(request, units)
-    if not found.candidates:
+    result = candidates_within_terms(request, units)
+    if not result.candidates:
         return None
-    best = min(found.candidates, key=price_of)
+    best = min(result.candidates, key=price_of)
     if best.cost is None:
         return None
     in_turn = sorted(included, key=lambda peer: peer.ref in last)
     parts = _parts(request, in_turn, best.assignment.placed, best.ranking.only(best.reasons))
-    return JointPlan({ref: replace(part, limits=found.limits) for ref, part in parts.items()}, wanted, best.price)
+    return JointPlan({ref: replace(part, limits=result.limits) for ref, part in parts.items()}, wanted, best.price)
 
 
 def _size(cluster: ClusterState, peer: Peer) -> float:
-    """Return the largest share of the cluster that it requests, of any resource."""
-    asked: dict[int, int] = {}
+    """Return the largest share of the cluster's amount of any resource that it requests."""
+    requested: dict[int, int] = {}
     for pod in peer.pods:
         for column, amount in pod.signature.requests:
-            asked[column] = asked.get(column, 0) + amount
+            requested[column] = requested.get(column, 0) + amount
     nodes = cluster.nodes
     return max(
-        (amount / max(1, int(nodes.allocatable[column, : len(nodes)].sum())) for column, amount in asked.items()),
+        (amount / max(1, int(nodes.allocatable[column, : len(nodes)].sum())) for column, amount in requested.items()),
         default=0.0,
     )
 
@@ -205,42 +205,42 @@ def _wanted(cluster: ClusterState, peers: Iterable[Peer], within: Placement | No
     return wanted
 
 
-def _parts(request: GroupRequest, peers: Sequence[Peer], placed: Assigned, gone: Ranking) -> dict[str, JointPart]:
+def _parts(request: GroupRequest, peers: Sequence[Peer], placed: Assigned, ranking: Ranking) -> dict[str, JointPart]:
     """Divide the evicted units among the preemptors, each judged beside the parts before it."""
     cluster = request.running.cluster
     row_of = {pod.uid: (pod, row) for pod, row in placed}
-    everything = range(len(gone.ordered))
+    everything = range(len(ranking.ordered))
     before: set[int] = set()
     places: dict[str, tuple[tuple[PodRecord, int], ...]] = {}
     victims: dict[str, frozenset[int]] = {}
     with cluster.trial():
-        cluster.displace_all([pod for unit in gone.ordered for pod in unit.pods])
+        cluster.displace_all([pod for unit in ranking.ordered for pod in unit.pods])
         for peer in peers:
             own = tuple(row_of[pod.uid] for pod in peer.pods if pod.uid in row_of)
             places[peer.ref] = own
-            more = _needed(request, gone, own, [index for index in everything if index not in before])
+            more = _needed(request, ranking, own, [index for index in everything if index not in before])
             with cluster.trial():
-                back = [gone.ordered[index] for index in everything if index not in before and index not in more]
+                back = [ranking.ordered[index] for index in everything if index not in before and index not in more]
                 cluster.place_all([pod for unit in back for pod in unit.pods], [row for u in back for row in u.rows])
-                shared = _needed(request, gone, own, sorted(before))
+                shared = _needed(request, ranking, own, sorted(before))
             before |= more
             victims[peer.ref] = frozenset(more | shared)
             for pod, row in own:
                 cluster.place(pod, row)
     evicting = [peer for peer in peers if victims[peer.ref]]
-    names = {peer.ref: tuple(other.name for other in evicting if other is not peer) for peer in evicting}
-    uids = [unit.pods[0].uid for unit in gone.ordered]
+    names = {peer.ref: tuple(p.name for p in evicting if p is not peer) for peer in evicting}
+    uids = [unit.pods[0].uid for unit in ranking.ordered]
     return {
         peer.ref: JointPart(places[peer.ref], frozenset(uids[i] for i in victims[peer.ref]), names[peer.ref])
         for peer in evicting
     }
 
 
-def _needed(request: GroupRequest, gone: Ranking, places: Assigned, indices: Sequence[int]) -> set[int]:
+def _needed(request: GroupRequest, ranking: Ranking, places: Assigned, indices: Sequence[int]) -> set[int]:
     """Return the units that cannot stay beside the places, in a view where all of them are displaced."""
     if not indices:
         return set()
-    view = GroupView(request, gone.only(indices))
+    view = GroupView(request, ranking.only(indices))
     reasons = view.judged(None, PodGroupAssignment(tuple(places), True, {})).reasons
     return {indices[turn] for turn in reasons}
 
@@ -259,22 +259,22 @@ def carried_out(
     # Records contain only the units on its nodes and those it evicts.
     rows = {row for _, row in part.places}
     rows |= {cluster.pods[uid].row for uid in part.victims if uid in cluster.pods}
-    pods = [each for row in sorted(rows) if row >= 0 for each in cluster.nodes.pods[row].values()]
+    pods = [pod_there for row in sorted(rows) if row >= 0 for pod_there in cluster.nodes.pods[row].values()]
     units = potential_victims(cluster, priority, pods, terms)
     costing = options.criteria.costing(cluster, running.evaluator, units)
     ranking = Ranking(cluster, units, options.criteria, costing)
-    gone = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid in part.victims}
+    evicted_indices = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid in part.victims}
     own = [placed for placed, _ in part.places]
     alone = Peer("", group, own, lambda *_: part.places)
     request = GroupRequest(running, JointAttempt(cluster, [alone], {"": len(own)}), priority, terms, options)
-    with GroupView(request, ranking, stay=True).of(ranking, gone) as view:
+    with GroupView(request, ranking, stay=True).of(ranking, evicted_indices) as view:
         assignment = PodGroupAssignment(part.places, True, {})
         if not view.holds(assignment):
             return None
         judged = view.judged(None, assignment)
     if not judged.reasons:
         return None
-    turns = sorted(gone)
+    turns = sorted(evicted_indices)
     evicted = dict(zip((turns[index] for index in sorted(judged.reasons)), judged.evicted(), strict=True))
     verdicts = verdicts_of(ranking, {})
     return Preemption(
@@ -283,7 +283,7 @@ def carried_out(
         priority=priority,
         domain=CLUSTER_DOMAIN if pod is None else cluster.nodes.names[part.places[0][1]],
         nominations=part.places,
-        verdicts=tuple(evicted.get(index, kept) for index, kept in enumerate(verdicts)),
+        verdicts=tuple(evicted.get(index, verdict) for index, verdict in enumerate(verdicts)),
         criteria=options.criteria.described,
         cost=judged.cost,
         together=part.together,

@@ -1,7 +1,7 @@
 """The work that an eviction throws away (cost.md 1.3, 2.1).
 
-For a pod it is the time since its work was last saved, or since its start, plus the time that a restart takes; times
-its GPUs, or its CPUs if it has no GPUs.
+For a pod it is the time since its work was last saved, or since its start, plus the time that a restart takes,
+multiplied by its GPUs, or by its CPUs if it has no GPUs.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class LostWork:
 
     @property
     def total(self) -> float:
-        """Return both together, as the criterion `lostWork` counts them."""
+        """Return GPU-seconds and CPU-seconds together, as the criterion `lostWork` counts them."""
         return self.gpu + self.cpu
 
 
@@ -36,7 +36,7 @@ class EvictedPods:
 
     uids: set[str] = field(default_factory=set)
     running_seconds: float = 0.0
-    """Summed over the pods with a known start."""
+    """The sum over the pods with a known start."""
     gpu: float = 0.0
     """GPU-seconds."""
     cpu: float = 0.0
@@ -52,9 +52,7 @@ class EvictedPods:
 
 @lru_cache(maxsize=1_024)
 def is_gpu(resource: str) -> bool:
-    """Return whether an extended resource counts as GPUs: `nvidia.com/gpu`, `gpu.intel.com/i915`,
-    `nvidia.com/mig-1g.5gb`.
-    """
+    """Return whether an extended resource counts as GPUs, such as `nvidia.com/gpu` and `gpu.intel.com/i915`."""
     domain, slash, name = resource.partition("/")
     return bool(slash) and (domain.startswith("gpu.") or name == "gpu" or name.startswith(_PARTS_OF_GPUS))
 
@@ -67,7 +65,7 @@ def processors(resources: ResourceTable, signature: PodSpecSignature) -> tuple[i
 
 
 def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
-    """Return how long the pod has worked since its last checkpoint, and its restart cost, at the time of the cache."""
+    """Return the seconds of work since the pod's last checkpoint, plus its restart cost, at the time of the cache."""
     terms = cluster.terms_of(pod)
     restart = terms.restart_cost or 0.0
     if pod.start is None:
@@ -81,9 +79,9 @@ def unsaved_seconds(cluster: ClusterState, pod: PodRecord) -> float:
 
 
 def next_checkpoint(cluster: ClusterState, pod: PodRecord) -> tuple[float, float] | None:
-    """Return since when the work of a pod is unsaved, and its expected next checkpoint; None if unknown.
+    """Return the time since which a pod's work is unsaved, and of its next expected checkpoint; None if unknown.
 
-    Both are seconds since the epoch. A pod that states its last checkpoint may be late: then the time has passed.
+    Both are seconds since the epoch. A pod that reports its last checkpoint may be late: then the second has passed.
     """
     terms = cluster.terms_of(pod)
     if pod.start is None or terms.checkpoint_interval is None:
@@ -110,10 +108,10 @@ def lost_by_pod(cluster: ClusterState, pods: Iterable[PodRecord]) -> list[tuple[
     lost = []
     for pod in pods:
         signature = pod.signature
-        found = per_kind.get(signature.id)
-        if found is None:
-            found = per_kind[signature.id] = processors(cluster.resources, signature)
-        gpus, cpus = found
+        amounts = per_kind.get(signature.id)
+        if amounts is None:
+            amounts = per_kind[signature.id] = processors(cluster.resources, signature)
+        gpus, cpus = amounts
         seconds = unsaved_seconds(cluster, pod)
         lost.append((seconds * gpus, 0.0) if gpus else (0.0, seconds * cpus))
     return lost

@@ -22,7 +22,7 @@ class PreemptionOptions:
     cost: Sequence[str] = STANDARD
     """Names of the criteria by which evictions are compared, also of PreemptionCost plugins (cost.md 1)."""
     cascade_depth: int = 0
-    """How many rounds of evictions in turn are evaluated (cost.md 3)."""
+    """The number of rounds of evictions in turn that are evaluated (cost.md 3)."""
     hold_seconds: float = HOLD_SECONDS
     """Maximum seconds of a preemptor's reservation, 0 without an end (cost.md 5.1)."""
     successor: bool = True
@@ -60,7 +60,7 @@ class EvictionOptions:
     criteria: Criteria = DEFAULT
     """The criteria by which evictions are compared (cost.md 1)."""
     cascades: Cascades | None = None
-    """Whether evictions in turn are evaluated (cost.md 3)."""
+    """The evaluation of evictions in turn, if configured (cost.md 3)."""
     plain: bool = False
     share: bool = True
     """Both select reference paths, for property tests."""

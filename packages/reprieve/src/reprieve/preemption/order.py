@@ -36,8 +36,8 @@ def by_importance(
 class Ranking:
     """Units by importance, computed once for all judgements in one view.
 
-    `ordered` and `violations` are by importance; `order` holds indices into them as they are tried.  `charged[unit]` is
-    how many of its pods each budget counts, `allowed[budget]` how many may be evicted
+    `ordered` and `violations` are by importance; `order` holds indices into them in the order of trials.
+    `charged[unit]`: the number of its pods that each budget counts; `allowed[budget]`: the number that may be evicted
     (`reprieve.cluster.budgets.BudgetIndex`).
     """
 
@@ -66,10 +66,10 @@ class Ranking:
 
     def only(self, indices: Iterable[int]) -> "Ranking":
         """Return the ranking of some of the units; budgets are counted over them alone."""
-        kept = sorted(indices)
+        chosen = sorted(indices)
         result = Ranking.__new__(Ranking)
         result.criteria, result.costing = self.criteria, self.costing
-        result._take([self.ordered[i] for i in kept], [self.charged[i] for i in kept], self.allowed)
+        result._take([self.ordered[i] for i in chosen], [self.charged[i] for i in chosen], self.allowed)
         return result
 
     def violating(self, indices: Iterable[int]) -> list[bool]:

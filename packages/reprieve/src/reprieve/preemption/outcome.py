@@ -35,16 +35,16 @@ GROUP_MEMBER = "not eligible due to workload aware preemption enabled"
 
 
 class Missing(NamedTuple):
-    """An amount that would be missing on a row, in the column's unit, and the requested amount."""
+    """An amount that would be missing on a row, and the requested amount, both in the column's unit."""
 
     resource: str
     short: int
-    asked: int
+    requested: int
 
 
-def scarcest_first(found: Iterable[Missing]) -> tuple[Missing, ...]:
+def scarcest_first(missing: Iterable[Missing]) -> tuple[Missing, ...]:
     """Sort by the missing share of the request, largest first; then extended resources, by name."""
-    return tuple(sorted(found, key=lambda one: (-one.short / one.asked, one.resource in _EVERYWHERE, one.resource)))
+    return tuple(sorted(missing, key=lambda m: (-m.short / m.requested, m.resource in _EVERYWHERE, m.resource)))
 
 
 _EVERYWHERE = ("cpu", "memory", "ephemeral-storage", "pods")
@@ -71,7 +71,7 @@ class Reason:
 
     @property
     def short(self) -> int:
-        """Return how much of it would be missing, in the column's unit."""
+        """Return the missing amount of that resource, in the column's unit."""
         return self.missing[0].short if self.missing else 0
 
 
@@ -85,7 +85,7 @@ class Verdict:
 
     @property
     def evicted(self) -> bool:
-        """Whether it is evicted."""
+        """Whether the unit is evicted."""
         return self.reason is not None
 
 
@@ -141,7 +141,7 @@ class LimitKind(Enum):
     SPREAD_WORK = "SpreadWork"
     """Not all promising ways to divide the members were compared."""
     TREE_WORK = "TreeWork"
-    """The same of topology domains for the groups of a tree."""
+    """The same for topology domains of the groups of a tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class SearchLimit:
 
     kind: LimitKind
     most: int
-    there: int = 0
+    actual: int = 0
 
 
 class WaitsFor(Enum):
@@ -179,9 +179,9 @@ class Deferral:
     until: float | None = None
     """Seconds since the epoch at which it is tried again at the latest; None: only after an event."""
     pods: tuple[PodRecord, ...] = ()
-    """It waits for their capacity."""
+    """The pods with capacity for which it waits."""
     nominations: tuple[tuple[PodRecord, int], ...] = ()
-    """Capacity that is reserved meanwhile."""
+    """Reserved capacity until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class NoRoom(Enum):
 
     POLICY_NEVER = "PreemptionPolicyNever"
     UNDER_WAY = "UnderWay"
-    """Its earlier victims still terminate."""
+    """Its earlier victims are still terminating."""
     NO_LOWER_PRIORITY = "NoLowerPriority"
     """No running pod has a lower priority."""
     PROTECTED = "Protected"
@@ -213,20 +213,20 @@ class NoRoom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UnhelpfulPreemption:
-    """A preemption of a pod group that was not made: the potential victims, and why evicting them does not help."""
+    """A preemption of a pod group that was not made: the potential victims, and why evicting them would not help."""
 
     group: Group
     why: NoRoom
     units: tuple[PreemptionUnit, ...] = ()
     """The potential victims, by importance."""
     placed: int = 0
-    """Members that would have a place without all of them."""
+    """Members that would be placed without all of them."""
     needed: int = 0
-    """Members that need a place."""
+    """Members that must be placed."""
     pod: PodRecord | None = None
-    """The first member that would not."""
+    """The first member that would not be placed."""
     diagnosis: Diagnosis | None = None
-    """Why it would not."""
+    """The reasons for it."""
     lowest: int | None = None
     """The lowest priority among running pods, if none is lower than the preemptor's."""
 
@@ -250,11 +250,11 @@ class Preemption:
     candidates: int = 1
     """Domains that would have worked; this one was the cheapest."""
     compared: Compared | None = None
-    """The next best of them."""
+    """The comparison with the next best of them."""
     criteria: tuple[Criterion, ...] = ()
     """The criteria by which candidates were compared, in order."""
     cost: Cost | None = None
-    """The cost of this one, by those criteria."""
+    """The cost of this domain, by those criteria."""
     cascade: tuple[CascadeStep, ...] = ()
     """Evictions in turn by returning victims, as far as evaluated."""
     avoided: CascadeAvoided | None = None
@@ -281,12 +281,12 @@ class Preemption:
 
     @property
     def reprieved(self) -> int:
-        """Return how many potential victims were spared."""
+        """Return the number of potential victims that were spared."""
         return sum(1 for v in self.verdicts if not v.evicted)
 
     @property
     def pdb_violations(self) -> int:
-        """Return how many evicted units violate a budget."""
+        """Return the number of evicted units that violate a budget."""
         return sum(1 for v in self.verdicts if v.evicted and v.violates_pdb)
 
     @property

@@ -73,16 +73,16 @@ class PinnedChoices:
 
     def eviction_of(self, picks: Picks, *, improved: bool = True) -> PinnedEviction:
         """Return the eviction of a choice for which one was found, improved within the limit of a search."""
-        found = self._found[picks]
-        assert found is not None
-        best, part = found
+        result = self._found[picks]
+        assert result is not None
+        best, part = result
         if improved:
             better = cheapest_eviction(part.numbers, best.units, by_node=self.by_node)
             best = better if better is not None and better.places is not None else best
         return PinnedEviction(best.price, tuple(part.units[unit] for unit in best.units), best.assigned(part.numbers))
 
     def least_of(self, choices: Iterable[Picks]) -> Picks | None:
-        """Search the choices in the order of the sum of their parts' costs."""
+        """Return the choice with the cheapest eviction; they are searched by the sum of their parts' costs."""
         estimates = sorted((estimate, picks) for picks in choices if (estimate := self.estimate(picks)) is not None)
         return self._least(picks for _, picks in estimates)
 
@@ -96,20 +96,20 @@ class PinnedChoices:
             where = self.where(picks)
             if best is not None and any((a := self._alone(*item)) is None or a >= best[0] for item in where):
                 continue
-            known = picks in self._found
-            found = self.search(picks)
-            if found is not None and (best is None or found[0].price < best[0]):
-                best, patience = (found[0].price, picks), _PATIENCE
-            elif not known:
+            searched = picks in self._found
+            result = self.search(picks)
+            if result is not None and (best is None or result[0].price < best[0]):
+                best, patience = (result[0].price, picks), _PATIENCE
+            elif not searched:
                 patience -= 1
         return best[1] if best is not None else None
 
     def is_least(self, price: Price) -> bool:
-        """Return whether no choice costs less, as far as is known."""
+        """Return whether no choice costs less, as far as known."""
         return self.proposed is not None and price <= self.proposed.price
 
     def estimate(self, picks: Picks) -> tuple[int, int, tuple[float, ...]] | None:
-        """Return the cost of all leaves if they share no victim; None: one fits nowhere."""
+        """Return the cost of all leaves if they share no victim; None if one fits nowhere."""
         prices = []
         for leaf, nodes in self.where(picks):
             alone = self._alone(leaf, nodes)
@@ -121,11 +121,11 @@ class PinnedChoices:
         return sum(violations for violations, *_ in prices), max(highest for _, highest, _ in prices), total
 
     def _alone(self, leaf: Part, nodes: frozenset[int]) -> Price | None:
-        """Return the cost of the pods of a leaf alone; None: they do not fit."""
+        """Return the cost of the pods of a leaf alone; None if they do not fit."""
         key = (leaf.shape, nodes)
         if key not in self._prices:
-            found = self._cheapest(pinned(self.numbers, [(leaf.pods, nodes)]))
-            self._prices[key] = found.price if found is not None else None
+            cheapest = self._cheapest(pinned(self.numbers, [(leaf.pods, nodes)]))
+            self._prices[key] = cheapest.price if cheapest is not None else None
         return self._prices[key]
 
     def _cheapest(self, part: PinnedNumbers | None) -> Found | None:
@@ -146,6 +146,6 @@ class PinnedChoices:
         if self._tried.setdefault(alike, picks) != picks:
             return None
         part = pinned(self.numbers, ((leaf.pods, nodes) for leaf, nodes in where))
-        found = self._cheapest(part)
-        self._found[picks] = (found, part) if found is not None and part is not None else None
+        cheapest = self._cheapest(part)
+        self._found[picks] = (cheapest, part) if cheapest is not None and part is not None else None
         return self._found[picks]

@@ -2,7 +2,7 @@
 
 Results of every row are cached by signature and priority, and only changed rows are evaluated again, so a stream of
 identical preemptors needs a full pass once. A preemptor that differs from an earlier one only in priority reuses the
-answers of rows on which both may evict the same units. If an eviction changes only resources, many rows are judged
+results of rows on which both may evict the same units. If an eviction changes only resources, many rows are judged
 together (`reprieve.preemption.victim_columns`), also for preemptors that all differ. Victims are computed only for the
 chosen row.
 """
@@ -64,7 +64,7 @@ _MOST_TRIED = 4
 _FEW = 4
 """Up to this number, rows are evaluated one by one."""
 _DEVICES = "DynamicResources"
-"""The plugin with rejections that kube-scheduler holds for unresolvable."""
+"""The plugin with rejections that kube-scheduler treats as unresolvable."""
 
 
 class PodPreemption:
@@ -80,11 +80,11 @@ class PodPreemption:
         self._plain = options.plain
         self._share = options.share
         self._beyond: Hashable = ()
-        """Data of the criteria beyond the nodes for which the answers were stored."""
+        """The key of the criteria's data beyond the nodes for which the results were stored."""
         self._beyond_version = 0
         self._columns = VictimColumns(running.cluster, running.evaluator.restarts, by_gang=criteria.counts_gangs)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
-        """Answers by the identity of preemptors, the least recently used first."""
+        """Results by the identity of preemptors, the least recently used first."""
         self._latest: dict[tuple[object, ...], tuple[object, ...]] = {}
         """Identity of pods that differ only in priority -> the key in `_memory` of the last of them."""
 
@@ -101,65 +101,65 @@ class PodPreemption:
         resources = only_resources(self._profile, [state])
         numbers = not self._plain and resources
         answers = self._answers(state, curable, numbers=numbers, searches=self._searches and resources)
-        found = answers.cheapest(curable, cluster.nodes.rank)
+        choice = answers.cheapest(curable, cluster.nodes.rank)
         judges = judges_of(self._profile, state)
         candidates: Mapping[int, tuple[Verdict, ...]] = {}
         if judges:
             good = answers.good[curable]
             fitting = without_victims(self._running, state, curable[~good].tolist(), self._criteria)
             candidates = fitting | {r: self._verdicts(state, r, numbers=numbers) for r in curable[good].tolist()}
-        if found is None and not candidates:
+        if choice is None and not candidates:
             text = f"preemption: {self._refusal(diagnosis, curable, answers)}"
             terms = cluster.class_terms_of(pod)
-            there = (other for row in curable.tolist() for other in cluster.nodes.pods[row].values())
-            kept, waits = protection(cluster, pod.priority, there, terms)
-            if kept:
-                text = f"{text} {kept}."
+            pods_there = (victim for row in curable.tolist() for victim in cluster.nodes.pods[row].values())
+            protected, waits = protection(cluster, pod.priority, pods_there, terms)
+            if protected:
+                text = f"{text} {protected}."
             status = Status(Code.UNSCHEDULABLE, text, self._plugin)
             return PostFilterResult(status, clear_nomination=True, put_off=waits)
-        if found is None or judges:
+        if choice is None or judges:
             candidates = judged_outside(judges, state, candidates)
-            found = self._cheapest_of(candidates)
-            if found is None:
+            choice = self._cheapest_of(candidates)
+            if choice is None:
                 return PostFilterResult(Status(Code.UNSCHEDULABLE, f"preemption: {NO_CANDIDATE}", self._plugin))
-            verdicts = candidates[found.row]
+            verdicts = candidates[choice.row]
         elif self._cascades is not None:
             return PostFilterResult(SUCCESS, self._with_cascades(state, curable, answers, numbers=numbers))
         else:
             cheaper = None
             if self._searches:
                 look = self._cheaper if resources else self._cheaper_by_filters
-                found, cheaper = look(state, curable, answers, found)
-            verdicts = cheaper or self._verdicts(state, found.row, numbers=numbers)
+                choice, cheaper = look(state, curable, answers, choice)
+            verdicts = cheaper or self._verdicts(state, choice.row, numbers=numbers)
         names = cluster.nodes.names
         preemption = Preemption(
             pod=pod,
             group=None,
             priority=pod.priority,
-            domain=names[found.row],
-            nominations=((pod, found.row),),
+            domain=names[choice.row],
+            nominations=((pod, choice.row),),
             verdicts=verdicts,
-            candidates=found.candidates,
-            compared=Compared(names[found.second], found.second_cost, found.steps) if found.second >= 0 else None,
+            candidates=choice.candidates,
+            compared=Compared(names[choice.second], choice.second_cost, choice.steps) if choice.second >= 0 else None,
             criteria=self._criteria.described,
-            cost=found.cost,
+            cost=choice.cost,
         )
         return PostFilterResult(SUCCESS, preemption)
 
     def on_own_node(self, state: CycleState, row: int) -> PostFilterResult:
-        """Return the eviction on a row for a pod that runs there and was taken off in the present view (resizes.md 3).
+        """Return the eviction on a row for a pod that runs there and was removed in the present view (resizes.md 3).
 
-        Resources are all that matters, as its other constraints were checked when it was placed.
+        Only resources matter, as its other constraints were checked when it was placed.
         """
         cluster, pod, node = self._cluster, state.pod, self._cluster.nodes.names[row]
-        found, _ = self._on_row(state, row, numbers=True)
-        if isinstance(found, Candidate) and self._spares(pod, found.verdicts):
-            cost, verdicts = found.cost, found.verdicts
+        candidate, _ = self._on_row(state, row, numbers=True)
+        if isinstance(candidate, Candidate) and self._spares(pod, candidate.verdicts):
+            cost, verdicts = candidate.cost, candidate.verdicts
             cheapest = cheapest_on_row(self._running, self._criteria, pod, row) if self._searches else None
             if cheapest is not None and cheapest.cost < cost:
-                other = judged(cluster, pod, row, cheapest.units)
-                if self._spares(pod, other):
-                    cost, verdicts = self._cost_of(other) or cheapest.cost, other
+                verdicts_of_units = judged(cluster, pod, row, cheapest.units)
+                if self._spares(pod, verdicts_of_units):
+                    cost, verdicts = self._cost_of(verdicts_of_units) or cheapest.cost, verdicts_of_units
             preemption = Preemption(
                 pod=pod,
                 group=None,
@@ -172,15 +172,15 @@ class PodPreemption:
                 resize=pod.resize_ref,
             )
             return PostFilterResult(SUCCESS, preemption)
-        reasons = (NO_VICTIMS_POD,) if isinstance(found, Candidate) else found
+        reasons = (NO_VICTIMS_POD,) if isinstance(candidate, Candidate) else candidate
         text = f"preemption: {fit_error(1, dict.fromkeys(reasons, 1))}"
         terms = cluster.class_terms_of(pod)
-        kept, waits = protection(cluster, pod.priority, cluster.nodes.pods[row].values(), terms)
-        status = Status(Code.UNSCHEDULABLE, f"{text} {kept}." if kept else text, self._plugin)
+        protected, waits = protection(cluster, pod.priority, cluster.nodes.pods[row].values(), terms)
+        status = Status(Code.UNSCHEDULABLE, f"{text} {protected}." if protected else text, self._plugin)
         return PostFilterResult(status, put_off=waits)
 
     def _spares(self, pod: PodRecord, verdicts: Sequence[Verdict]) -> bool:
-        """Return whether a resize may not evict the gang of its own pod."""
+        """Return whether these victims spare the gang of the resized pod, which must not be evicted."""
         if pod.group is None:
             return True
         return not any(victim.group == pod.group for v in verdicts if v.evicted for victim in v.unit.pods)
@@ -202,7 +202,7 @@ class PodPreemption:
         return self._search and not self._cluster.rules_of_work
 
     def _cheaper(
-        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, choice: Choice
     ) -> tuple[Choice, tuple[Verdict, ...] | None]:
         """Return the choice after comparing sets of units on each row that may be cheaper (cost.md 4.8).
 
@@ -210,11 +210,11 @@ class PodPreemption:
         bounds, until no other can be cheaper, up to a limit: the rows do not depend on earlier results.
         """
         cluster, pod, rank = self._cluster, state.pod, self._cluster.nodes.rank
-        best, row = found.cost, found.row
+        best, row = choice.cost, choice.row
         cheapest_units: Cheapest | None = None
         native = self._criteria.native
         if native:
-            hopeful = answers.hopeful(curable, found.cost, rank)
+            hopeful = answers.hopeful(curable, choice.cost, rank)
         else:  # without bounds, rows on which the reprieve evicts little may be cheap
             hopeful = [(best, candidate) for candidate, _ in answers.cheapest_first(curable, rank)]
         for least, candidate in hopeful[:_MOST_SEARCHED]:
@@ -226,9 +226,9 @@ class PodPreemption:
             if cheapest is not None and (cheapest.cost, rank[candidate]) < (best, rank[row]):
                 best, row, cheapest_units = cheapest.cost, candidate, cheapest
         if cheapest_units is None:
-            return found, None
+            return choice, None
         verdicts = judged(cluster, pod, row, cheapest_units.units)
-        return self._instead(found, row, self._cost_of(verdicts) or best), verdicts
+        return self._instead(choice, row, self._cost_of(verdicts) or best), verdicts
 
     def _cost_of(self, verdicts: Sequence[Verdict]) -> Cost | None:
         """Return the cost of an eviction with no pods displaced."""
@@ -236,47 +236,47 @@ class PodPreemption:
         return self._criteria.cost_of(verdicts, costing)
 
     def _cheaper_by_filters(
-        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, found: Choice
+        self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, choice: Choice
     ) -> tuple[Choice, tuple[Verdict, ...] | None]:
         """Return the choice if more than resources matters: proposals by resources are tried on the cheapest rows.
 
         A proposal is used if the pod passes every filter without only these units.
         """
         cluster, pod = self._cluster, state.pod
-        best, row, verdicts = found.cost, found.row, None
+        best, row, verdicts = choice.cost, choice.row, None
         for candidate, _ in answers.cheapest_first(curable, cluster.nodes.rank, _MOST_TRIED):
             proposed = cheapest_on_row(self._running, self._criteria, pod, candidate)
             if proposed is None or proposed.cost >= best:
                 continue
-            gone = {victim.uid for unit in proposed.units for victim in unit.pods}
+            evicted_uids = {victim.uid for unit in proposed.units for victim in unit.pods}
             units = units_below(cluster, pod.priority, list(cluster.nodes.pods[candidate].values()))
             costing = self._criteria.costing(cluster, self._evaluator, units)
             ranking = Ranking(cluster, units, self._criteria, costing)
-            kept = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid not in gone}
+            spared = {index for index, unit in enumerate(ranking.ordered) if unit.pods[0].uid not in evicted_uids}
             with cluster.trial():
                 for unit in proposed.units:
                     for victim in unit.pods:
                         cluster.displace(victim)
                 if not self._evaluator.fits_row(state, candidate):
                     continue
-                going = ranking.only(set(range(len(units))) - kept)
+                going = ranking.only(set(range(len(units))) - spared)
                 tried = iter(judge(self._running, going, [(pod, candidate)], pod.priority, plain=self._plain))
             every = tuple(
-                Verdict(unit, ranking.violations[index], None) if index in kept else next(tried)
+                Verdict(unit, ranking.violations[index], None) if index in spared else next(tried)
                 for index, unit in enumerate(ranking.ordered)
             )
             cost = self._cost_of(every)
             if cost is not None and cost < best:
                 best, row, verdicts = cost, candidate, every
-        return (found if verdicts is None else self._instead(found, row, best)), verdicts
+        return (choice if verdicts is None else self._instead(choice, row, best)), verdicts
 
-    def _instead(self, found: Choice, row: int, cost: Cost) -> Choice:
+    def _instead(self, choice: Choice, row: int, cost: Cost) -> Choice:
         """Return the choice with the cheaper result; if that is another row, the previous one is the second."""
-        if row == found.row:
-            return replace(found, cost=cost)
-        apart = next((i for i, (a, b) in enumerate(zip(cost, found.cost, strict=True)) if a != b), None)
+        if row == choice.row:
+            return replace(choice, cost=cost)
+        apart = next((i for i, (a, b) in enumerate(zip(cost, choice.cost, strict=True)) if a != b), None)
         steps = ((BY_NAME if apart is None else self._criteria.texts[apart], 1),)
-        return replace(found, row=row, cost=cost, second=found.row, second_cost=found.cost, steps=steps)
+        return replace(choice, row=row, cost=cost, second=choice.row, second_cost=choice.cost, steps=steps)
 
     def _with_cascades(
         self, state: CycleState, curable: npt.NDArray[np.int64], answers: RowAnswers, *, numbers: bool
@@ -300,12 +300,12 @@ class PodPreemption:
             best = cost if best is None else min(best, cost)
             evaluated.append((cost, int(rank[row]), row, verdicts, steps))
         first = evaluated[0]
-        cheapest, *others = sorted(evaluated, key=lambda each: each[:2])
+        cheapest, *rivals = sorted(evaluated, key=lambda option: option[:2])
         compared = None
-        if others:
-            second = others[0]
+        if rivals:
+            second = rivals[0]
             steps_of = zip(self._criteria.texts, cheapest[0], second[0], strict=True)
-            text = next((text for text, one, other in steps_of if one != other), BY_NAME)
+            text = next((text for text, a, b in steps_of if a != b), BY_NAME)
             compared = Compared(names[second[2]], second[0], ((text, 1),))
         avoided = None
         if cheapest is not first:
@@ -326,7 +326,7 @@ class PodPreemption:
         )
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
-        """Return the choice after calling extenders; their answers are not cached."""
+        """Return the choice after calling extenders; these results are not cached."""
         answers = RowAnswers(self._cluster.changes(lasting=True), len(self._cluster.nodes), self._criteria)
         for row, verdicts in changed.items():
             costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
@@ -336,7 +336,7 @@ class PodPreemption:
     def _answers(
         self, state: CycleState, curable: npt.NDArray[np.int64], *, numbers: bool, searches: bool
     ) -> RowAnswers:
-        """Return an answer for every row with a curable failure: its cost, or why it is no candidate.
+        """Return a result for every row with a resolvable failure: its cost, or why it is no candidate.
 
         `numbers`: only resources matter. `searches`: sets of units are compared on rows that are evaluated one by one.
         """
@@ -365,18 +365,18 @@ class PodPreemption:
         return answers
 
     def _lacking(self, state: CycleState) -> Misfit:
-        """Return the reason for a row where each of the pod's requests is short."""
+        """Return the reasons for a row on which each of the pod's requests is short."""
         names = self._cluster.resources.names
         return tuple(insufficient(names[column]) for column, _ in state.signature.requests)
 
     def _verdicts(self, state: CycleState, row: int, *, numbers: bool) -> tuple[Verdict, ...]:
         """Return verdicts on the units of a candidate row."""
-        found, _ = self._on_row(state, row, numbers=numbers)
-        assert isinstance(found, Candidate)
-        return found.verdicts
+        candidate, _ = self._on_row(state, row, numbers=numbers)
+        assert isinstance(candidate, Candidate)
+        return candidate.verdicts
 
     def _recall(self, identity: Callable[[CycleState], tuple[object, ...] | None], state: CycleState) -> RowAnswers:
-        """Return the valid answers for identical pods; the second part of an `identity` is the priority."""
+        """Return the valid results for identical pods; the second item of an `identity` is the priority."""
         cluster = self._cluster
         beyond = self._criteria.beyond_the_node(cluster) if self._share else None
         if beyond is not None and beyond != self._beyond:
@@ -389,19 +389,19 @@ class PodPreemption:
             answers = self._no_answers()
         else:
             like = (key[0], *key[2:])
-            known = self._memory.pop(key, None)
-            if known is None:
+            recalled = self._memory.pop(key, None)
+            if recalled is None:
                 latest = self._memory.get(self._latest.get(like, ()))
                 if latest is not None:
                     self._catch_up(latest, *versions)
-                    known = latest.for_priority(state.pod.priority)
-            answers = known or self._no_answers()
+                    recalled = latest.for_priority(state.pod.priority)
+            answers = recalled or self._no_answers()
             self._memory[key] = answers
             self._latest.pop(like, None)
             self._latest[like] = key
-            for kept in (self._memory, self._latest):
-                if len(kept) > _SIGNATURES:
-                    del kept[next(iter(kept))]
+            for cache in (self._memory, self._latest):
+                if len(cache) > _SIGNATURES:
+                    del cache[next(iter(cache))]
         self._catch_up(answers, *versions)
         return answers
 
@@ -412,7 +412,7 @@ class PodPreemption:
         return RowAnswers(cluster.changes(lasting=True), len(cluster.nodes), self._criteria, gangs, restarts)
 
     def _catch_up(self, answers: RowAnswers, *versions: int) -> None:
-        """Drop invalid answers; `versions`: see `RowAnswers.catch_up`."""
+        """Drop invalid results; `versions`: see `RowAnswers.catch_up`."""
         cluster = self._cluster
         answers.catch_up(len(cluster.nodes), *versions)
         if answers.restarts is not None:
@@ -429,18 +429,18 @@ class PodPreemption:
         answers.forget(sorted(rows))
 
     def _same_for(self, state: CycleState, row: int, *, numbers: bool) -> tuple[int, int]:
-        """Return the priorities (from, to) of a preemptor for which the row's answer is the same.
+        """Return the priorities (from, to) of preemptors with the same result on the row.
 
-        That is as long as the same units may be evicted and the same nominated pods count. `numbers`: only resources
-        matter; else a filter may read the priority.
+        The result is the same while the same units may be evicted and the same nominated pods count. `numbers`: only
+        resources matter; otherwise a filter may read the priority.
         """
         pod, cluster = state.pod, self._cluster
         if not numbers:
             return pod.priority, pod.priority
         low, high = -ABOVE_ALL, ABOVE_ALL
-        there = [effective_priority(cluster, other) for other in cluster.nodes.pods[row].values()]
-        there += [other.priority for other in cluster.nodes.nominated.get(row, {}).values()]
-        for priority in there:
+        priorities = [effective_priority(cluster, pod_there) for pod_there in cluster.nodes.pods[row].values()]
+        priorities += [pod_there.priority for pod_there in cluster.nodes.nominated.get(row, {}).values()]
+        for priority in priorities:
             if priority < pod.priority:
                 low = max(low, priority + 1)
             else:
@@ -451,37 +451,35 @@ class PodPreemption:
         """Carry out steps 1-5 of preemption.md 3 on one node; also return whether other rows had an influence."""
         cluster, pod = self._cluster, state.pod
         terms = cluster.class_terms_of(pod)
-        there = list(cluster.nodes.pods[row].values())
-        units = potential_victims(cluster, pod.priority, there, terms)
-        found, depends = self._with_units(state, row, units, numbers=numbers)
+        pods_there = list(cluster.nodes.pods[row].values())
+        units = potential_victims(cluster, pod.priority, pods_there, terms)
+        result, depends = self._with_units(state, row, units, numbers=numbers)
         if not cluster.rules_of_work:
-            return found, depends
+            return result, depends
         ceilings = self._ceilings(state)
-        work = EvictionTerms(cluster, pod.priority, there, terms, ceilings)
-        other = self._within_ceilings(pod, row, units, work) if numbers and ceilings else None
-        while isinstance(found, Candidate):
-            victims = [verdict.unit for verdict in found.verdicts if verdict.evicted]
+        work = EvictionTerms(cluster, pod.priority, pods_there, terms, ceilings)
+        within_ceilings = self._within_ceilings(pod, row, units, work) if numbers and ceilings else None
+        while isinstance(result, Candidate):
+            victims = [verdict.unit for verdict in result.verdicts if verdict.evicted]
             below, violated = work.below_minimum(victims), work.violated_by(victims)
             if not below and not violated:
                 break
             if not below and work.restricted:
-                return other or (work.refusal,), True
+                return within_ceilings or (work.refusal,), True
             work.whole |= below
             work.restricted = work.restricted or violated
             units = work.units()
             if not units and work.restricted:
-                return other or (work.refusal,), True
-            found, _ = self._with_units(state, row, units, numbers=numbers)
-        if other is not None and (not isinstance(found, Candidate) or other.cost < found.cost):
-            return other, True
-        return (found if isinstance(found, Candidate) or not work.restricted else (work.refusal,)), True
+                return within_ceilings or (work.refusal,), True
+            result, _ = self._with_units(state, row, units, numbers=numbers)
+        if within_ceilings is not None and (not isinstance(result, Candidate) or within_ceilings.cost < result.cost):
+            return within_ceilings, True
+        return (result if isinstance(result, Candidate) or not work.restricted else (work.refusal,)), True
 
     def _within_ceilings(
         self, pod: PodRecord, row: int, units: Sequence[PreemptionUnit], work: EvictionTerms
     ) -> Candidate | None:
-        """Return the cheapest units of the row by all sets of them, if they keep to budgets and limits, counted over
-        them alone.
-        """
+        """Return the cheapest set of the row's units within budgets and limits, which count only this set."""
         cluster = self._cluster
         cheapest = cheapest_on_row(self._running, self._criteria, pod, row) if self._search else None
         may = {unit.pods[0].uid for unit in units}
@@ -490,8 +488,8 @@ class PodPreemption:
         if work.violated_by(cheapest.units) or work.below_minimum(cheapest.units):
             return None
         verdicts = judged(cluster, pod, row, cheapest.units)
-        found = self._candidate(row, verdicts, self._criteria.costing(cluster, self._evaluator, units))
-        return found if isinstance(found, Candidate) else None
+        candidate = self._candidate(row, verdicts, self._criteria.costing(cluster, self._evaluator, units))
+        return candidate if isinstance(candidate, Candidate) else None
 
     def _ceilings(self, state: CycleState) -> Ceilings:
         """Return the limits of the pod's evictions: the same on all rows, so computed once for an attempt."""
@@ -552,7 +550,7 @@ class PodPreemption:
         return Candidate(row, verdicts, cost)
 
     def _refusal(self, diagnosis: Diagnosis, curable: npt.NDArray[np.int64], answers: RowAnswers) -> str:
-        # kube-scheduler evicts no pods for devices: if that does not help here either, its message is used.
+        # kube-scheduler does not preempt for devices: if preemption does not help here either, its message is used.
         devices = diagnosis.rejected.get(_DEVICES)
         if devices is not None:
             curable = curable[~devices[curable]]
@@ -564,15 +562,15 @@ class PodPreemption:
 
 
 def _has_room(cluster: ClusterState, pod: PodRecord, rows: npt.NDArray[np.int64]) -> Mask:
-    """Return bool[rows]: the pod's requests are free beside all running and nominated pods, devices aside.
+    """Return bool[rows]: whether the pod's requests are free beside all running and nominated pods, devices aside.
 
     `rows`: ascending.
     """
     nodes = cluster.nodes
     columns = [column for column, _ in pod.signature.requests]
     free = (nodes.allocatable[columns] - nodes.used[columns])[:, rows]
-    held = nominated_rows(cluster, pod.priority, rows)
-    free[:, np.searchsorted(rows, held.rows)] -= held.amounts[columns]
-    asked = np.array([[amount] for _, amount in pod.signature.requests], dtype=np.int64)
-    result: Mask = np.logical_and.reduce(free >= asked)
+    nominated = nominated_rows(cluster, pod.priority, rows)
+    free[:, np.searchsorted(rows, nominated.rows)] -= nominated.amounts[columns]
+    requested = np.array([[amount] for _, amount in pod.signature.requests], dtype=np.int64)
+    result: Mask = np.logical_and.reduce(free >= requested)
     return result

@@ -1,7 +1,7 @@
 """Gangs with a minimum that is protected from peers: `below-minimum: Protect` (cost.md 2.9).
 
-Terms: the *surplus* of a gang is how many pods it may lose down to its minCount, with terminating pods and victims
-counted as lost. A gang below its minCount has no protection.
+Terms: the *surplus* of a gang is the number of pods that it may lose down to its minCount, with terminating pods and
+victims counted as lost. A gang below its minCount has no protection.
 """
 
 from collections import Counter
@@ -15,11 +15,11 @@ from reprieve.preemption.eviction_limits import SYSTEM_CRITICAL
 from reprieve.preemption.units import PreemptionUnit
 
 MINIMUM_KEPT = "a gang would fall below its protected minimum"
-"""Why a node is no candidate."""
+"""The reason why a node is no candidate."""
 
 
 def protected_priority(cluster: ClusterState, pod: PodRecord) -> int | None:
-    """Return up to which priority of a preemptor a pod's gang keeps its minimum; None: it is not protected.
+    """Return the highest preemptor priority against which a pod's gang keeps its minimum; None if unprotected.
 
     This is the priority of the gang as a victim, or a higher one that the classes of the pod and of its group both set.
     """
@@ -33,7 +33,7 @@ def protected_priority(cluster: ClusterState, pod: PodRecord) -> int | None:
 
 
 def surplus_of(cluster: ClusterState, group: GroupState) -> int | None:
-    """Return how many pods a gang may lose down to its minCount; None: it is no gang, or below its minCount."""
+    """Return the number of pods that a gang may lose down to its minCount; None for others and below minCount."""
     going = sum(1 for pod in group.members.values() if pod.uid in cluster.doomed and pod.row >= 0 and _stays(pod))
     surplus = group.scheduled - going - group.min_count
     return surplus if group.is_gang and surplus >= 0 else None
@@ -62,19 +62,19 @@ class ProtectedMinimums:
         return self._within(sorted(units, key=lambda unit: unit.importance, reverse=True))
 
     def breaks(self, unit: PreemptionUnit) -> str | None:
-        """Return the first gang, as `namespace/name`, that a unit may not be evicted from now."""
+        """Return the first gang, as `namespace/name`, with a minimum that protects the unit; None if none does."""
         return min((key for key, count in self._taken(unit).items() if count > self._left(key)), default=None)
 
     def _within(self, units: Iterable[PreemptionUnit]) -> list[PreemptionUnit]:
-        """Return the units without those that take a gang below its minimum beside the ones before them."""
+        """Return the units without those that take a gang below its minimum together with the ones before them."""
         if not self._on:
             return list(units)
-        gone: Counter[str] = Counter()
+        lost: Counter[str] = Counter()
         result = []
         for unit in units:
-            taken = self._taken(unit)
-            if all(gone[key] + count <= self._left(key) for key, count in taken.items()):
-                gone.update(taken)
+            losses = self._taken(unit)
+            if all(lost[key] + count <= self._left(key) for key, count in losses.items()):
+                lost.update(losses)
                 result.append(unit)
         return result
 
@@ -84,7 +84,7 @@ class ProtectedMinimums:
         return surplus
 
     def _taken(self, unit: PreemptionUnit) -> Counter[str]:
-        """Return how many pods each protected gang loses by a unit's eviction, by `namespace/name`."""
+        """Return the number of pods that each protected gang loses by a unit's eviction, by `namespace/name`."""
         cluster, result = self._cluster, Counter[str]()
         for pod in unit.pods if self._on else ():
             if pod.group is None or pod.terminating or pod.uid in cluster.doomed:
@@ -100,14 +100,14 @@ class ProtectedMinimums:
 
 
 def told_of_protected(cluster: ClusterState, priority: int, units: Iterable[PreemptionUnit]) -> str:
-    """Return which of the units may not be evicted for the minimum of their gang, in words; empty: none."""
+    """Return a text about units that are protected by the minimum of their gang; empty if there are none."""
     if not cluster.work_rules.protects_minimums:
         return ""
     minimums = ProtectedMinimums(cluster, priority)
-    kept = [(unit.name, key) for unit in units if (key := minimums.breaks(unit)) is not None]
-    if not kept:
+    protected = [(unit.name, key) for unit in units if (key := minimums.breaks(unit)) is not None]
+    if not protected:
         return ""
-    name, key = min(kept)
-    number = "1 workload is" if len(kept) == 1 else f"{len(kept)} workloads are"
+    name, key = min(protected)
+    number = "1 workload is" if len(protected) == 1 else f"{len(protected)} workloads are"
     of = f" of gang {key}" if name != key else ""
     return f"{number} protected by below-minimum: Protect, {name}{of}"

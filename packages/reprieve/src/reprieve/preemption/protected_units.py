@@ -21,7 +21,7 @@ from reprieve.preemption.protected_minimums import ProtectedMinimums, told_of_pr
 from reprieve.preemption.units import PreemptionUnit, units_below
 
 BUDGET_RESPECTED = "a PodDisruptionBudget would be violated"
-"""Why a node is no candidate for a preemptor of a class that respects budgets."""
+"""The reason why a node is no candidate for a preemptor of a class that respects budgets."""
 _SOONEST = 1.0
 """Seconds after which a preemptor that waits for a minimum runtime is tried again at the earliest."""
 
@@ -49,40 +49,37 @@ def potential_victims(
 def protection(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
 ) -> tuple[str, Deferral | None]:
-    """Return why units are protected from an unsuccessful preemptor, in words, and the protection that ends by itself.
+    """Return why units are protected from an unsuccessful preemptor, as text, and the deferral until the first ends.
 
     Empty and None if no unit is protected.
     """
     if not cluster.rules_of_work:
         return "", None
-    there = list(pods)
-    waits = _until_victims_may_go(cluster, priority, there, terms)
+    scheduled = list(pods)
+    waits = _until_victims_may_go(cluster, priority, scheduled, terms)
     minimums = cluster.work_rules.protects_minimums
-    kept = told_of_protected(cluster, priority, units_below(cluster, priority, there)) if minimums else ""
-    return "; ".join(text for text in (kept, waits.message if waits is not None else "") if text), waits
+    protected = told_of_protected(cluster, priority, units_below(cluster, priority, scheduled)) if minimums else ""
+    return "; ".join(text for text in (protected, waits.message if waits is not None else "") if text), waits
 
 
 def _until_victims_may_go(
-    cluster: ClusterState, priority: int, there: Sequence[PodRecord], terms: ClassTerms
+    cluster: ClusterState, priority: int, pods: Sequence[PodRecord], terms: ClassTerms
 ) -> Deferral | None:
-    """Return what an unsuccessful preemptor waits for: the end of a minimum runtime or of an eviction limit.
+    """Return a deferral until the end of a minimum runtime or of an eviction limit.
 
     None if no unit is protected by either.
     """
-    waits = [until_runtimes_are_over(cluster, priority, there, terms)]
+    waits = [until_runtimes_are_over(cluster, priority, pods, terms)]
     if limited(cluster, priority):
-        waits.append(until_limits_allow(cluster, units_below(cluster, priority, there)))
-    found = sorted((wait for wait in waits if wait is not None), key=lambda wait: wait.until or 0.0)
-    return replace(found[0], message="; ".join(wait.message for wait in found)) if found else None
+        waits.append(until_limits_allow(cluster, units_below(cluster, priority, pods)))
+    deferrals = sorted((wait for wait in waits if wait is not None), key=lambda wait: wait.until or 0.0)
+    return replace(deferrals[0], message="; ".join(wait.message for wait in deferrals)) if deferrals else None
 
 
 def until_runtimes_are_over(
     cluster: ClusterState, priority: int, pods: Iterable[PodRecord], terms: ClassTerms
 ) -> Deferral | None:
-    """Return what an unsuccessful preemptor waits for: the end of the first minimum runtime.
-
-    None if no unit is within one.
-    """
+    """Return a deferral until the end of the first minimum runtime; None if no unit is within one."""
     if not cluster.rules_of_work or terms.may_break_minimum_runtime:
         return None
     units = units_below(cluster, priority, pods)
@@ -102,27 +99,27 @@ def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:
 def left_below_minimum(cluster: ClusterState, victims: Iterable[PreemptionUnit]) -> set[str]:
     """Return gangs that the eviction would leave below their minimum and that must then be evicted as a whole.
 
-    Call it with no pods displaced.
+    Call it before any pod is displaced.
     """
-    gone: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
     going_whole: set[str] = set()
     for unit in victims:
         for pod in unit.pods:
             if pod.group is not None and not pod.terminating:
-                gone[pod.group] += 1
+                lost[pod.group] += 1
                 if cluster.terms_of(pod).below_minimum == WHOLE:
                     going_whole.add(pod.group)
     result = set()
     for key in going_whole:
         group = cluster.groups[key]
-        left = group.scheduled - gone[key]
+        left = group.scheduled - lost[key]
         if group.is_gang and 0 < left < group.min_count:
             result.add(key)
     return result
 
 
 class RespectedBudgets:
-    """The disruptions that every budget allows beside terminating pods and victims that may not be counted yet."""
+    """The disruptions that every budget allows beside terminating pods and victims that it may not count yet."""
 
     refusal = BUDGET_RESPECTED
 
@@ -170,8 +167,8 @@ def ceilings_for(cluster: ClusterState, priority: int, terms: ClassTerms) -> Cei
 class EvictionTerms:
     """The terms of annotations about work, during a search for victims that repeats until all are met.
 
-    `pods`: those that may be victims; `whole`: gangs that are evicted whole; `restricted`: only units that may all be
-    evicted together are potential victims; `refusal`: the last violation, in words.
+    `pods`: those that may be victims; `whole`: gangs that are evicted as a whole; `restricted`: only units that may all
+    be evicted together are potential victims; `refusal`: the last violation, as text.
     """
 
     def __init__(

@@ -68,21 +68,21 @@ class ReplacedGroup:
         return self._exchanged(best, order)
 
     def _with_one_kept(self, best: GroupCandidate) -> GroupCandidate:
-        """Keep one more victim, the most expensive first, and put all others back again, as long as it helps."""
+        """Spare one more victim, the most expensive first, and put all others back again, as long as it helps."""
         tried: set[int] = set()
         while self._left > 0:
-            ranking, gone = best.ranking, sorted(best.reasons)
-            violating = dict(zip(gone, ranking.violating(gone), strict=True))
-            victims = sorted((index for index in gone if index not in tried), key=lambda i: (not violating[i], i))
+            ranking, indices = best.ranking, sorted(best.reasons)
+            violating = dict(zip(indices, ranking.violating(indices), strict=True))
+            victims = sorted((index for index in indices if index not in tried), key=lambda i: (not violating[i], i))
             if not victims:
                 break
             tried.add(victims[0])
-            # All pods that a violated budget counts come back before the others, after the kept one.
-            over = {budget for index in gone if violating[index] for budget in ranking.charged[index]}
+            # All pods that a violated budget counts are put back before the others, after the spared one.
+            over = {budget for index in indices if violating[index] for budget in ranking.charged[index]}
             rest = sorted(range(len(ranking.ordered)), key=lambda i: (over.isdisjoint(ranking.charged[i]), i))
-            found = self._tried(best, [victims[0], *(index for index in rest if index != victims[0])], first=1)
-            if found.price < best.price:
-                best, tried = found, set()
+            candidate = self._tried(best, [victims[0], *(index for index in rest if index != victims[0])], first=1)
+            if candidate.price < best.price:
+                best, tried = candidate, set()
         return best
 
     def _tried(self, best: GroupCandidate, order: Sequence[int], *, first: int = 0) -> GroupCandidate:
@@ -93,42 +93,42 @@ class ReplacedGroup:
         every = frozenset(order)
         if first and not self._place(every.difference(order[:first])):
             return best
-        gone = self._put_back(every.difference(order[:first]), order[first:])
-        if not gone or gone == frozenset(best.reasons):
+        remaining = self._put_back(every.difference(order[:first]), order[first:])
+        if not remaining or remaining == frozenset(best.reasons):
             return best
-        return min(best, self.view.with_gone(self.candidate, set(gone)), key=price_of)
+        return min(best, self.view.with_gone(self.candidate, set(remaining)), key=price_of)
 
     def _exchanged(self, best: GroupCandidate, order: Sequence[int]) -> GroupCandidate:
         """Evict one more unit, not more important than the victims, and put others back, as long as it helps."""
         improved = True
         while improved and self._left > 0 and len(best.reasons) > 0:
             improved = False
-            gone, ordered = frozenset(best.reasons), best.ranking.ordered
-            highest = max(ordered[index].priority for index in gone)
-            pods = sum(len(ordered[index].pods) for index in gone)
-            others = [
+            evicted, ordered = frozenset(best.reasons), best.ranking.ordered
+            highest = max(ordered[index].priority for index in evicted)
+            pods = sum(len(ordered[index].pods) for index in evicted)
+            further = [
                 index
                 for index in reversed(order)
-                if index not in gone and ordered[index].priority <= highest and len(ordered[index].pods) <= pods
+                if index not in evicted and ordered[index].priority <= highest and len(ordered[index].pods) <= pods
             ]
-            for index in others:
+            for index in further:
                 if self._left <= 0:
                     break
-                victims = [each for each in order if each in gone]
-                tried = self._tried_with(best, gone | {index}, victims)
+                victims = [i for i in order if i in evicted]
+                tried = self._tried_with(best, evicted | {index}, victims)
                 if tried.price < best.price:
                     best, improved = tried, True
                     break
         return best
 
-    def _tried_with(self, best: GroupCandidate, gone: frozenset[int], order: Sequence[int]) -> GroupCandidate:
+    def _tried_with(self, best: GroupCandidate, evicted: frozenset[int], order: Sequence[int]) -> GroupCandidate:
         """Return the rest of an eviction after putting units back in that order, if it can be cheaper than the best."""
-        left = self._put_back(gone, order)
-        if len(gone) - len(left) < 1:
+        left = self._put_back(evicted, order)
+        if len(evicted) - len(left) < 1:
             return best
         return self.view.with_gone(self.candidate, set(left))
 
-    def _put_back(self, gone: frozenset[int], order: Sequence[int]) -> frozenset[int]:
+    def _put_back(self, evicted: frozenset[int], order: Sequence[int]) -> frozenset[int]:
         """Put units back as long as the group fits; return the remaining victims."""
         pending: list[Sequence[int]] = [order]
         if len(order) > 1:
@@ -137,21 +137,21 @@ class ReplacedGroup:
             block = pending.pop(0)
             if not block:
                 continue
-            less = gone.difference(block)
+            less = evicted.difference(block)
             if less and self._place(less):
-                gone = less
+                evicted = less
             elif len(block) > 1:
                 middle = len(block) // 2
                 pending[:0] = [block[:middle], block[middle:]]
-        return gone
+        return evicted
 
-    def _place(self, gone: Collection[int]) -> bool:
-        """Return whether as many members fit without only these units."""
-        key = frozenset(gone)
+    def _place(self, evicted: Collection[int]) -> bool:
+        """Return whether as many members fit if only these units are evicted."""
+        key = frozenset(evicted)
         if key not in self._fits:
             self._left -= 1
             self.work.left -= len(self.candidate.assignment.placed)
             with self.view.of(self.candidate.ranking, key):
-                found = self.view.request.attempt.run(within=self.candidate.placement)
-            self._fits[key] = found.feasible and len(found.placed) >= len(self.candidate.assignment.placed)
+                assignment = self.view.request.attempt.run(within=self.candidate.placement)
+            self._fits[key] = assignment.feasible and len(assignment.placed) >= len(self.candidate.assignment.placed)
         return self._fits[key]

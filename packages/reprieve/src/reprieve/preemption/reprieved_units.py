@@ -43,7 +43,7 @@ def reasons_to_go(
     cluster, order = running.cluster, ranking.order
     seats = [(CycleState(cluster, pod), row) for pod, row in assigned]
     if not plain and only_resources(running.profile, [state for state, _ in seats]):
-        # A unit with no pod on an assigned row takes no capacity from them.
+        # A unit without pods on assigned rows takes no capacity from them.
         room = FreeResources.after(cluster, assigned, priority=priority)
         order = ranking.on(room.left)
         reasons = _by_numbers(cluster, ranking.ordered, order, assigned, room)
@@ -107,17 +107,17 @@ def _by_numbers(
     room: FreeResources,
 ) -> list[Reason | None]:
     judged = [(index, room.shortage(units[index].pods, units[index].rows)) for index in order]
-    last_asking, asked_on = _last_asking(assigned), _asked(assigned)
+    last_asking, requested_on = _last_asking(assigned), _asked(assigned)
     reasons: list[Reason | None] = [None] * len(units)
     texts: dict[tuple[tuple[int, int, int], ...], tuple[str, tuple[Missing, ...]]] = {}
     for index, short in judged:
         if short is not None:
             row = short[0]
-            # Beside all units that stay, also those judged after it.
+            # Counted beside all units that stay, also those judged later.
             lacking = room.shortage_on(row, units[index].pods, units[index].rows)
-            asked = asked_on[row]
-            key = tuple([(column, amount, max(1, asked[column])) for column, amount in lacking])
-            if key not in texts:  # identical pods lack the same on many rows
+            requested = requested_on[row]
+            key = tuple([(column, amount, max(1, requested[column])) for column, amount in lacking])
+            if key not in texts:  # identical pods lack the same amounts on many rows
                 texts[key] = _shortage_text(cluster, key)
             text, missing = texts[key]
             pod = last_asking[row, cluster.resources.column(missing[0].resource)]
@@ -141,30 +141,30 @@ def _count_what_is_missing(
     if not lacking or fit is None or not fit.checks_everything:
         return
     room = FreeResources.after(running.cluster, assigned, priority=priority)
-    asked = _asked(assigned)
+    requested = _asked(assigned)
     for index in lacking:
         reason, unit = reasons[index], ranking.ordered[index]
         short = room.shortage_on(reason.row, unit.pods, unit.rows) if reason is not None else ()
         if reason is not None and short:
-            key = [(column, amount, max(1, asked[reason.row][column])) for column, amount in short]
+            key = [(column, amount, max(1, requested[reason.row][column])) for column, amount in short]
             reasons[index] = replace(reason, missing=_shortage_text(running.cluster, key)[1])
 
 
 def _shortage_text(cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]) -> tuple[str, tuple[Missing, ...]]:
     """Return the message for missing amounts, given (column, amount, request) of each, and the same as data."""
     names = cluster.resources.names
-    missing = scarcest_first(Missing(names[column], amount, asked) for column, amount, asked in lacking)
+    missing = scarcest_first(Missing(names[column], amount, request) for column, amount, request in lacking)
     return ", ".join(insufficient(item.resource) for item in missing), missing
 
 
 def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]:
-    """Return by row the requests of assigned pods by column."""
-    asked: dict[int, Counter[int]] = {}
+    """Return the requests of assigned pods by row and column."""
+    requested: dict[int, Counter[int]] = {}
     for pod, row in assigned:
-        here = asked.setdefault(row, Counter())
+        on_row = requested.setdefault(row, Counter())
         for column, amount in pod.signature.requests:
-            here[column] += amount
-    return asked
+            on_row[column] += amount
+    return requested
 
 
 def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[Missing, ...]:
@@ -172,9 +172,9 @@ def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tu
     if plugin != RESOURCES_PLUGIN:
         return ()
     nodes, names = cluster.nodes, cluster.resources.names
-    held = nominated_rows(cluster, pod.priority, np.array([row], dtype=np.int64)).amounts.sum(axis=1)
+    nominated = nominated_rows(cluster, pod.priority, np.array([row], dtype=np.int64)).amounts.sum(axis=1)
     free = {
-        column: int(nodes.allocatable[column, row] - nodes.used[column, row] - held[column])
+        column: int(nodes.allocatable[column, row] - nodes.used[column, row] - nominated[column])
         for column, _ in pod.signature.requests
     }
     return scarcest_first(
@@ -200,7 +200,7 @@ _Seat = tuple[CycleState, int]
 def _by_rules(
     running: RunningProfile, ranking: Ranking, assigned: Sequence[_Seat], rules: IncrementalFilters
 ) -> list[Reason | None]:
-    """Checks only rows of the unit and pods with rules that it may break."""
+    """Check only the unit's rows, and the pods with rules that it may break."""
     cluster = running.cluster
     reasons: list[Reason | None] = [None] * len(ranking.ordered)
     by_row: dict[int, list[int]] = {}
@@ -230,9 +230,7 @@ def _by_rules(
 
 
 def _misfit(running: RunningProfile, seat: _Seat, active: Sequence[FilterPlugin], *, on_row: bool) -> Reason | None:
-    """Return why one assigned pod no longer passes, with its rules counted beforehand; `on_row`: its row has
-    changed.
-    """
+    """Return why one assigned pod no longer passes; `active`: its rules, as counted; `on_row`: its row changed."""
     evaluator = running.evaluator
     state, row = seat
     pod = state.pod
@@ -265,13 +263,13 @@ def _by_filters(
 def _first_misfit(running: RunningProfile, assigned: Sequence[_Seat], affected: set[int] | None) -> Reason | None:
     """Return the first assigned pod, in scheduling order, that no longer passes; only rows in `affected` if given."""
     cluster, evaluator = running.cluster, running.evaluator
-    asked = [seat for seat in assigned if affected is None or seat[1] in affected]
-    with cluster.trial() if len(asked) > 1 else nullcontext():
-        for turn, (state, row) in enumerate(asked, 1):
+    checked = [seat for seat in assigned if affected is None or seat[1] in affected]
+    with cluster.trial() if len(checked) > 1 else nullcontext():
+        for turn, (state, row) in enumerate(checked, 1):
             pod = state.pod
             if not evaluator.fits_row(state, row):
                 plugin, texts = evaluator.why_not(state, row)
                 return Reason(pod, row, plugin, ", ".join(texts), _missing(cluster, plugin, pod, row))
-            if turn < len(asked):
+            if turn < len(checked):
                 cluster.place(pod, row)
     return None

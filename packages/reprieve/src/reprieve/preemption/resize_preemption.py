@@ -1,8 +1,8 @@
 """Victims for the deferred resizes of a gang: found for all of its pods together, or for none (resizes.md 3.5).
 
-Each pod stays on its node, and resources are all that matters, as the other constraints were checked when it was
-placed.  All units below are taken off, and each comes back unless a node would be overcommitted for one of the pods: a
-reprieve as for a gang with one placement.  So a unit with pods on two of the nodes is seen to help on both.
+Each pod stays on its node, and only resources matter, as the other constraints were checked when it was placed. All
+units of lower priority are displaced, and each comes back unless a node would be overcommitted for one of the pods: a
+reprieve as for a gang with one placement.  So a unit with pods on two of the nodes counts on both.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from reprieve.preemption.protected_units import EvictionTerms, ceilings_for, pot
 from reprieve.preemption.reprieved_units import judge_by_numbers
 from reprieve.preemption.units import PreemptionUnit
 
-_Found = tuple[tuple[Verdict, ...], Cost]
+_Result = tuple[tuple[Verdict, ...], Cost]
 
 
 class ResizePreemption:
-    """See the module docstring; `gang` are all its running pods, `resized` those that do not fit."""
+    """See the module docstring; `gang`: all its running pods; `resized`: those that do not fit."""
 
     def __init__(
         self, running: RunningProfile, plugin: str, options: EvictionOptions, gang: Group, resized: Sequence[PodRecord]
@@ -38,20 +38,20 @@ class ResizePreemption:
         self._own = {pod.uid for pod in gang.running()}
 
     def preempt(self) -> PostFilterResult:
-        """Return the eviction by which all of the resizes fit. The cluster is not changed."""
+        """Return the eviction with which all of the resizes fit. The cluster is not changed."""
         cluster = self._cluster
-        there = [pod for row in sorted({row for _, row in self._seats}) for pod in cluster.nodes.pods[row].values()]
+        nearby = [pod for row in sorted({row for _, row in self._seats}) for pod in cluster.nodes.pods[row].values()]
         with cluster.trial():
             for pod, _ in self._seats:
                 cluster.lift(pod)
-            others = [pod for pod in there if pod.row >= 0]
-            found = self._search(others)
-        if not isinstance(found, str):
-            return PostFilterResult(SUCCESS, with_remains(cluster, self._preemption(*found)))
+            candidates = [pod for pod in nearby if pod.row >= 0]
+            result = self._search(candidates)
+        if not isinstance(result, str):
+            return PostFilterResult(SUCCESS, with_remains(cluster, self._preemption(*result)))
         terms = cluster.class_terms_of(self._gang)
-        kept, waits = protection(cluster, self._priority, there, terms)
-        text = f"preemption: {found}"
-        status = Status(Code.UNSCHEDULABLE, f"{text}; {kept}." if kept else text, self._plugin)
+        protected, waits = protection(cluster, self._priority, nearby, terms)
+        text = f"preemption: {result}"
+        status = Status(Code.UNSCHEDULABLE, f"{text}; {protected}." if protected else text, self._plugin)
         return PostFilterResult(status, put_off=waits)
 
     def _preemption(self, verdicts: tuple[Verdict, ...], cost: Cost) -> Preemption:
@@ -67,16 +67,16 @@ class ResizePreemption:
             resize=self._seats[0][0].resize_ref,
         )
 
-    def _search(self, others: Sequence[PodRecord]) -> _Found | str:
-        """Return the verdicts with their cost, or why there are none, by the terms of annotations about work."""
+    def _search(self, pods: Sequence[PodRecord]) -> _Result | str:
+        """Return the verdicts with their cost, or why there are none, within the terms of annotations about work."""
         cluster, terms = self._cluster, self._cluster.class_terms_of(self._gang)
-        found = self._judged(potential_victims(cluster, self._priority, others, terms))
+        result = self._judged(potential_victims(cluster, self._priority, pods, terms))
         if not cluster.rules_of_work:
-            return found
+            return result
         ceilings = ceilings_for(cluster, self._priority, terms)
-        work = EvictionTerms(cluster, self._priority, others, terms, ceilings)
-        while not isinstance(found, str):
-            victims = [verdict.unit for verdict in found[0] if verdict.evicted]
+        work = EvictionTerms(cluster, self._priority, pods, terms, ceilings)
+        while not isinstance(result, str):
+            victims = [verdict.unit for verdict in result[0] if verdict.evicted]
             below, violated = work.below_minimum(victims), work.violated_by(victims)
             if not below and not violated:
                 break
@@ -84,11 +84,11 @@ class ResizePreemption:
                 return work.refusal
             work.whole |= below
             work.restricted = work.restricted or violated
-            found = self._judged(work.units())
-        return work.refusal if isinstance(found, str) and work.restricted else found
+            result = self._judged(work.units())
+        return work.refusal if isinstance(result, str) and work.restricted else result
 
-    def _judged(self, potential: Sequence[PreemptionUnit]) -> _Found | str:
-        """Return these if only these units may be evicted, and no pod of the gang itself."""
+    def _judged(self, potential: Sequence[PreemptionUnit]) -> _Result | str:
+        """Return the same if only these units may be evicted, except units of the gang itself."""
         cluster, criteria = self._cluster, self._criteria
         units = [unit for unit in potential if not any(pod.uid in self._own for pod in unit.pods)]
         room = FreeResources.after(cluster, self._seats, priority=self._priority)
@@ -102,7 +102,7 @@ class ResizePreemption:
         return (verdicts, cost) if cost is not None else NO_VICTIMS_GROUP
 
     def _too_little(self, room: FreeResources) -> str:
-        """Return the first pod that lacks something without all units."""
+        """Return the text about the first pod that does not fit without all units."""
         names = self._cluster.resources.names
         for pod, row in self._seats:
             amounts = dict(zip(room.columns[row], room.left[row], strict=True))

@@ -1,4 +1,4 @@
-"""Divide the members of a group among the domains of a topology spread constraint by the cost of evictions.
+"""The division of a group's members among the domains of a topology spread constraint, by the cost of evictions.
 
 Rule: cost.md 4.13.  With the numbers given, the members of a domain are pinned to its nodes.  The constraint, and the
 pods that it counts without all potential victims, determine the allowed numbers; choices are compared by
@@ -45,9 +45,9 @@ def spread_of(running: RunningProfile, pods: Sequence[PodRecord]) -> SpreadDomai
 
 @dataclass(slots=True)
 class SpreadShares(PinnedChoices):
-    """A choice is the index of one of `_shares`, which have of each domain how many pods of each kind it gets.
+    """A choice is the index of one of `_shares`, which have the number of pods of each kind for each domain.
 
-    `places`: (pod, row) that keep the constraint with all potential victims gone.
+    `places`: (pod, row) that keep the constraint without all potential victims.
     """
 
     spread: SpreadDomains
@@ -56,7 +56,7 @@ class SpreadShares(PinnedChoices):
     cut: bool = field(init=False, default=False)
     """Whether the work ended before all promising choices were compared."""
     settled: bool = field(init=False, default=False)
-    """Everything was added up node by node, or no eviction is cheaper without the constraint."""
+    """Whether all options were added up node by node, or no eviction is cheaper without the constraint."""
     _nodes: list[frozenset[int]] = field(init=False, default_factory=list)
     _held: list[int] = field(init=False, default_factory=list)
     _shares: list[Share] = field(init=False, default_factory=list)
@@ -64,7 +64,7 @@ class SpreadShares(PinnedChoices):
 
     @property
     def domains(self) -> int:
-        """Return how many domains are compared."""
+        """Return the number of domains that are compared."""
         return int(np.count_nonzero(self.spread.compared))
 
     def cheapest(self) -> PinnedEviction | None:
@@ -73,25 +73,25 @@ class SpreadShares(PinnedChoices):
         None if there are too many domains, or nothing was found.
         """
         domain_of = np.where(self.spread.eligible, self.spread.domain_of, 0)
-        there = np.flatnonzero(self.spread.compared).tolist()
-        if not 1 < len(there) <= MOST_DOMAINS:
+        compared = np.flatnonzero(self.spread.compared).tolist()
+        if not 1 < len(compared) <= MOST_DOMAINS:
             return None
-        self._held = [int(self.spread.counts[domain]) for domain in there]
+        self._held = [int(self.spread.counts[domain]) for domain in compared]
         self._nodes = [
             frozenset([node for node, row in enumerate(self.numbers.rows) if domain_of[row] == domain])
-            for domain in there
+            for domain in compared
         ]
-        found = self._proposal_kept() or self._searched()
-        return replace(found, places=tuple(self._in_order(found.places))) if found is not None else None
+        eviction = self._proposal_kept() or self._searched()
+        return replace(eviction, places=tuple(self._in_order(eviction.places))) if eviction is not None else None
 
     def _proposal_kept(self) -> PinnedEviction | None:
         """Return the proposed eviction with places that keep the constraint."""
         if self.proposed is None or self.proposed.places is None:
             return None
         tables = self._tables(self.proposed.assigned(self.numbers))
-        found = tables.within(self.proposed.units) if tables is not None else None
-        self.settled = found is not None
-        return self._placed(found) if found is not None else None
+        kept_proposal = tables.within(self.proposed.units) if tables is not None else None
+        self.settled = kept_proposal is not None
+        return self._placed(kept_proposal) if kept_proposal is not None else None
 
     def _searched(self) -> PinnedEviction | None:
         """Return the cheapest eviction of all shares that are searched, improved."""
@@ -103,34 +103,34 @@ class SpreadShares(PinnedChoices):
             self.cut = self.left <= 0
         else:
             self._by_exchange(few[0])
-        best = [picks for _, picks in sorted((found[0].price, picks) for picks, found in self._found.items() if found)]
+        best = [picks for _, picks in sorted((hit[0].price, picks) for picks, hit in self._found.items() if hit)]
         if not best:
             return None
-        found = self._rearranged(self.eviction_of(best[0], improved=False))
+        result = self._rearranged(self.eviction_of(best[0], improved=False))
         if not self.settled:
             better = min([self.eviction_of(picks) for picks in best[:_IMPROVED]], key=_price)
-            if better.price < found.price:
-                found = self._rearranged(better)
-        return found
+            if better.price < result.price:
+                result = self._rearranged(better)
+        return result
 
     def _rearranged(self, best: PinnedEviction) -> PinnedEviction:
         """Return the eviction, or a cheaper one, with the numbers of each kind per domain computed node by node."""
         tables = self._tables(best.places) if not self.is_least(best.price) else None
-        found = tables.improved(best.units, best.price) if tables is not None else None
+        better = tables.improved(best.units, best.price) if tables is not None else None
         self.settled = tables.complete if tables is not None else self.is_least(best.price)
         self.cut = self.cut and not self.settled
-        return best if found is None else self._placed(found)
+        return best if better is None else self._placed(better)
 
     def _tables(self, places: Sequence[tuple[PodRecord, int]]) -> NodeTables | None:
-        """Return the tables of all nodes, the ways to divide the members that are nearest to these places first."""
+        """Return the tables of all nodes; ways to divide the members that are nearest to these places come first."""
         have = tuple(map(sum, self._share_of(places)))
         every = islice(self._totals(sum(have)), FEW_CHOICES)
         totals = sorted(every, key=lambda totals: sum(abs(a - b) for a, b in zip(totals, have, strict=True)))
         return NodeTables.of(self.numbers, Domains(self._nodes, totals))
 
-    def _placed(self, found: Rearranged) -> PinnedEviction:
-        places = Found(found.units, found.price, found.places).assigned(self.numbers)
-        return PinnedEviction(found.price, found.units, places)
+    def _placed(self, result: Rearranged) -> PinnedEviction:
+        places = Found(result.units, result.price, result.places).assigned(self.numbers)
+        return PinnedEviction(result.price, result.units, places)
 
     def _number(self, share: Share) -> Picks:
         """Return the choice of the share."""
@@ -139,7 +139,7 @@ class SpreadShares(PinnedChoices):
             self._shares.append(share)
         return (turn,)
 
-    # -- where shares are many -------------------------------------------------------------------------------------
+    # -- if there are many shares ----------------------------------------------------------------------------------
 
     def _by_exchange(self, first: Share) -> None:
         """Search some shares first, then those that differ in one or two pods, as long as one is cheaper."""
@@ -147,7 +147,7 @@ class SpreadShares(PinnedChoices):
         free = cheapest_eviction(self.numbers, steps=0, all_of_few=False)
         if free is not None and free.places is not None:
             starts[:0] = self._allowed_near(self._share_of(free.assigned(self.numbers)))
-        tried = [(found[0].price, picks) for share in starts if (found := self.search(picks := self._number(share)))]
+        tried = [(result[0].price, picks) for share in starts if (result := self.search(picks := self._number(share)))]
         tried.sort()
         # If each node can be examined alone at the end, half of the work is reserved for that.
         enough = self.left // 2 if len(self.numbers.free) <= MOST_NODES else 0
@@ -159,17 +159,17 @@ class SpreadShares(PinnedChoices):
                     if self.left <= enough:
                         self.cut = True
                         break
-                    found = self.search(self._number(share))
-                    if found is not None and found[0].price < best[0]:
-                        best, better = (found[0].price, share), True
+                    result = self.search(self._number(share))
+                    if result is not None and result[0].price < best[0]:
+                        best, better = (result[0].price, share), True
                         break
 
     def _share_of(self, places: Iterable[tuple[PodRecord, int]]) -> Share:
         node_of = {row: node for node, row in enumerate(self.numbers.rows)}
         kind_of = {pod.uid: turn for turn, kind in enumerate(self.numbers.kinds) for pod in kind.pods}
-        found = Counter((node_of[row], kind_of[pod.uid]) for pod, row in places)
+        counts = Counter((node_of[row], kind_of[pod.uid]) for pod, row in places)
         return tuple(
-            tuple(sum(found[node, kind] for node in nodes) for kind in range(len(self.numbers.kinds)))
+            tuple(sum(counts[node, kind] for node in nodes) for kind in range(len(self.numbers.kinds)))
             for nodes in self._nodes
         )
 
@@ -194,18 +194,18 @@ class SpreadShares(PinnedChoices):
 
     def _near(self, share: Share) -> list[Share]:
         """Return shares with one pod elsewhere, or with two pods exchanged, in a fixed order without a pattern."""
-        allowed, found = set(islice(self._totals(sum(map(sum, share))), FEW_CHOICES)), []
+        allowed, shares = set(islice(self._totals(sum(map(sum, share))), FEW_CHOICES)), []
         kinds, domains = range(len(share[0])), range(len(share))
-        for one, other in ((one, other) for one in domains for other in domains if one != other):
+        for src, dst in ((src, dst) for src in domains for dst in domains if src != dst):
             for kind in kinds:
-                if not share[one][kind]:
+                if not share[src][kind]:
                     continue
-                moved = _moved(share, one, other, kind)
+                moved = _moved(share, src, dst, kind)
                 if tuple(map(sum, moved)) in allowed:
-                    found.append(moved)
-                if one < other:
-                    found += [_moved(moved, other, one, back) for back in kinds if back != kind and share[other][back]]
-        return [found[place] for place in np.random.default_rng(1).permutation(len(found))]
+                    shares.append(moved)
+                if src < dst:
+                    shares += [_moved(moved, dst, src, swap) for swap in kinds if swap != kind and share[dst][swap]]
+        return [shares[place] for place in np.random.default_rng(1).permutation(len(shares))]
 
     def where(self, picks: Picks) -> list[tuple[Part, frozenset[int]]]:
         waiting = [iter(kind.pods) for kind in self.numbers.kinds]
@@ -217,14 +217,14 @@ class SpreadShares(PinnedChoices):
         return parts
 
     def _totals(self, members: int) -> Iterator[Counts]:
-        """Yield how many members each domain may get, by the resulting minimum of any domain, the highest first."""
-        held, skew = self._held, self.spread.max_skew
-        few = len(held) < self.spread.min_domains
-        highest = 0 if few else (sum(held) + members) // len(held)
+        """Yield the numbers of members by domain, by the resulting minimum of any domain, the highest first."""
+        counted, skew = self._held, self.spread.max_skew
+        few = len(counted) < self.spread.min_domains
+        highest = 0 if few else (sum(counted) + members) // len(counted)
         seen: set[Counts] = set()
         for least in range(highest, -1, -1):
-            low = [0 if few else max(0, least - have) for have in held]
-            high = [max(0, least + skew - have) for have in held]
+            low = [0 if few else max(0, least - have) for have in counted]
+            high = [max(0, least + skew - have) for have in counted]
             for totals in _sums(low, high, members):
                 if totals not in seen:
                     seen.add(totals)
@@ -233,11 +233,11 @@ class SpreadShares(PinnedChoices):
     def _in_order(self, places: Sequence[tuple[PodRecord, int]]) -> Iterator[tuple[PodRecord, int]]:
         """Yield the places so that the domain with the fewest pods gets the next member."""
         node_of = {row: node for node, row in enumerate(self.numbers.rows)}
-        held = [*self._held]
+        counted = [*self._held]
         pending = [[place for place in places if node_of[place[1]] in nodes] for nodes in self._nodes]
         while any(pending):
-            turn = min((turn for turn, rest in enumerate(pending) if rest), key=lambda turn: held[turn])
-            held[turn] += 1
+            turn = min((turn for turn, rest in enumerate(pending) if rest), key=lambda turn: counted[turn])
+            counted[turn] += 1
             yield pending[turn].pop(0)
 
 

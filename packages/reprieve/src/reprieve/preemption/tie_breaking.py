@@ -1,11 +1,11 @@
-"""Choose among equally good nodes so that important units stay.
+"""The choice among equally good nodes that spares important units.
 
-The placement of a preempting group is what its scheduling algorithm gives with all potential victims gone
-(preemption.md 4.2-4.3); where scores tie, that leaves a choice, and taking the first node by name would evict whatever
-happens to run there.  The tie breaker visits the units as a reprieve does (budget violators first, then by importance)
-and keeps each one that leaves enough capacity *somewhere* for all pods that can be placed. Nodes with capacity beside
-the kept units are preferred among ties. It counts how many of the group's pods each node holds, which requires
-identical pods that only resources limit; otherwise there is no tie breaker and names decide.
+The placement of a preempting group is what its scheduling algorithm gives without all potential victims (preemption.md
+4.2-4.3); where scores tie, that leaves a choice, and the first node by name would evict arbitrary pods.  The tie
+breaker visits the units as a reprieve does (budget violators first, then by importance) and keeps each one that leaves
+enough capacity *somewhere* for all pods that can be placed. Among ties, nodes with capacity beside the kept units are
+preferred. It counts how many of the group's pods each node holds, which requires identical pods that only resources
+limit; otherwise there is no tie breaker and names decide.
 """
 
 from collections import Counter
@@ -45,8 +45,7 @@ def victim_sparing_tie_breaker(
     ranking: Ranking,
     within: Placement | None = None,
 ) -> VictimSparingTieBreaker | None:
-    """Return the tie breaker for a group of identical pods, in a view where all units are displaced; None if there is
-    none.
+    """Return the tie breaker for a group of identical pods, without all units; None if it is not possible.
 
     `within`: the only nodes the group may use.
     """
@@ -100,29 +99,29 @@ def _keep(
     wanted: Sequence[tuple[int, int]],
     surplus: int,
 ) -> int:
-    """Put the unit back if the surplus of places allows it; returns the surplus that remains."""
+    """Put the unit back if the surplus of places allows it; return the remaining surplus."""
     change = _by_row(unit, [column for column, _ in wanted])
     loss = 0
     after: dict[int, int] = {}
     for row, sums in change.items():
         if spare[row]:
             fewest = min(
-                (free[row] - taken) // amount for free, taken, (_, amount) in zip(room, sums, wanted, strict=True)
+                (free[row] - used) // amount for free, used, (_, amount) in zip(room, sums, wanted, strict=True)
             )
             after[row] = max(fewest, 0)
             loss += spare[row] - after[row]
     if loss > surplus:
         return surplus
     for row, sums in change.items():
-        for free, taken in zip(room, sums, strict=True):
-            free[row] -= taken
+        for free, used in zip(room, sums, strict=True):
+            free[row] -= used
     for row, fewest in after.items():
         spare[row] = fewest
     return surplus - loss
 
 
 def _by_row(unit: PreemptionUnit, columns: Sequence[int]) -> dict[int, list[int]]:
-    """Return what the unit takes of each column on each of its rows."""
+    """Return the unit's amounts by column on each of its rows."""
     change: dict[int, list[int]] = {}
     if len({pod.signature for pod in unit.pods}) == 1:  # most are: members of a group are alike
         delta = unit.pods[0].signature.delta

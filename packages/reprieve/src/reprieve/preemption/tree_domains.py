@@ -34,14 +34,14 @@ class _Chooser:
 
 
 class _PartOfGroup(PodGroupAttempt):
-    """Some pods of a tree, for bounds: all of them have to be placed."""
+    """Some pods of a tree, for bounds: all of them must be placed."""
 
     def __init__(self, group: Group, pods: Sequence[PodRecord]) -> None:
         self.group, self.pods = group, pods
 
     @property
     def placed_without_help(self) -> int:
-        """Return no limit: all pods must be placed."""
+        """Return the number that makes placing all pods the minimum."""
         return len(self.pods) - 1
 
 
@@ -118,7 +118,7 @@ class TreeDomains(PinnedChoices):
             yield (*picks, pick)
 
     def _choices(self, picks: Picks, offered: Sequence[Sequence[int]]) -> Iterator[Picks]:
-        """Yield all choices that begin so."""
+        """Yield all choices that begin with these picks."""
         if len(picks) == len(offered):
             yield picks
             return
@@ -126,7 +126,7 @@ class TreeDomains(PinnedChoices):
             yield from self._choices(more, offered)
 
     def where(self, picks: Picks) -> list[tuple[Part, frozenset[int]]]:
-        """Return the nodes of each leaf, if not all groups have chosen: of those below one that has."""
+        """Return the nodes of each leaf; before all groups have chosen, only of leaves below one that has."""
         anywhere, chosen = frozenset(range(len(self.numbers.rows))), len(picks)
         return [
             (leaf, anywhere.intersection(*(self._choosers[up].nodes[picks[up]] for up in leaf.choosers if up < chosen)))
@@ -136,12 +136,12 @@ class TreeDomains(PinnedChoices):
 
     def _in_turn(self, offered: Sequence[Sequence[int]]) -> Picks | None:
         """Let the groups choose one by one, and keep the few cheapest partial choices."""
-        kept: list[Picks] = [()]
+        partial: list[Picks] = [()]
         for _ in offered:
             if self.left <= 0:
                 return None
-            more = [longer for picks in kept for longer in self._next(picks, offered)]
+            more = [longer for picks in partial for longer in self._next(picks, offered)]
             estimates = sorted((estimate, picks) for picks in more if (estimate := self.estimate(picks)) is not None)
-            found = [(result[0].price, picks) for _, picks in estimates[:_WIDEST] if (result := self.search(picks))]
-            kept = [picks for _, picks in sorted(found)[:_MOST_KEPT]]
-        return kept[0] if kept else None
+            priced = [(result[0].price, picks) for _, picks in estimates[:_WIDEST] if (result := self.search(picks))]
+            partial = [picks for _, picks in sorted(priced)[:_MOST_KEPT]]
+        return partial[0] if partial else None

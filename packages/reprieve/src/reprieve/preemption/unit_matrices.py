@@ -19,7 +19,7 @@ from reprieve.framework.restart_places import NOWHERE, SEVERAL, RestartCodes
 Counts = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
 ABOVE_ALL: Final = 1 << 40
-"""Beyond every priority; its negative is below every one."""
+"""A value above every priority; its negative is below every priority."""
 _LEAST: Final = 4
 _MOST_PODS: Final = 1 << 20
 """More than the pods of a unit."""
@@ -35,7 +35,7 @@ _IDLE: Final = {
 
 
 class UnitBlock:
-    """Rows of about as many units. `rows`: int64[slots], the row of each column; `count`: how many units it has.
+    """Rows with a similar number of units. `rows`: int64[slots], the row of each column; `count`: its number of units.
 
     `entries` has the properties of each unit by name, [..., depth, slots]; the slots in use are the first `used`.
     """
@@ -51,7 +51,7 @@ class UnitBlock:
         }
 
     def write(self, slots: Counts, rows: Counts, counts: Counts, first: Counts, columns: Columns) -> None:
-        """Properties of the units of some rows; each row begins at `first` in the flat columns."""
+        """Write the properties of the units of some rows; each row begins at `first` in the flat columns."""
         self.rows[slots], self.count[slots] = rows, counts
         owner = np.repeat(np.arange(len(slots)), counts)
         turn = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -65,9 +65,9 @@ class UnitBlock:
         """Resize to a number of slots, at least those in use."""
 
         def resized(old: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
-            made = np.full((*old.shape[:-1], capacity), fill, dtype=old.dtype)
-            made[..., : self.used] = old[..., : self.used]
-            return made
+            new = np.full((*old.shape[:-1], capacity), fill, dtype=old.dtype)
+            new[..., : self.used] = old[..., : self.used]
+            return new
 
         self.rows, self.count = resized(self.rows, 0), resized(self.count, 0)
         self.entries = {name: resized(old, _IDLE.get(name, 0)) for name, old in self.entries.items()}
@@ -81,7 +81,7 @@ class UnitBlock:
 
 
 class UnitMatrices:
-    """The blocks by depth, and where each row's column is. `count`: int64[rows], how many units each row has."""
+    """The blocks by depth, and the slot of each row's column. `count`: int64[rows], the number of units of each row."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, UnitBlock] = {}
@@ -109,16 +109,16 @@ class UnitMatrices:
 
     def replace(self, rows: Sequence[int], counts: Counts, columns: Columns) -> None:
         """Replace the units of some rows (each once), given in flat columns, row after row."""
-        there = np.array(rows, dtype=np.int64)
+        index = np.array(rows, dtype=np.int64)
         first = np.cumsum(counts) - counts
-        before, depths = _depths(self.count[there]), _depths(counts)
+        before, depths = _depths(self.count[index]), _depths(counts)
         for row, old, new in zip(rows, before.tolist(), depths.tolist(), strict=True):
             if old != new:
                 self._move(row, old, new, columns)
-        self.count[there] = counts
+        self.count[index] = counts
         for depth in _distinct(depths):
-            which = np.flatnonzero(depths == depth)
-            self.blocks[depth].write(self._slot[there[which]], there[which], counts[which], first[which], columns)
+            part = np.flatnonzero(depths == depth)
+            self.blocks[depth].write(self._slot[index[part]], index[part], counts[part], first[part], columns)
 
     def fill(self, name: str, value: float) -> None:
         """Set a property of all units."""
@@ -129,8 +129,8 @@ class UnitMatrices:
         """Set a property to True for these units, given by row and turn."""
         depths, slots = _depths(self.count[rows]), self._slot[rows]
         for depth in _distinct(depths):
-            which = depths == depth
-            self.blocks[depth].entries[name][turns[which], slots[which]] = True
+            chosen = depths == depth
+            self.blocks[depth].entries[name][turns[chosen], slots[chosen]] = True
 
     def _move(self, row: int, old: int, new: int, columns: Columns) -> None:
         """Move the row from one block (0: none) to a slot in another (0: none)."""
@@ -143,23 +143,23 @@ class UnitMatrices:
             elif 4 * block.used < len(block.rows):
                 block.resize(2 * block.used)
         if new:
-            found = self.blocks.get(new)
-            if found is None:
-                found = self.blocks[new] = UnitBlock(new, 1, columns)
-            if found.used == len(found.rows):
-                found.resize(found.used + (found.used >> 1) + 1)
-            self._slot[row] = found.used
-            found.rows[found.used] = row
-            found.used += 1
+            target = self.blocks.get(new)
+            if target is None:
+                target = self.blocks[new] = UnitBlock(new, 1, columns)
+            if target.used == len(target.rows):
+                target.resize(target.used + (target.used >> 1) + 1)
+            self._slot[row] = target.used
+            target.rows[target.used] = row
+            target.used += 1
 
 
 def _distinct(depths: Counts) -> list[int]:
-    """Return those that occur, without 0."""
+    """Return the depths that occur, without 0."""
     return [depth for depth in sorted(set(depths.tolist())) if depth]
 
 
 def _depths(counts: Counts) -> Counts:
-    """Return int64[...]: the depth of the block for the numbers of units, 0 for none."""
+    """Return int64[...]: the depth of the block for that number of units, 0 for none."""
     powers = 1 << np.ceil(np.log2(np.maximum(counts, 1))).astype(np.int64)
     result: Counts = np.where(counts > 0, np.maximum(powers, _LEAST), 0)
     return result
@@ -168,9 +168,9 @@ def _depths(counts: Counts) -> Counts:
 class UnitColumns:
     """The units of some slots of a block that are below a preemptor, [..., depth, slots]; others have no weight.
 
-    `below`: whether there is one that is.  `amounts`: int64[requests, depth, slots], of what the preemptor asks for.
-    `standing` is None where units are tried back in their order; `gang`, `slack` and `breaks` where no gang of a unit
-    can break; `restartless` where all pods can restart elsewhere at once.
+    `below`: whether a unit is.  `amounts`: int64[requests, depth, slots], of the preemptor's requested resources.
+    `standing` is None if units are tried in their order; `gang`, `slack` and `breaks` if no gang of a unit can break;
+    `restartless` if all pods can restart elsewhere at once.
     """
 
     __slots__ = (
@@ -193,7 +193,7 @@ class UnitColumns:
         self,
         block: UnitBlock,
         slots: "Counts | slice",
-        asked: Sequence[int],
+        columns: Sequence[int],
         priority: int,
         restarts: RestartCodes | None = None,
     ) -> None:
@@ -205,7 +205,7 @@ class UnitColumns:
         self.begun: npt.NDArray[np.float64] = entries["begun"][:, slots]
         self.violates: Mask = entries["violates"][:, slots]
         self.spans: Mask = entries["spans"][:, slots]
-        self.amounts: Counts = np.stack([entries["amounts"][column][:, slots] for column in asked])
+        self.amounts: Counts = np.stack([entries["amounts"][column][:, slots] for column in columns])
         self.standing: Counts | None = None
         self.gang: Counts | None = None
         self.slack: Counts | None = None
@@ -227,13 +227,13 @@ class UnitColumns:
             self.begun = np.where(self.below, self.begun, np.inf)
 
     def _with_restarts(self, entries: Columns, slots: "Counts | slice", rows: Counts, restarts: RestartCodes) -> None:
-        """Set `restartless`, and `standing` where units of one importance but for the start differ in it."""
+        """Set `restartless`, and `standing` if units of equal importance except for the start differ in it."""
         kinds, several = entries["kind"][:, slots], entries["several"][:, slots]
         count = several + (kinds >= 0) if restarts.common == NOWHERE else several
         at = np.flatnonzero(restarts.looked_up[rows])
         if len(at):
-            those = kinds[:, at]
-            code = np.where(those >= 0, restarts.codes[those], SEVERAL)
+            chosen = kinds[:, at]
+            code = np.where(chosen >= 0, restarts.codes[chosen], SEVERAL)
             count = count.copy()
             count[:, at] = several[:, at] + ((code == NOWHERE) | (code == rows[at]))
         if not count.any():

@@ -37,7 +37,7 @@ class PreemptionUnit:
 
     @property
     def start(self) -> float:
-        """Earliest start of its pods in seconds; a pod without one counts as started now, after all others."""
+        """Return the earliest start of its pods in seconds; pods without one count as started now, after all others."""
         if len(self.pods) == 1:
             start = self.pods[0].start
             return _NOT_STARTED if start is None else start
@@ -45,13 +45,13 @@ class PreemptionUnit:
 
     @property
     def standing(self) -> tuple[int, int, int]:
-        """Return the first parts of `importance`: equal for units that differ in the start alone."""
+        """Return the first parts of `importance`: equal for units that differ only in the start."""
         return (-self.priority, -_kind_of(self), -len(self.pods))
 
     @property
     def importance(self) -> tuple[int, int, int, float, str]:
-        """Sort key, most important first (preemption.md 5, composite.md 4.5)."""
-        # not from `standing`: it is asked for every unit of every candidate
+        """Return the sort key, most important first (preemption.md 5, composite.md 4.5)."""
+        # not from `standing`: it is called for every unit of every candidate
         return (-self.priority, -_kind_of(self), -len(self.pods), self.start, self.pods[0].uid)
 
     @property
@@ -104,19 +104,19 @@ def units_below(
             if pod.priority < priority:
                 units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), pod.priority, False, None))
         elif as_victim < priority:
-            one = group.unit if group.unit is not None else group if group.key in as_one else None
-            if one is None:
+            group_unit = group.unit if group.unit is not None else group if group.key in as_one else None
+            if group_unit is None:
                 standing = _standing(group, pod, as_victim)
                 if standing < priority:
                     units.append(PreemptionUnit(pod.key, (pod,), (pod.row,), standing, True, None))
-            elif one.ref not in whole:
-                whole.add(one.ref)
-                running = group.running() if one is group else running_below(disrupted_with(one))
+            elif group_unit.ref not in whole:
+                whole.add(group_unit.ref)
+                running = group.running() if group_unit is group else running_below(disrupted_with(group_unit))
                 members = tuple(sorted((pod for pod in running if pod.uid not in overdue), key=_uid))
                 rows = tuple(member.row for member in members)
                 standing = max((effective_priority(cluster, member) for member in members), default=as_victim)
                 if standing < priority:
-                    units.append(PreemptionUnit(one.key, members, rows, standing, True, one))
+                    units.append(PreemptionUnit(group_unit.key, members, rows, standing, True, group_unit))
     return units
 
 

@@ -1,6 +1,6 @@
 """Potential victims as columns: the cost of preemption for a pod on every node, many nodes at once.
 
-Single preemptors with different requests have to examine every node. The common data is kept: the units of each row,
+Single preemptors with different requests must examine every node. Their common data is cached: the units of each row,
 the most important first, in matrices (`reprieve.preemption.unit_matrices`) that are updated only for changed rows. A
 preemptor is then judged on all rows together (`reprieve.preemption.unit_costs`). Only resources are considered;
 `reprieve.preemption.reprieved_units` finds victims and reasons on the chosen row. Property tests compare the two.
@@ -34,11 +34,11 @@ from reprieve.preemption.units import PreemptionUnit, units_below
 class JudgedRows:
     """Results of some rows, in their order.
 
-    `units`: bool[rows], there are potential victims.  `short`: bool[requests, rows], what the preemptor lacks with all
-    of them gone, by its `signature.requests`.  Where it lacks nothing, `cost`: float64[PARTS, rows] are the parts of a
-    `Cost` in the default order, that of the pods zero where no pods are evicted, and `least`: float64[PARTS, rows]
-    those of one that no set of units is below.  `spans`: bool[rows], a unit has pods on other rows, or may get some.
-    `low` and `high`: int64[rows], the priorities of a preemptor from and to which all this is the same.
+    `units`: bool[rows], whether there are potential victims.  `short`: bool[requests, rows], requests (in the order of
+    `signature.requests`) that do not fit without all of them.  Where all fit, `cost`: float64[PARTS, rows] has the
+    parts of a `Cost` in the default order, with zero pods if none is evicted, and `least`: float64[PARTS, rows] is a
+    lower bound for all sets of units.  `spans`: bool[rows], whether a unit has pods on other rows, or may get some.
+    `low` and `high`: int64[rows], the range of preemptor priorities with the same results.
     """
 
     units: Mask
@@ -52,13 +52,13 @@ class JudgedRows:
 
 _OF_GANGS: Final = ("standing", "gang", "slack", "breaks", "mixed")
 _SLACK = 4096
-"""Number of unused entries after which the stretches are laid out again."""
+"""Number of unused entries after which the segments are laid out again."""
 
 
 class _Segments:
-    """Flat columns (entries are the last axis) in which each row has a stretch: `start` and `count`, int64[rows].
+    """Flat columns (entries are the last axis) in which each row has a segment: `start` and `count`, int64[rows].
 
-    A stretch that no longer fits moves to the end; all are laid out again when too much is unused.
+    A segment that no longer fits moves to the end; all are laid out again when too many entries are unused.
     """
 
     def __init__(self) -> None:
@@ -69,14 +69,14 @@ class _Segments:
         self._end = 0
 
     def lay_out(self, counts: Counts, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Reset, with all rows one after another."""
+        """Reset to all rows, one after another."""
         self.columns = dict(columns)
         self.start = np.cumsum(counts) - counts
         self.count, self._held = counts, counts.copy()
         self._end = int(counts.sum())
 
     def more_rows(self, rows: int) -> None:
-        """There are so many rows now; new ones are empty."""
+        """Resize to the number of rows; new ones are empty."""
         new = np.zeros(rows - len(self.count), dtype=np.int64)
         self.start, self.count = np.append(self.start, new), np.append(self.count, new)
         self._held = np.append(self._held, new)
@@ -98,18 +98,18 @@ class _Segments:
             )
 
     def _move(self, row: int, count: int) -> None:
-        held = count + (count >> 1) + 1
+        reserved = count + (count >> 1) + 1
         for name, old in self.columns.items():
             length = old.shape[-1]
-            if self._end + held > length:
-                grown = np.zeros((*old.shape[:-1], self._end + held + (length >> 1)), dtype=old.dtype)
+            if self._end + reserved > length:
+                grown = np.zeros((*old.shape[:-1], self._end + reserved + (length >> 1)), dtype=old.dtype)
                 grown[..., :length] = old
                 self.columns[name] = grown
-        self.start[row], self._held[row] = self._end, held
-        self._end += held
+        self.start[row], self._held[row] = self._end, reserved
+        self._end += reserved
 
     def of(self, rows: Counts) -> tuple[Counts, Counts]:
-        """Return the positions of the rows' entries, one row after another, and their row: an index into `rows`."""
+        """Return the positions of the rows' entries, one row after another, and their rows as indices into `rows`."""
         counts = self.count[rows]
         owner = np.repeat(np.arange(len(rows)), counts)
         before = np.cumsum(counts) - counts
@@ -119,15 +119,15 @@ class _Segments:
 class VictimColumns:
     """The units of one cluster by row; see the module docstring.
 
-    `_units` has of every unit `priority`, `size` (its pods), `weight` (their priorities as `Cost` sums them), `begun`
-    (when the first started, in seconds; infinite if none has), `spans`, `amounts` (int64[columns, ...]: what it holds
-    on the row) and `violates` (a budget, for preemptors as `_violating_for` says); and where gangs count `standing`
-    (its turn in a reprieve, on rows that are `mixed`: with a gang that can break), `like` (the turn of the first unit
-    that differs in the start alone), `gang` (the turn of the first unit on the row that is a pod of its gang, -1: it is
-    no pod of one that can break), `slack` (of that gang), `breaks` (how many gangs break with it alone), `kind` (of its
-    one pod, `RestartPlaces`; -1: it has several) and `several` (how many of several cannot restart elsewhere at once).
-    `_charges` has an entry for each budget that counts any of a unit's pods: the unit's `turn` on its row and
-    `priority`, the `budget` and how many `pods`; on a row by budget and then by turn.
+    `_units` has for every unit: `priority`; `size`, its number of pods; `weight`, their priorities as summed in `Cost`;
+    `begun`, the first start in seconds, infinite if none has started; `spans`; `amounts`, int64[columns, ...], of the
+    unit on the row; `violates`, of a budget, for preemptors in `_violating_for`. If gangs count: `standing`, its turn
+    in a reprieve, on `mixed` rows, which have a gang that can break; `like`, the turn of the first unit that differs
+    only in the start; `gang`, the turn of the first unit on the row in the same gang, -1 for units that are no pods of
+    gangs that can break; `slack` of that gang; `breaks`, the number of gangs that break with the unit alone; `kind` of
+    its one pod (`RestartPlaces`), -1 for several; `several`, the number of several pods that cannot restart elsewhere
+    at once. `_charges` has an entry for each budget that counts any of a unit's pods: the unit's `turn` on its row and
+    `priority`, the `budget` and the number of `pods`; on a row by budget and then by turn.
     """
 
     def __init__(self, cluster: ClusterState, restarts: RestartPlaces | None = None, *, by_gang: bool = False) -> None:
@@ -136,7 +136,7 @@ class VictimColumns:
         self._restarted: RestartReader | None = None
         """Source of the rows on which pods can restart elsewhere now, or no longer."""
         self._firmly_read: set[int] = set()
-        """Rows of which the columns depend on that."""
+        """Rows with columns that depend on these."""
         self._resized = cluster.gang_changes() if by_gang else None
         """Source of the groups that have grown or shrunk, if gangs that break count."""
         self._changes = cluster.changes(of_nodes=False)
@@ -147,13 +147,13 @@ class VictimColumns:
         """Rows that were read since then."""
         self._charges = _Segments()
         self._counting: object = None
-        """The version of what budgets count for which `_charges` was made."""
+        """The version of the budgets' counting for which `_charges` was made."""
         self._width = 0
-        """Resources for which `amounts` was made."""
+        """The number of resources for which `amounts` was made."""
         self._whole_on: dict[int, tuple[str, ...]] = {}
         """The groups that are disrupted as a whole, by row."""
         self._rows_of: dict[str, set[int]] = {}
-        """The rows on which they were found."""
+        """The rows with units of these groups."""
 
     def judge(self, pod: PodRecord, rows: Counts) -> JudgedRows:
         """Return the costs of preemption for the pod on each of the rows (ascending), if only resources matter.
@@ -162,14 +162,14 @@ class VictimColumns:
         """
         self._catch_up()
         self._charge(pod.priority)
-        asked = [column for column, _ in pod.signature.requests]
+        columns = [column for column, _ in pod.signature.requests]
         n = len(rows)
         place = np.full(len(self._cluster.nodes), -1, dtype=np.int64)
         place[rows] = np.arange(n)
         left = self._left(pod, rows, place)
         judged = JudgedRows(
             units=np.zeros(n, dtype=np.bool_),
-            short=np.zeros((len(asked), n), dtype=np.bool_),
+            short=np.zeros((len(columns), n), dtype=np.bool_),
             cost=np.zeros((PARTS, n), dtype=np.float64),
             least=np.zeros((PARTS, n), dtype=np.float64),
             spans=np.zeros(n, dtype=np.bool_),
@@ -187,26 +187,26 @@ class VictimColumns:
                 at = at[slots]
             if not len(at):
                 continue
-            of: Counts | slice = at
+            to: Counts | slice = at
             if len(at) == n and bool((at == place[rows]).all()):
-                of = slice(0, n)  # nothing to be put in order: several times as fast
-            found = JudgedUnits(UnitColumns(block, slots, asked, pod.priority, restarts), left[:, of])
-            blocks.append((of, found))
-            judged.units[of], judged.short[:, of], judged.cost[:, of] = found.there, found.short, found.cost
-            judged.spans[of] = found.spans
-            judged.low[of], judged.high[of] = found.priorities_alike()
+                to = slice(0, n)  # no reordering: several times as fast
+            result = JudgedUnits(UnitColumns(block, slots, columns, pod.priority, restarts), left[:, to])
+            blocks.append((to, result))
+            judged.units[to], judged.short[:, to], judged.cost[:, to] = result.occupied, result.short, result.cost
+            judged.spans[to] = result.spans
+            judged.low[to], judged.high[to] = result.priorities_alike()
         does = np.flatnonzero(judged.cost[PODS])
         highest = worth = np.inf
         if len(does):
             highest = judged.cost[HIGHEST, does].min()
             worth = judged.cost[WEIGHT, does][judged.cost[HIGHEST, does] == highest].min()
-        for of, found in blocks:
-            judged.least[:, of] = found.least(highest, worth)
+        for to, result in blocks:
+            judged.least[:, to] = result.least(highest, worth)
         self._narrow_by_nominated(pod.priority, place, judged.low, judged.high)
         return judged
 
     def _left(self, pod: PodRecord, rows: Counts, place: Counts) -> Counts:
-        """Return int64[requests, rows]: free amounts with the pod and all others there."""
+        """Return int64[requests, rows]: free amounts with the pod and all other pods there."""
         nodes = self._cluster.nodes
         requests = pod.signature.requests
         left = np.empty((len(requests), len(rows)), dtype=np.int64)
@@ -221,13 +221,13 @@ class VictimColumns:
 
     def _charge(self, priority: int) -> None:
         """Update `violates` for this priority, the present budgets and all rows."""
-        known = (priority, self._cluster.budgets_version)
-        if self._violating_for != known:
+        present = (priority, self._cluster.budgets_version)
+        if self._violating_for != present:
             self._units.fill("violates", 0)
             rows = np.flatnonzero(self._charges.count)
         else:
             rows = np.array(sorted(self._unsure), dtype=np.int64)
-        self._violating_for = known
+        self._violating_for = present
         self._unsure = set()
         if len(rows):
             self._units.mark("violates", *self._violating(priority, rows))
@@ -246,20 +246,20 @@ class VictimColumns:
         budget, sums = columns["budget"][at], np.cumsum(columns["pods"][at])
         starts = np.flatnonzero(np.append(True, (budget[1:] != budget[:-1]) | (owner[1:] != owner[:-1])))
         before = np.append(0, sums)[starts]
-        taken = sums - np.repeat(before, np.diff(np.append(starts, len(at))))
-        over = taken > np.array(self._cluster.budget_index.allowed, dtype=np.int64)[budget]
+        charged = sums - np.repeat(before, np.diff(np.append(starts, len(at))))
+        over = charged > np.array(self._cluster.budget_index.allowed, dtype=np.int64)[budget]
         return rows[owner[over]], columns["turn"][at[over]]
 
     def _narrow_by_nominated(self, priority: int, place: Counts, low: Counts, high: Counts) -> None:
-        """Nominated pods count for preemptors up to their own priority."""
+        """Narrow the ranges for nominated pods, which count for preemptors up to their own priority."""
         rows, priorities = self._cluster.nodes.nominated_amounts.priorities()
         at = place[rows]
-        for bound, those, value, which in (
+        for bound, relevant, value, narrow in (
             (low, (at >= 0) & (priorities < priority), priorities + 1, np.maximum),
             (high, (at >= 0) & (priorities >= priority), priorities, np.minimum),
         ):
-            if those.any():
-                which.at(bound, at[those], value[those])
+            if relevant.any():
+                narrow.at(bound, at[relevant], value[relevant])
 
     # -- reading the cluster -----------------------------------------------------------------------
 
@@ -271,9 +271,9 @@ class VictimColumns:
         touched = self._with_restarted(touched)
         counting = cluster.budget_index.counting
         width = len(cluster.nodes.used)
-        known = self._counting, self._width
+        previous = self._counting, self._width
         self._counting, self._width = counting, width
-        if touched is None or known != (counting, width):
+        if touched is None or previous != (counting, width):
             self._whole_on, self._rows_of = {}, {}
             self._firmly_read = set()
             self._violating_for = None
@@ -286,7 +286,7 @@ class VictimColumns:
             self._read(sorted(self._concerned(set(touched))), everything=False)
 
     def _with_resized(self, resized: GangReader, touched: list[int] | None) -> list[int] | None:
-        """Return the rows, and those with pods of groups that have lost or gained some; None: possibly all."""
+        """Return the rows and those with pods of groups that lost or gained pods; None: possibly all."""
         keys, groups = resized.take(), self._cluster.groups
         if keys is None or touched is None:
             return None
@@ -294,9 +294,7 @@ class VictimColumns:
         return [*touched, *result.difference(touched)] if result else touched
 
     def _with_restarted(self, touched: list[int] | None) -> list[int] | None:
-        """Return the rows, and those where the turns, or units of several pods, depend on what has changed elsewhere;
-        None: possibly all.
-        """
+        """Return the rows and those where turns, or units of several pods, depend on others; None: possibly all."""
         if self._restarts is None:
             return touched
         if self._restarted is None:
@@ -328,27 +326,27 @@ class VictimColumns:
         counts, spans = [], []
         on_row: list[list[PreemptionUnit]] = []
         deltas: list[Counts] = []
-        there = self._cluster.nodes.pods
+        pods_on = self._cluster.nodes.pods
         for row in rows:
-            found = units_below(self._cluster, ABOVE_ALL, list(there[row].values()))
-            found.sort(key=_importance)
+            on_this_row = units_below(self._cluster, ABOVE_ALL, list(pods_on[row].values()))
+            on_this_row.sort(key=_importance)
             whole = []
-            for unit in found:
+            for unit in on_this_row:
                 if unit.group is None:
                     deltas.append(unit.pods[0].signature.delta)
                 else:
                     whole.append(unit.group.ref)
-                    here = [pod.signature.delta for pod, at in zip(unit.pods, unit.rows, strict=True) if at == row]
-                    deltas.append(np.sum(here, axis=0))
+                    own = [pod.signature.delta for pod, at in zip(unit.pods, unit.rows, strict=True) if at == row]
+                    deltas.append(np.sum(own, axis=0))
                     self._rows_of.setdefault(unit.group.ref, set()).update(unit.rows)
                 spans.append(unit.group is not None)
             if whole:
                 self._whole_on[row] = tuple(whole)
             else:
                 self._whole_on.pop(row, None)
-            units += found
-            counts.append(len(found))
-            on_row.append(found)
+            units += on_this_row
+            counts.append(len(on_this_row))
+            on_row.append(on_this_row)
         number = np.array(counts, dtype=np.int64)
         width = len(self._cluster.nodes.used)
         priority = np.array([unit.priority for unit in units], dtype=np.int64)
@@ -378,10 +376,10 @@ class VictimColumns:
     ) -> dict[str, Counts]:
         """Return the columns about gangs and restarts for the units of each row, given by importance.
 
-        `columns`: what is known of the same units, with `priority` and `size`.
+        `columns`: other columns of the same units, with `priority` and `size`.
         """
-        units = [unit for there in on_row for unit in there]
-        number = np.array([len(there) for there in on_row], dtype=np.int64)
+        units = [unit for row_units in on_row for unit in row_units]
+        number = np.array([len(row_units) for row_units in on_row], dtype=np.int64)
         starts, size = np.cumsum(number) - number, columns["size"]
         kind, count = self._restarting(units, size)
         nature = np.array([unit.standing[1] if unit.in_group or unit.group else -1 for unit in units], dtype=np.int64)
@@ -404,22 +402,23 @@ class VictimColumns:
             if slack or any(len(unit.pods) > 1 for unit in on_row[at]):
                 self._firmly_read.add(rows[at])
             if slack:
-                here = slice(starts[at], starts[at] + number[at])
-                for name, found in zip(_OF_GANGS, _gangs(on_row[at], count[here].tolist(), slack), strict=True):
-                    result[name][here] = found
+                own = slice(starts[at], starts[at] + number[at])
+                for name, values_of in zip(_OF_GANGS, _gangs(on_row[at], count[own].tolist(), slack), strict=True):
+                    result[name][own] = values_of
         return result
 
     def _restarting(self, units: Sequence[PreemptionUnit], size: Counts) -> tuple[Counts, Counts]:
-        """Return two int64[units]: the kind of the first pod of each (-1 if it terminates), and how many of its pods
-        cannot restart elsewhere at once.
+        """Return two int64[units]: the kind of each unit's first pod (-1 if it terminates), and its stuck pods.
+
+        Stuck pods cannot restart elsewhere at once.
         """
         if self._restarts is None or not units:
             return np.full(len(units), -1, dtype=np.int64), np.zeros(len(units), dtype=np.int64)
         pods = [pod for unit in units for pod in unit.pods]
-        there = [row for unit in units for row in unit.rows]
-        kinds = np.array(self._restarts.kinds_of(pods, there), dtype=np.int64)
+        rows = [row for unit in units for row in unit.rows]
+        kinds = np.array(self._restarts.kinds_of(pods, rows), dtype=np.int64)
         codes = self._restarts.codes[kinds]
-        stuck = (codes == NOWHERE) | (codes == np.array(there, dtype=np.int64))
+        stuck = (codes == NOWHERE) | (codes == np.array(rows, dtype=np.int64))
         ends = np.array([pod.terminating for pod in pods], dtype=np.bool_)
         if ends.any():
             stuck &= ~ends
@@ -430,12 +429,12 @@ class VictimColumns:
     def _read_charges(
         self, units: Sequence[PreemptionUnit], counts: Counts
     ) -> tuple[dict[str, npt.NDArray[Any]], Counts]:
-        """Return the entries of `_charges` for units given row by row, `counts` on each; and how many each row has."""
+        """Return the entries of `_charges` for units given row by row, `counts` on each, and their number by row."""
         index = self._cluster.budget_index
         entries: list[tuple[int, int, int, int]] = []
         if index.allowed:
-            for turn, found in enumerate(index.charges([unit.pods for unit in units])):
-                entries += [(turn, budget, pods, units[turn].priority) for budget, pods in found.items()]
+            for turn, charges in enumerate(index.charges([unit.pods for unit in units])):
+                entries += [(turn, budget, pods, units[turn].priority) for budget, pods in charges.items()]
         turns, budgets, pods, priorities = np.array(entries, dtype=np.int64).reshape(len(entries), 4).T
         ends = np.cumsum(counts)
         row = np.searchsorted(ends, turns, side="right")
@@ -452,14 +451,14 @@ def _importance(unit: PreemptionUnit) -> tuple[int, int, int, float, str]:
 def _gangs(
     units: Sequence[PreemptionUnit], restartless: Sequence[int], slack: Mapping[str, int]
 ) -> Iterable[tuple[int, ...]]:
-    """`_OF_GANGS` of the units of a row, given by importance."""
+    """Return `_OF_GANGS` of the units of a row, given by importance."""
     turns = dict(zip(in_turn(units, restartless, slack), range(len(units)), strict=True))
     first: dict[str, int] = {}
     result: list[tuple[int, ...]] = []
     for turn, unit in enumerate(units):
-        each = losses(unit.pods, slack)
-        breaks = sum(count > slack[key] for key, count in each.items())
-        key = next(iter(each), None) if unit.group is None else None
+        lost = losses(unit.pods, slack)
+        breaks = sum(count > slack[key] for key, count in lost.items())
+        key = next(iter(lost), None) if unit.group is None else None
         gang = -1 if key is None else first.setdefault(key, turn)
         result.append((turns[turn], gang, slack[key] if key is not None else 0, breaks, 1))
     return zip(*result, strict=True)

@@ -1,1 +1,1 @@
-"""The search for the cheapest eviction that makes room for a whole group (cost.md 4)."""
+"""The search for the cheapest eviction that frees capacity for a whole group (cost.md 4)."""

@@ -7,23 +7,23 @@ from reprieve.preemption.victim_search.problem import Numbers
 
 
 def least_weight(state: Eviction) -> int:
-    """Return a lower bound of the weight (priorities summed as in preemption.md 3), with no unit evicted yet.
+    """Return a lower bound of the weight (priorities summed as in preemption.md 3), before any unit is evicted.
 
-    Each resource alone, as if freed amounts could be used anywhere and units were evicted in parts.
+    Each resource is considered alone, as if freed amounts could be used anywhere and units were evicted in parts.
     """
     numbers = state.numbers
     usable = [any(kind.usable[node] for kind in numbers.kinds) for node in range(len(numbers.free))]
     bound = 0
     for resource in range(len(numbers.kinds[0].wants)):
         lack = _lack(state, resource, usable)
-        held = []
+        shares = []
         for unit, takes in enumerate(numbers.takes):
             amount = sum(amounts[resource] for node, amounts in takes if usable[node])
             if amount > 0 and unit not in state.barred:
-                held.append((state.weights.weight[unit] / amount, amount, state.weights.weight[unit]))
-        held.sort()
+                shares.append((state.weights.weight[unit] / amount, amount, state.weights.weight[unit]))
+        shares.sort()
         total = 0.0
-        for rate, amount, weight in held:
+        for rate, amount, weight in shares:
             if lack <= 0:
                 break
             total += weight if amount <= lack else rate * lack
@@ -33,9 +33,10 @@ def least_weight(state: Eviction) -> int:
 
 
 def fewest_gangs(state: Eviction) -> int:
-    """Return a lower bound of broken gangs, with no unit evicted yet.
+    """Return a lower bound of broken gangs, before any unit is evicted.
 
-    Each resource alone, without all units that break no gang, and with everything of each gang that breaks.
+    Each resource is considered alone, without all units that break no gang, and with all amounts of each gang that
+    breaks.
     """
     numbers, gangs = state.numbers, state.numbers.gangs
     if gangs is None or not gangs.slack:
@@ -44,17 +45,17 @@ def fewest_gangs(state: Eviction) -> int:
     bound = 0
     for resource in range(len(numbers.kinds[0].wants)):
         lack = _lack(state, resource, usable)
-        held = [0] * len(gangs.slack)
+        by_gang = [0] * len(gangs.slack)
         for unit, takes in enumerate(numbers.takes):
             amount = sum(amounts[resource] for node, amounts in takes if usable[node])
             if amount > 0 and unit not in state.barred:
                 mine = gangs.lost[unit]
                 if not mine or (len(mine) == 1 and gangs.slack[mine[0][0]] >= mine[0][1]):
-                    lack -= amount  # it may be evicted without breaking any
+                    lack -= amount  # it may be evicted without breaking a gang
                 else:
-                    held[max(mine, key=lambda each: held[each[0]])[0]] += amount
+                    by_gang[max(mine, key=lambda pair: by_gang[pair[0]])[0]] += amount
         fewest = 0
-        for amount in sorted(held, reverse=True):
+        for amount in sorted(by_gang, reverse=True):
             if lack <= 0:
                 break
             lack -= amount
@@ -64,9 +65,9 @@ def fewest_gangs(state: Eviction) -> int:
 
 
 def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
-    """Return whether every eviction that places all of the pods includes each of these: then none costs less.
+    """Return whether every eviction that places all of the pods includes all these units: then none costs less.
 
-    Each is kept alone, without all others.
+    Each unit is tested alone, with all others evicted.
     """
     kind = numbers.kinds[0]
     wanted = kind.wanted
@@ -83,14 +84,14 @@ def all_necessary(numbers: Numbers, units: Sequence[int]) -> bool:
         for node, amounts in numbers.takes[unit]:
             if usable[node]:
                 have = free[node]
-                lost += places(have) - places([there - held for there, held in zip(have, amounts, strict=True)])
+                lost += places(have) - places([amount - freed for amount, freed in zip(have, amounts, strict=True)])
         if lost <= surplus:
             return False
     return True
 
 
 def _lack(state: Eviction, resource: int, usable: Sequence[bool]) -> int:
-    """Return by how much the pods' requests of a resource exceed the free amounts of all nodes together."""
+    """Return the amount by which the pods' requests of a resource exceed the free amounts of all nodes together."""
     kinds, unplaced = state.numbers.kinds, state.places.unplaced
-    asked = sum(kind.wants[resource] * count for kind, count in zip(kinds, unplaced, strict=True))
-    return asked - sum(max(0, left[resource]) for node, left in enumerate(state.places.left) if usable[node])
+    requested = sum(kind.wants[resource] * count for kind, count in zip(kinds, unplaced, strict=True))
+    return requested - sum(max(0, left[resource]) for node, left in enumerate(state.places.left) if usable[node])

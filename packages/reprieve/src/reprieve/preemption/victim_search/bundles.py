@@ -147,9 +147,9 @@ class Bundles:
             gain = self._gains.of(on.units) if on.units else 0
             return [(self._eviction.weigh(on.units), gain, on.units)] if gain > 0 else ()
         bundles: list[Bundle] = []
-        for turns, known in self._sets.sets(on):
+        for turns, exact_gain in self._sets.sets(on):
             units = tuple([on.units[turn] for turn in turns])
-            gain = known if known is not None else self._gains.of(units)
+            gain = exact_gain if exact_gain is not None else self._gains.of(units)
             if gain > 0:
                 bundles.append((self._eviction.weigh(units), gain, units))
         return bundles

@@ -24,8 +24,8 @@ BROKEN_GANG = float(1 << 42)
 class BudgetCharges:
     """The allowance of each budget beside the evicted units.
 
-    `left[budget]`: further disruptions; `over[unit]`: how many budgets evicting the unit would exceed; `weight`: what
-    violating one weighs, more than anything else if budgets come first; 0 if they do not count.
+    `left[budget]`: further disruptions; `over[unit]`: number of budgets that evicting the unit would exceed; `weight`:
+    of a violated budget, above anything else if budgets come first; 0 if they do not count.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class BudgetCharges:
             before = left[budget]
             after = left[budget] = before - sign * count
             if before <= 0 and after <= 0:
-                continue  # nothing was left before, and nothing is now
+                continue  # it was exhausted before, and still is
             low, high = (after, before) if after < before else (before, after)
             for pods, units in self._units_of[budget].items():
                 if low < pods <= high:
@@ -58,9 +58,9 @@ class BudgetCharges:
         return turned
 
     def violating(self, units: Sequence[int]) -> int:
-        """Count those of these that would exceed a budget, evicted one after the other beside the evicted ones."""
+        """Count those of these units that would exceed a budget, evicted in turn beside the evicted ones."""
         budgets = [self._budgets(unit) for unit in units]
-        if len(set().union(*budgets)) == sum(map(len, budgets)):  # no budget counts two of them
+        if len(set().union(*budgets)) == sum(map(len, budgets)):  # no budget counts two of the units
             return sum([self.over[unit] > 0 for unit in units])
         return sum(_walk([self._charged[unit] for unit in units], self.left))
 
@@ -74,10 +74,10 @@ class BudgetCharges:
         return _walk(charged, self._allowed) if charges <= _FEW_CHARGES else self._broken_at_once(order)
 
     def _broken_at_once(self, order: Sequence[int]) -> list[bool]:
-        """Return these by a pass over all charges: for each budget those of the evicted units, summed by importance."""
+        """Return the same by a pass over all charges: for each budget those of evicted units, summed by importance."""
         units, pods, first, allowed = self._charges
         evicted = np.zeros(len(self._charged), dtype=np.bool_)
-        order = list(order)  # a tuple would be one index of several dimensions
+        order = list(order)  # numpy takes a tuple as one index of several dimensions
         evicted[order] = True
         counting = evicted[units]
         sums = np.cumsum(np.where(counting, pods, 0))
@@ -88,7 +88,7 @@ class BudgetCharges:
 
     @cached_property
     def _charges(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """By budget and importance, `int64[charges]` each: unit, pods, the budget's first charge, what it allows."""
+        """Return by budget and importance, `int64[charges]` each: unit, pods, its first charge and its allowance."""
         charged, allowed = self._charged, np.array(self._allowed, dtype=np.int64)
         units = np.repeat(np.arange(len(charged)), list(map(len, charged)))
         pairs = np.fromiter(chain.from_iterable(chain.from_iterable(charged)), np.int64, 2 * len(units)).reshape(-1, 2)
@@ -104,10 +104,10 @@ class BudgetCharges:
 
 
 class GangLosses:
-    """The pods that gangs can lose beside the evicted units.
+    """The number of pods that gangs can lose beside the evicted units.
 
-    `slack[gang]`: how many pods more it can lose, below zero when it is broken; `breaks[unit]`: how many gangs break
-    with the unit; `weight`: what breaking one weighs.
+    `slack[gang]`: further pods that it can lose, below zero when it is broken; `breaks[unit]`: number of gangs that
+    break with the unit; `weight`: of one broken gang.
     """
 
     def __init__(self, numbers: Numbers) -> None:
@@ -134,7 +134,7 @@ class GangLosses:
     def lose(self, unit: int, sign: int) -> list[tuple[int, int]]:
         """Take the unit's pods from its gangs (`sign` 1) or give them back (-1).
 
-        Returns (unit, by how many more gangs break with it) where that changed.
+        Return (unit, additional gangs that break with it) for units where that changed.
         """
         turned: list[tuple[int, int]] = []
         for gang, count in self.lost[unit]:
@@ -149,14 +149,14 @@ class GangLosses:
         return turned
 
     def broken(self, units: Sequence[int]) -> int:
-        """Count the gangs that break if these units and no others are evicted."""
+        """Count the gangs that break if only these units are evicted."""
         alone = sum(map(self._alone.__getitem__, units))
         if not self._shared:
             return alone
         return alone + sum([slack < 0 for slack in self._slack_after(units, self._allowed).values()])
 
     def breaking(self, units: Sequence[int]) -> int:
-        """Count the gangs that these units break together, beside the evicted ones; not those that one alone breaks."""
+        """Count the gangs that these units break only together, beside the evicted ones."""
         if self._shared.keys().isdisjoint(units):
             return 0
         slack, shared = self.slack, self._shared
@@ -165,13 +165,13 @@ class GangLosses:
         return sum([after < 0 <= slack[gang] for gang, after in together.items()]) - alone
 
     def members(self) -> list[tuple[int, ...]]:
-        """Return the units of each gang of which several units hold pods."""
+        """Return the units of each gang with pods in several units."""
         by_gang = [tuple(sorted([unit for units in sizes.values() for unit in units])) for sizes in self._units_of]
         return [units for units in by_gang if len(units) > 1]
 
     @cached_property
     def shared(self) -> list[int]:
-        """By unit: the most units of its gang on any one node, which break it once together."""
+        """Return by unit the most units of its gang on any one node, which together break it once."""
         most = [1] * len(self.slack)
         for units in self._on:
             counts = Counter([gang for unit in units for gang, _ in self.lost[unit]])
@@ -180,7 +180,7 @@ class GangLosses:
         return [max([most[gang] for gang, _ in pairs], default=1) for pairs in self.lost]
 
     def _slack_after(self, units: Sequence[int], before: Sequence[int]) -> dict[int, int]:
-        """By gang of several units."""
+        """Return the slack after evicting the units, by gang of several units."""
         slack: dict[int, int] = {}
         for unit in units:
             for gang, count in self._shared.get(unit, ()):
@@ -189,7 +189,7 @@ class GangLosses:
 
 
 def _by_count(pairs_of: Sequence[Sequence[tuple[int, int]]], count: int) -> list[dict[int, list[int]]]:
-    """By budget or gang, and pods: the units that are charged so many."""
+    """Return by budget or gang, and number of pods, the units charged with that number."""
     units_of: list[dict[int, list[int]]] = [{} for _ in range(count)]
     for unit, pairs in enumerate(pairs_of):
         for number, pods in pairs:
@@ -198,7 +198,7 @@ def _by_count(pairs_of: Sequence[Sequence[tuple[int, int]]], count: int) -> list
 
 
 def _walk(charged: Sequence[Sequence[tuple[int, int]]], allowed: Sequence[int]) -> list[bool]:
-    """Charge units one after the other; returns which of them exceed a budget."""
+    """Charge units one after the other; return which of them exceed a budget."""
     left: dict[int, int] = {}
     broken = []
     for pairs in charged:

@@ -15,35 +15,35 @@ def cheapest_cover(lack: Sequence[tuple[int, int]], units: Sequence[tuple[float,
     """
     if not lack:
         return []
-    useful = [each for each in units if any(each[1][resource] > 0 for resource, _ in lack)]
-    beyond = [(resource, sum([each[1][resource] for each in useful]) - n) for resource, n in lack]
+    useful = [unit for unit in units if any(unit[1][resource] > 0 for resource, _ in lack)]
+    beyond = [(resource, sum([unit[1][resource] for unit in useful]) - n) for resource, n in lack]
     if any(amount < 0 for _, amount in beyond):
         return None
-    if all(any(each[1][resource] > amount for resource, amount in beyond) for each in useful):
-        return [each[2] for each in useful]  # none can stay
-    useful.sort(key=lambda each: (each[0] / sum(min(each[1][r] / n, 1.0) for r, n in lack), each[2]))
+    if all(any(unit[1][resource] > amount for resource, amount in beyond) for unit in useful):
+        return [unit[2] for unit in useful]  # none of them can stay
+    useful.sort(key=lambda unit: (unit[0] / sum(min(unit[1][r] / n, 1.0) for r, n in lack), unit[2]))
     rest = list(lack)
     chosen: list[tuple[float, Amounts, int]] = []
-    for each in useful:
+    for unit in useful:
         if not rest:
             break
-        if any(each[1][resource] > 0 for resource, _ in rest):
-            chosen.append(each)
-            rest = [(resource, n - each[1][resource]) for resource, n in rest if n > each[1][resource]]
+        if any(unit[1][resource] > 0 for resource, _ in rest):
+            chosen.append(unit)
+            rest = [(resource, n - unit[1][resource]) for resource, n in rest if n > unit[1][resource]]
     if rest:
         return None
-    for each in sorted(chosen, key=lambda each: (-each[0], each[2])):
-        others = [other for other in chosen if other is not each]
-        if all(sum(other[1][resource] for other in others) >= n for resource, n in lack):
-            chosen = others
-    weight = sum(each[0] for each in chosen)
-    best = [each[2] for each in chosen]
-    for each in useful:
-        if each[0] < weight and all(each[1][resource] >= n for resource, n in lack):
-            weight, best = each[0], [each[2]]
+    for unit in sorted(chosen, key=lambda unit: (-unit[0], unit[2])):
+        rest_of_chosen = [u for u in chosen if u is not unit]
+        if all(sum(u[1][resource] for u in rest_of_chosen) >= n for resource, n in lack):
+            chosen = rest_of_chosen
+    weight = sum(unit[0] for unit in chosen)
+    best = [unit[2] for unit in chosen]
+    for unit in useful:
+        if unit[0] < weight and all(unit[1][resource] >= n for resource, n in lack):
+            weight, best = unit[0], [unit[2]]
     if len(best) > 1 and len(useful) <= _PAIRS:
-        for turn, one in enumerate(useful):
-            for other in useful[turn + 1 :]:
-                if one[0] + other[0] < weight and all(one[1][r] + other[1][r] >= n for r, n in lack):
-                    weight, best = one[0] + other[0], [one[2], other[2]]
+        for turn, first in enumerate(useful):
+            for second in useful[turn + 1 :]:
+                if first[0] + second[0] < weight and all(first[1][r] + second[1][r] >= n for r, n in lack):
+                    weight, best = first[0] + second[0], [first[2], second[2]]
     return best

@@ -19,10 +19,10 @@ from reprieve.preemption.victim_search.problem import Amounts, Numbers
 from reprieve.preemption.victim_search.similar_pods import LikePods
 
 Price = tuple[int, int, Cost]
-"""Violations and highest priority as far as they decide before all else, and what it costs by each criterion."""
+"""Violations and highest priority if they decide before all else (otherwise 0), and the cost by each criterion."""
 NO_EVICTION: Price = (0, -(1 << 62), ())
 _LITTLE = 1 / 64
-"""What the start counts beside pods that cannot restart elsewhere at once, in what guides the search."""
+"""The weight of the start beside pods that cannot restart elsewhere at once."""
 Mark = tuple[int, int]
 """A point for a rollback: positions in the logs of units and of places."""
 
@@ -31,9 +31,9 @@ Mark = tuple[int, int]
 class UnitWeights:
     """Weights of single units, `[units]` each.
 
-    `weight`: guides what is tried; `start`: seconds since the epoch; `age`: from 0 for those that started last to less
-    than a quarter, where pods that cannot restart elsewhere at once count half; `size`: the share of all there
-    is, summed over resources.
+    `weight`: guides the trials; `start`: seconds since the epoch; `age`: from 0 for the last start to less than a
+    quarter, where pods that cannot restart elsewhere at once count half; `size`: the share of all free amounts, summed
+    over resources.
     """
 
     weight: Sequence[float]
@@ -83,12 +83,12 @@ class Eviction:
         weight = BROKEN_BUDGET if pricing is None or pricing.budgets_first else pricing.weights.budget
         self.budgets, self.gangs = BudgetCharges(numbers.charged, numbers.allowed, weight), GangLosses(numbers)
         self._limits = [self.budgets]
-        """Budgets, and how many pods each namespace should lose, which weighs but is no violation."""
+        """Budgets, and limits of the pods that each namespace should lose, which weigh but are no violations."""
         if tenants is not None and pricing is not None:
             self._limits.append(BudgetCharges(tenants.charged, tenants.allowed, pricing.weights.tenant))
         self.heavy = [self._weight(unit) for unit in range(len(numbers.units))]
         self.share: list[dict[int, Amounts]] = [{} for _ in numbers.free]
-        """By node: what each unit holds there."""
+        """By node: the amounts of each unit there."""
         left = [list(amounts) for amounts in numbers.free]
         for unit, takes in enumerate(numbers.takes):
             for node, amounts in takes:
@@ -97,12 +97,12 @@ class Eviction:
         pods: type[LikePods | UnlikePods] = LikePods if len(numbers.kinds) == 1 else UnlikePods
         self.places = pods(numbers, left, self.changed)
         self._log: list[int] = []
-        """Log of units that were evicted or kept again; bitwise inverted: that were barred or allowed again."""
+        """Log of units that were evicted or restored; bitwise inverted: that were barred or unbarred."""
         self._priced = 0
         self._pods = [len(unit.pods) for unit in numbers.units]
         priorities = [-unit.priority for unit in numbers.units]
         self._less_important = [bisect_right(priorities, priority) for priority in priorities]
-        """By unit: the first of lower priority."""
+        """By unit: the first unit of lower priority."""
 
     @property
     def counted(self) -> int:
@@ -111,7 +111,7 @@ class Eviction:
 
     @cached_property
     def shares(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return what units hold where, by node: units and nodes, `int64[shares]`, and `int64[shares, resources]`."""
+        """Return the shares of units by node: units, nodes: `int64[shares]`; amounts: `int64[shares, resources]`."""
         takes = self.numbers.takes
         units = np.repeat(np.arange(len(takes)), [len(take) for take in takes])
         nodes = np.array([node for take in takes for node, _ in take], dtype=np.int64)
@@ -119,7 +119,7 @@ class Eviction:
         order = np.argsort(nodes, kind="stable")
         return units[order], nodes[order], amounts.reshape(len(nodes), len(self.numbers.kinds[0].wants))[order]
 
-    # -- changes, each of which can be taken back ------------------------------------------------------------------
+    # -- changes, each of which can be undone ----------------------------------------------------------------------
 
     def mark(self) -> Mark:
         """Return the point for a rollback."""
@@ -143,7 +143,7 @@ class Eviction:
         self.places.take_back(mark[1], moved)
 
     def keep(self) -> None:
-        """Clear the log of changes."""
+        """Clear the log: the changes can no longer be undone."""
         self._log.clear()
         self.places.keep()
 
@@ -160,35 +160,35 @@ class Eviction:
         self.places.hold(unit)
 
     def fits(self) -> bool:
-        """Return whether all pods of the group fit, after placing those that are missing."""
+        """Return whether all pods of the group fit; place those that are missing."""
         return self.places.settle() or self.places.repack()
 
     def bar(self, unit: int) -> None:
-        """Forbid to evict the unit from now on."""
+        """Forbid evicting the unit from now on."""
         if unit not in self.barred:
             self._log.append(~unit)
             self._bar(unit)
 
     def unbar(self, unit: int) -> None:
-        """Allow to evict the unit again."""
+        """Allow evicting the unit again."""
         if unit in self.barred:
             self._log.append(~unit)
             self._bar(unit)
 
     def touched(self, mark: Mark) -> set[int]:
-        """Return nodes on which units or pods have changed since."""
+        """Return nodes on which units or pods have changed since the mark."""
         takes = self.numbers.takes
         nodes = {node for entry in self._log[mark[0] :] if entry >= 0 for node, _ in takes[entry]}
         return nodes | self.places.touched(mark[1])
 
-    # -- what it costs ---------------------------------------------------------------------------------------------
+    # -- cost ------------------------------------------------------------------------------------------------------
 
     def price(self) -> Price:
         """Return the cost of the eviction, by the criteria; budgets are counted over the evicted units."""
         return self.price_of(sorted(self.gone))
 
     def price_of(self, order: Sequence[int]) -> Price:
-        """Return the cost of any units, in order of importance."""
+        """Return the cost of these units, given in order of importance."""
         if not order:
             return NO_EVICTION
         units, pricing = self.numbers.units, self.numbers.pricing
@@ -198,7 +198,7 @@ class Eviction:
             cost = pricing.price(order, broken, self.gangs.broken(order))
             self._priced += 1 + len(order) // 8
             return (violations if pricing.budgets_first else 0), (highest if pricing.by_limit else 0), cost
-        # Hundreds of evictions of hundreds of units each are priced: no step of the interpreter for each unit.
+        # Hundreds of evictions of hundreds of units each are priced: avoid interpreted loops over units.
         as_high = order[: bisect_left(order, self._less_important[order[0]])]
         earliest = min(map(self.weights.start.__getitem__, as_high))
         total = sum(map(self.weights.weight.__getitem__, order))
@@ -212,7 +212,7 @@ class Eviction:
 
     @property
     def lowest(self) -> int:
-        """Return the lowest possible highest priority, except for evicting no pods."""
+        """Return the least priority that the most important victim can have."""
         return self.numbers.units[-1].priority if self.numbers.units else 0
 
     def violates(self, unit: int) -> bool:
@@ -233,7 +233,7 @@ class Eviction:
         return weight
 
     def least_heavy(self) -> list[float]:
-        """Return by unit its part of the least total weight of units of one node, which break their gang once."""
+        """Return by unit its share in the least total weight of units of one node, which break their gang only once."""
         gangs = self.gangs
         if not gangs.slack:
             return self.heavy
@@ -243,7 +243,7 @@ class Eviction:
             for heavy, weight, units in zip(self.heavy, broken, gangs.shared, strict=True)
         ]
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------------
 
     def _move(self, unit: int, sign: int) -> None:
         """Count the unit as evicted (`sign` 1) or not (-1)."""

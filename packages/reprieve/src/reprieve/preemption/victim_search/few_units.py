@@ -1,8 +1,8 @@
 """The cheapest eviction among few units: all sets of them that may be cheaper (cost.md 4.11).
 
 Sets grow unit by unit, the lightest first. A branch ends if the pods fit, if the remaining units do not free enough, or
-if the chosen units already cost more than the best set. Of units that differ only in the name the first ones are
-evicted first. The number of sets is bounded; the best set up to then is used.
+if the chosen units already cost more than the best set. Of units that differ only in name the first ones are evicted
+first. The number of sets is bounded; the best set up to then is used.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from reprieve.preemption.victim_search.problem import Amounts
 MOST_UNITS = 24
 """Maximum number of units for this search."""
 _MOST_SETS, _MOST_SETS_BY_OWN_LIST = 1_200, 6_000
-"""The native lists leave out most sets by their price, others few."""
+"""Maximum number of sets: the native lists exclude most sets by their price, others only few."""
 
 
 def cheapest_of_few(state: Eviction, best: Price) -> tuple[int, ...] | None:
@@ -43,20 +43,20 @@ class _FewUnits:
         for unit in reversed(self._order):
             rest.append(self._without(rest[-1], unit))
         self._with_all_from = rest[::-1]
-        """By turn: what nodes have left with all units from there on gone."""
+        """By turn: the free amounts of nodes without all units from that turn on."""
         self._try(0, (), free, None)
 
     def _kind(self, unit: int) -> tuple[object, ...]:
         numbers, pricing = self._state.numbers, self._state.numbers.pricing
         gangs = numbers.gangs.lost[unit] if numbers.gangs is not None else ()
         restartless = numbers.restartless[unit] if numbers.restartless else 0
-        made = numbers.units[unit]
+        evicted_unit = numbers.units[unit]
         own: tuple[object, ...] = ()
         if pricing is not None:
             alone = tuple(None if vector is None else vector[unit] for vector in pricing.vectors)
-            own = (alone, tuple(sorted(pod.namespace for pod in made.pods)), pricing.criteria.in_tree or unit)
+            own = (alone, tuple(sorted(pod.namespace for pod in evicted_unit.pods)), pricing.criteria.in_tree or unit)
         like = (numbers.takes[unit], numbers.charged[unit], gangs, restartless)
-        return (*like, made.priority, len(made.pods), made.start, own)
+        return (*like, evicted_unit.priority, len(evicted_unit.pods), evicted_unit.start, own)
 
     def _without(self, left: Sequence[Amounts], unit: int) -> list[Amounts]:
         result = list(left)
@@ -65,7 +65,7 @@ class _FewUnits:
         return result
 
     def _try(self, turn: int, chosen: tuple[int, ...], left: list[Amounts], skipped: object) -> None:
-        """All sets of those chosen and units from `turn` on, but those that are like the `skipped` one."""
+        """Try all sets of the chosen units and units from `turn` on, except those that are like the `skipped` one."""
         self._tried += 1
         if self._tried > (_MOST_SETS if self._sure is None else _MOST_SETS_BY_OWN_LIST):
             return
@@ -111,7 +111,7 @@ class _FewUnits:
         return True
 
     def _places(self, chosen: Sequence[int]) -> bool:
-        """Return whether all pods have a place without these units."""
+        """Return whether all pods can be placed without these units."""
         state = self._state
         if len(state.numbers.kinds) == 1:
             return True
@@ -129,12 +129,12 @@ class _FewUnits:
             self._best, self.found = price, units
 
     def _superfluous(self, units: Sequence[int]) -> bool:
-        """Return whether one of them could stay: then the eviction is not minimal."""
+        """Return whether one of the units could stay: then the eviction is not minimal."""
         for unit in units:
             left = self._with_all_from[-1]
-            others = [other for other in units if other != unit]
-            for other in others:
-                left = self._without(left, other)
-            if self._enough(left) and self._places(others):
+            rest = [u for u in units if u != unit]
+            for evicted in rest:
+                left = self._without(left, evicted)
+            if self._enough(left) and self._places(rest):
                 return True
         return False

@@ -1,4 +1,4 @@
-"""How many more pods of a kind fit with certain units evicted, on all nodes together."""
+"""The number of further pods of a kind that fit with certain units evicted, on all nodes together."""
 
 from collections.abc import Iterable, Sequence
 from operator import add
@@ -10,14 +10,14 @@ from reprieve.preemption.victim_search.problem import Amounts
 class Gains:
     """Gains of units, cached until something on their nodes changes.
 
-    `examined`: steps taken here; `at_first[unit]`: its gain before any change, -1: not known.
+    `examined`: steps taken here; `at_first[unit]`: its gain before any change, -1 if unknown.
     """
 
     def __init__(self, eviction: Eviction, kind: int, at_first: Sequence[int]) -> None:
         self._eviction, self._kind, self._at_first = eviction, kind, at_first
         self._wanted = eviction.numbers.kinds[kind].wanted
         self._changes = [0] * len(eviction.numbers.units)
-        """By unit: how often something has changed on its nodes."""
+        """By unit: number of changes on its nodes."""
         self._known: dict[tuple[int, ...], tuple[int, int]] = {}
         """By units: the sum of their changes at the computation, and their gain."""
         self._nodes_of: dict[int, frozenset[int]] = {}
@@ -31,7 +31,7 @@ class Gains:
                 changes[unit] += 1
 
     def of(self, units: tuple[int, ...]) -> int:
-        """Return how many more pods fit with these units evicted."""
+        """Return the number of further pods that fit with these units evicted."""
         changes = self._changes
         if len(units) > 1:
             now = sum([changes[unit] for unit in units])
@@ -39,9 +39,9 @@ class Gains:
             now = changes[units[0]]
             if not now and self._at_first[units[0]] >= 0:
                 return self._at_first[units[0]]
-        known = self._known.get(units)
-        if known is not None and known[0] == now:
-            return known[1]
+        cached = self._known.get(units)
+        if cached is not None and cached[0] == now:
+            return cached[1]
         gain = self._of_two(*units) if len(units) == 2 else self._of_all(units)
         self._known[units] = now, gain
         return gain
@@ -54,10 +54,10 @@ class Gains:
         for node in self._nodes(first) & self._nodes(second):
             if usable[node]:
                 left, shares = places.left[node], self._eviction.share[node]
-                mine, others = shares[first], shares[second]
+                of_first, of_second = shares[first], shares[second]
                 together = alone = beside = 1 << 40
                 for resource, want in wanted:
-                    have, more, yet = left[resource], mine[resource], others[resource]
+                    have, more, yet = left[resource], of_first[resource], of_second[resource]
                     together = min(together, (have + more + yet) // want)
                     alone = min(alone, (have + more) // want)
                     beside = min(beside, (have + yet) // want)

@@ -1,10 +1,11 @@
 """Places for a group with pods of several kinds.
 
 Pods are placed while evictions are tried, each kind on nodes with the least capacity left for others; pods without a
-place are counted in `missing`.  Where that order of placing does not fit all of them, others are tried (`repack`).
+place are counted in `missing`.  If that order of placing does not fit all of them, others are tried (`repack`).
 
-Invariants: `left[node]` is what the node has beside the units that stay and the pods placed there; no pod is placed
-where a resource that it asks for is overdrawn; `spare[kind][node]` is how many more pods of the kind would fit.
+Invariants: `left[node]` is the free amounts beside the units that stay and the pods placed there; no pod is placed
+where a resource that it requests is overdrawn; `spare[kind][node]` is the number of further pods of the kind that would
+fit.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +20,7 @@ FEW_PODS = 64
 class UnlikePods:
     """See the module docstring.
 
-    `open[kind]`: nodes with capacity for more, in the order in which they got it; `put`: pods of each kind by node.
+    `open[kind]`: nodes with capacity for more, in the order in which it was freed; `put`: pods of each kind by node.
     """
 
     def __init__(self, numbers: Numbers, left: list[list[int]], changed: set[int]) -> None:
@@ -44,15 +45,15 @@ class UnlikePods:
 
     @property
     def unplaced(self) -> list[int]:
-        """Return how many pods of each kind have to fit into `left`."""
+        """Return the number of pods of each kind that must fit into `left`."""
         return self.missing
 
     def room(self) -> int:
-        """Places for more pods, over all kinds."""
+        """Return the number of further pods that fit, over all kinds."""
         return sum(self.spare[kind][node] for kind, nodes in enumerate(self.open) for node in nodes)
 
     def settle(self) -> bool:
-        """Place missing pods where they fit; returns whether none is left."""
+        """Place missing pods where they fit; return whether none is left."""
         done = True
         for kind, count in enumerate(self.missing):
             while count:
@@ -60,7 +61,7 @@ class UnlikePods:
                 if node < 0:
                     done = False
                     break
-                more = min(count, self.spare[kind][node])  # with each of them it is the tightest all the more
+                more = min(count, self.spare[kind][node])  # placing them makes it even tighter
                 self.place(kind, node, more)
                 count -= more
         return done
@@ -79,7 +80,7 @@ class UnlikePods:
         return True
 
     def arrange(self, places: Collection[Place]) -> None:
-        """Place pods at these places; on unchanged nodes they stay."""
+        """Place pods exactly at these places; on unchanged nodes they stay."""
         wanted: dict[int, list[int]] = {}
         for kind, node, count in places:
             wanted.setdefault(node, [0] * len(self.missing))[kind] += count
@@ -103,7 +104,7 @@ class UnlikePods:
         )
 
     def place(self, kind: int, node: int, count: int) -> None:
-        """Place so many missing pods on a node where they fit."""
+        """Place that number of missing pods on a node where they fit."""
         self._save(node)
         self.missing[kind] -= count
         put = self.put[node]
@@ -124,7 +125,7 @@ class UnlikePods:
                 self._lift(node, kind, count)
             self._recount(node)
 
-    # -- units that are evicted and come back ----------------------------------------------------------------------
+    # -- units that are evicted and restored -----------------------------------------------------------------------
 
     def free(self, unit: int) -> None:
         """Free the amounts of the unit."""
@@ -132,7 +133,7 @@ class UnlikePods:
         self._shift(unit, 1)
 
     def hold(self, unit: int) -> None:
-        """Use the amounts again; pods that no longer fit beside the unit become missing."""
+        """Occupy the amounts again; pods that no longer fit beside the unit become missing."""
         self._packing.shift(unit, -1)
         self._shift(unit, -1)
 
@@ -141,11 +142,11 @@ class UnlikePods:
         return self._packing.holds_without(unit)
 
     def mark(self) -> int:
-        """Return the point to come back to."""
+        """Return the point for `take_back`."""
         return len(self._log)
 
     def take_back(self, mark: int, moved: Sequence[tuple[int, int]]) -> None:
-        """Go back to the mark; `moved`: the moves (unit, 1: free it, -1: hold it) that lead there."""
+        """Return to the mark; `moved`: the moves (unit, 1: free it, -1: hold it) that lead there."""
         for unit, sign in moved:
             self._packing.shift(unit, sign)
         log = self._log
@@ -161,10 +162,10 @@ class UnlikePods:
         self._log.clear()
 
     def touched(self, mark: int) -> set[int]:
-        """Return nodes that have changed since."""
+        """Return nodes that have changed since the mark."""
         return {entry[0] for entry in self._log[mark:]}
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------------
 
     def _shift(self, unit: int, sign: int) -> None:
         for node, amounts in self._numbers.takes[unit]:
@@ -181,7 +182,7 @@ class UnlikePods:
         return [node for node, put in enumerate(self.put) if put is not None and any(put)]
 
     def _tightest(self, kind: int) -> int:
-        """Return the fitting node with the least capacity left, -1: none."""
+        """Return the fitting node with the least capacity left, or -1."""
         nodes = self.open[kind]
         if len(nodes) < 2:
             return next(iter(nodes), -1)
@@ -193,19 +194,19 @@ class UnlikePods:
         """Remove pods from an overdrawn node until the rest fits: as few as possible, the smallest."""
         put = self.put[node]
         assert put is not None
-        asked = [kind.wants for kind in self._numbers.kinds]
+        wants_of = [kind.wants for kind in self._numbers.kinds]
         while True:
             have = self.left[node]
             short = [
                 (resource, -amount)
                 for resource, amount in enumerate(have)
-                if amount < 0 and any(put[kind] and wants[resource] for kind, wants in enumerate(asked))
+                if amount < 0 and any(put[kind] and wants[resource] for kind, wants in enumerate(wants_of))
             ]
             if not short:
                 return
             best = None
             for kind, count in enumerate(put):
-                wants = asked[kind]
+                wants = wants_of[kind]
                 if not count or not any(wants[resource] for resource, _ in short):
                     continue
                 needed = max(-(-lack // wants[resource]) if wants[resource] else count for resource, lack in short)
@@ -283,11 +284,11 @@ class _Packing:
         ]
         self._gone: set[int] = set()
         self._known: dict[frozenset[int], list[Place] | None] = {}
-        """By the evicted units: how all pods can be placed, None: not by any of the orders."""
+        """By the evicted units: places for all pods; None if no order fits all."""
         self.counted = 0
 
     def shift(self, unit: int, sign: int) -> None:
-        """Free the amounts of the unit (`sign` 1), or use them again (-1)."""
+        """Free the amounts of the unit (`sign` 1), or occupy them again (-1)."""
         self._gone ^= {unit}
         holds, floors = self._holds, self._sizes
         for node, amounts in self._numbers.takes[unit]:
@@ -302,7 +303,7 @@ class _Packing:
                 have[resource] += sign * amount
 
     def holds_without(self, unit: int) -> bool:
-        """Return whether the nodes hold enough of each size if the unit stays, were no pods placed on them."""
+        """Return whether the nodes hold enough of each size if the unit stays and no pods are placed on them."""
         takes, empty = self._numbers.takes[unit], self._empty
         for holds, floor, (resource, size) in zip(self._holds, self._floors, self._sizes, strict=True):
             for node, amounts in takes:
@@ -321,17 +322,17 @@ class _Packing:
             return None
         if any(holds < floor.pods for holds, floor in zip(self._holds, self._floors, strict=True)):
             return None
-        gone = frozenset(self._gone)
-        if gone not in self._known:
+        evicted = frozenset(self._gone)
+        if evicted not in self._known:
             among = nodes()
-            self._known[gone] = None
+            self._known[evicted] = None
             for order in self._orders:
                 self.counted += 1 + self._pods * len(among) // 64
                 places = self._in_order(order, among)
                 if places is not None:
-                    self._known[gone] = places
+                    self._known[evicted] = places
                     break
-        return self._known[gone]
+        return self._known[evicted]
 
     def _in_order(self, order: Sequence[int], among: Sequence[int]) -> list[Place] | None:
         """Return places for all pods, each on the node with the least left; None if one does not fit."""
@@ -342,7 +343,7 @@ class _Packing:
         for kind in order:
             wanted, usable = numbers.kinds[kind].wanted, numbers.kinds[kind].usable
             count = len(numbers.kinds[kind].pods)
-            # A node takes all that it holds of a kind at once, so each is considered once.
+            # A node takes all pods of a kind that it holds at once, so each node is considered once.
             for node in sorted(left, key=rests.__getitem__):
                 if not count:
                     break

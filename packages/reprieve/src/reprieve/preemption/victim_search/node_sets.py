@@ -47,13 +47,13 @@ class NodeSets:
         """Results by layout, and by the weights of the units if they matter."""
 
     def units_on(self, node: int) -> NodeUnits:
-        """Units that may be evicted on a node."""
+        """Return the units that may be evicted on a node."""
         state = self._eviction
-        gone, barred = state.gone, state.barred
+        evicted, barred = state.gone, state.barred
         on = state.numbers.on[node]
-        if not self._usable[node] or gone.issuperset(on):
+        if not self._usable[node] or evicted.issuperset(on):
             return NodeUnits((), -1)
-        units = tuple([unit for unit in on if unit not in gone and unit not in barred])
+        units = tuple([unit for unit in on if unit not in evicted and unit not in barred])
         if len(units) < 2:
             return NodeUnits(units, -1)
         # Among equal units those that started late are evicted first, as far as a fraction can express it.
@@ -113,26 +113,26 @@ class NodeSets:
             if spanning:
                 chosen[unit,] = None
                 if everything in chosen:
-                    continue  # beside any of them none can stay
+                    continue  # beside any of them none of the units can stay
                 beside = [h + a for h, a in zip(have, shares[unit], strict=True)]
                 cover = cheapest_cover(self._lack(beside, now + most), [item for item in units if item[2] != unit])
                 if cover is not None:
                     chosen[tuple(sorted([unit, *cover]))] = None
         sets: list[UnitSet] = []
-        for those in chosen:
-            if any(map(spans.__getitem__, those)):
-                sets.append((those, None))
+        for positions in chosen:
+            if any(map(spans.__getitem__, positions)):
+                sets.append((positions, None))
             else:
-                freed = zip(*[shares[unit] for unit in those], strict=True)
+                freed = zip(*[shares[unit] for unit in positions], strict=True)
                 beside = [h + sum(column) for h, column in zip(have, freed, strict=True)]
-                sets.append((those, self._places(beside) - now))
+                sets.append((positions, self._places(beside) - now))
         return tuple(sets), most > 1 or everything not in chosen
 
     def _places(self, have: Sequence[int]) -> int:
         return max(0, min([have[resource] // want for resource, want in self._wanted]))
 
     def _lack(self, have: Sequence[int], places: int) -> list[tuple[int, int]]:
-        """Return (resource, amount) that is missing for a number of places."""
+        """Return (resource, amount) that is missing for that number of places."""
         return [
             (resource, want * places - have[resource])
             for resource, want in self._wanted

@@ -1,10 +1,10 @@
-"""Pods on few nodes: what each node can take is listed, and the cheapest of each is added up (cost.md 4.14).
+"""Tables of what each node can hold, for few nodes: the cheapest options of all are added up (cost.md 4.14).
 
-The exchanges of the search leave pods of other kinds where they are, so they do not find an eviction for which a pod
-has to move aside first.  Here it is settled at first which of the units go that hold something on several nodes.  With
-these given the rest is a sum over nodes: how many pods of each kind a node takes, and which of its own units go for
-that.  The cheapest sum is found exactly, node by node.  Then some of the units on several nodes come back or go
-instead of others, as long as that is cheaper.
+The exchanges of the search leave pods of other kinds in place, so they do not find evictions for which a pod must first
+move to another node.  Here the units with shares of several nodes are chosen first.  Given these, the rest is a sum
+over nodes: the number of pods of each kind that a node holds, and the node's own units evicted for that. The cheapest
+sum is found exactly, node by node.  Then some of the units on several nodes are restored, or evicted instead of others,
+as long as that is cheaper.
 
 Invariant: the work is counted in steps of the sum, never in seconds.
 """
@@ -21,20 +21,20 @@ from reprieve.preemption.victim_search.eviction import Eviction, Price
 from reprieve.preemption.victim_search.problem import Amounts, Kind, Numbers, Place
 
 MOST_NODES, _MOST_STATES, _MOST_UNITS = 40, 20_000, 9
-"""So many nodes, numbers of pods of each kind beside what budgets have left, and units of a node by themselves."""
+"""Maximum number of nodes, of states (pods of each kind and allowances of budgets), and of a node's own units."""
 _MOST_STEPS, _MOST_STEPS_EXACT = 60_000, 8_000
-"""So many steps, each about eight microseconds; fewer where only resources are in play."""
+"""Maximum number of steps, each about eight microseconds; fewer if only resources matter."""
 _SHAKES = 40
-"""So often in a row some units are drawn without success."""
+"""The limit on random changes in a row without success."""
 _FEW_WHOLE = 6
-"""Of so few units on several nodes all sets are gone through where budgets are violated."""
+"""Up to this number of units on several nodes, all sets are tried if budgets are violated."""
 _MOST_TOTALS, _FEW_TOTALS = 24, 4
-"""Of so many ways to divide the pods among domains, where they are few each beside other units, too."""
+"""Up to this number of ways to divide the pods among domains are tried; up to the second also with other units."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """`nodes`: those of each domain; `totals`: how many pods each domain may get, what is most promising first."""
+    """`nodes`: those of each domain; `totals`: possible numbers of pods by domain, the most promising first."""
 
     nodes: Sequence[frozenset[int]]
     totals: Sequence[tuple[int, ...]]
@@ -42,7 +42,7 @@ class Domains:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """Pods of each kind on a node and what budgets are charged for it (`shift`), and which of its units go."""
+    """Pods of each kind on a node and charges to budgets (`shift`), their weight, and the node's evicted units."""
 
     shift: tuple[int, ...]
     weight: float
@@ -51,20 +51,20 @@ class _Option:
 
 @dataclass(frozen=True, slots=True)
 class Rearranged:
-    """An eviction, as `search.Found` has it."""
+    """An eviction, as in `search.Found`."""
 
     units: tuple[int, ...]
     price: Price
     places: tuple[Place, ...]
     whole: frozenset[int]
-    """Units on several nodes among them."""
+    """The units on several nodes among them."""
     weight: float
     turn: int
-    """Which of the ways to divide the pods among domains it keeps to."""
+    """The index of its way to divide the pods among domains."""
 
 
 _Way = tuple[frozenset[int], int]
-"""Units on several nodes that go, and a way to divide the pods among domains."""
+"""Evicted units on several nodes, and the index of a way to divide the pods among domains."""
 
 
 class NodeTables:
@@ -72,11 +72,11 @@ class NodeTables:
 
     def __init__(self, numbers: Numbers, domains: Domains | None = None) -> None:
         self._numbers, self._state = numbers, Eviction(numbers)
-        # Nodes that the same kinds may use come together, so that few kinds are under way at a time.
+        # Nodes that the same kinds may use are adjacent, so that few kinds are in progress at a time.
         may_use = list(zip(*[kind.usable for kind in numbers.kinds], strict=True))
         self._order: list[int] = sorted(range(len(numbers.free)), key=lambda node: (may_use[node], node))
         self._ends: list[dict[int, int]] = [{}]
-        """By way to divide the pods: node -> how many are placed when it has been filled, the last of its domain."""
+        """By way to divide the pods: last node of a domain -> number of pods placed up to there."""
         self._ways_left_out = domains is not None and len(domains.totals) > _MOST_TOTALS
         if domains is not None:
             inside = [[node for node in self._order if node in nodes] for nodes in domains.nodes]
@@ -94,7 +94,7 @@ class NodeTables:
             self._budgets, shape = [], counts
         self._shape = tuple(shape)
         self._placed = np.indices(counts).sum(axis=0).reshape(*counts, *([1] * len(self._budgets)))
-        """By state: how many pods are placed."""
+        """By state: the number of placed pods."""
         self._under_way = [self._states_at(step) for step in range(len(self._order))]
         gangs, age, self._violation = state.gangs, state.weights.age, state.budgets.weight
         self._weight = [
@@ -111,14 +111,15 @@ class NodeTables:
         self._own = [[unit for unit in units if unit not in whole] for units in numbers.on]
         self._left = [tuple(left) for left in state.places.left]
         self._turns = [(ends, len(numbers.units)) for ends in self._ends]
-        """By way: where domains end, and the first of the units that violate the budgets that count them; all of the
-        units: any may.
+        """By way: the ends of domains, and the first unit that may violate the budgets that count it.
+
+        The number of all units: any unit may violate them.
         """
         counted = [unit for unit, pairs in enumerate(numbers.charged) if any(b in self._budgets for b, _ in pairs)]
         self._counted = frozenset(counted)
         """Units that some of these budgets count."""
         if domains is None:
-            # Less important units are charged last: where they violate budgets the others need not.
+            # Less important units are charged last: if they violate budgets the others need not.
             self._turns += [(self._ends[0], unit) for unit in reversed(counted)]
         self._options_of: dict[tuple[int, Amounts, tuple[int, ...], int], list[_Option]] = {}
         self._sums: dict[tuple[_Way, frozenset[int]], Rearranged | None] = {}
@@ -126,11 +127,11 @@ class NodeTables:
         self._most = _MOST_STEPS_EXACT if numbers.exact else _MOST_STEPS
         self._steps = 0
         self._cut = False
-        """Whether steps ended before limits of priority were tried."""
+        """Whether the steps ended before limits of priority were tried."""
 
     @classmethod
     def of(cls, numbers: Numbers, domains: Domains | None = None) -> "NodeTables | None":
-        """Return the tables; None where nodes or states are too many."""
+        """Return the tables; None if there are too many nodes or states."""
         if len(numbers.free) > MOST_NODES:
             return None
         states = prod(len(kind.pods) + 1 for kind in numbers.kinds)
@@ -138,46 +139,46 @@ class NodeTables:
 
     @property
     def complete(self) -> bool:
-        """Nothing was left out for the sake of time."""
+        """Whether nothing was left out for lack of steps."""
         return self._steps < self._most and not self._ways_left_out and not self._cut
 
-    # -- which units on several nodes go ---------------------------------------------------------------------------
+    # -- the evicted units on several nodes ------------------------------------------------------------------------
 
     def improved(self, units: Sequence[int], price: Price) -> Rearranged | None:
-        """Return the cheapest eviction that is found, if it costs less than that of these units."""
+        """Return the cheapest eviction found, if it costs less than that of these units."""
         if not units:
             return None
-        found = self._searched(units, price)
-        while found is not None and self._steps < self._most:
-            later = self._later_than(found.units, found.price, [found.turn])
+        best = self._searched(units, price)
+        while best is not None and self._steps < self._most:
+            later = self._later_than(best.units, best.price, [best.turn])
             if later is None:
                 break
-            found = later
-        if found is None or found.price >= price:
-            found = self._later_than(units, price, range(len(self._ends)))
-        return found
+            best = later
+        if best is None or best.price >= price:
+            best = self._later_than(units, price, range(len(self._ends)))
+        return best
 
     def within(self, units: Sequence[int]) -> Rearranged | None:
-        """Return the cheapest eviction of these units or some of them; None if not all pods get a place beside it."""
+        """Return the cheapest eviction of some of these units; None if not all pods fit without them."""
         barred = frozenset(range(len(self._numbers.units))).difference(units)
         return self._first_of(frozenset(units).intersection(self._whole), barred)
 
     def _searched(self, units: Sequence[int], price: Price) -> Rearranged | None:
-        """Return the cheapest by exchange, from what is given, from all that may go up to each priority, and drawn."""
+        """Return the cheapest eviction by exchanges from these units and from each priority, and by random changes."""
         numbers = self._numbers
         by_limit = numbers.pricing is None or numbers.pricing.by_limit
-        gone = frozenset(units).intersection(self._whole)
+        evicted = frozenset(units).intersection(self._whole)
         above = self._above(numbers.units[units[0]].priority) if by_limit else frozenset[int]()
         best: Rearranged | None = None
-        start = self._first_of(gone, above)
+        start = self._first_of(evicted, above)
         if start is not None:
             start = self._exchanged(start, above)
             if start.price < price:
                 best, price = start, start.price
-        given = start
+        from_units = start
         if by_limit:
             for limit in sorted({unit.priority for unit in numbers.units}):
-                # Above the present limit only to break fewer budgets.
+                # Evict above the present limit only to violate fewer budgets.
                 if self._steps >= self._most or (limit > price[1] and not price[0]):
                     break
                 above = self._above(limit)
@@ -188,23 +189,23 @@ class NodeTables:
                         best, price = start, start.price
                         if not price[0]:
                             break
-        tried = [each for each in (best, given, start) if each is not None]
+        tried = [option for option in (best, from_units, start) if option is not None]
         if not tried:
             return None
-        found = min(tried, key=lambda each: each.price)
+        cheapest = min(tried, key=lambda option: option.price)
         if by_limit and price[0]:
-            # To violate fewer budgets any priority will do.
-            found = self._in_all_ways(found) if self._few_ways else self._shaken(found, frozenset())
-            price = min(price, found.price)
-        found = self._shaken(found, self._above(price[1]) if by_limit else above)
+            # Violating fewer budgets is worth any priority.
+            cheapest = self._in_all_ways(cheapest) if self._few_ways else self._shaken(cheapest, frozenset())
+            price = min(price, cheapest.price)
+        cheapest = self._shaken(cheapest, self._above(price[1]) if by_limit else above)
         if numbers.pricing is None or not numbers.pricing.limited_later:
-            return found
+            return cheapest
         self._cut = self._steps >= self._most
         self._most += self._most // 2
-        return self._limited(found)
+        return self._limited(cheapest)
 
     def _limited(self, best: Rearranged) -> Rearranged:
-        """Return the cheapest under ever lower limits of priority, where other criteria decide before the priority."""
+        """Return the cheapest under ever lower limits of priority, if other criteria decide before the priority."""
         for limit in sorted({unit.priority for unit in self._numbers.units}, reverse=True):
             if not best.units or self._steps >= self._most:
                 break
@@ -218,14 +219,14 @@ class NodeTables:
             for whole in starts:
                 start = self._first_of(whole, above)
                 if start is not None:
-                    lower = min(lower, self._exchanged(start, above), key=lambda each: each.price)
+                    lower = min(lower, self._exchanged(start, above), key=lambda option: option.price)
             if limit < highest and lower is best:
                 break
             best = lower
         return best
 
     def _in_all_ways(self, best: Rearranged) -> Rearranged:
-        """Return the cheapest of all ways: fewest budgets with any priority, then under ever lower limits."""
+        """Return the cheapest of all sets: fewest violations with any priority, then under ever lower limits."""
         best = self._in_all_ways_of(best, None)
         best = self._in_all_ways_of(best, best.price[1])
         for limit in sorted({unit.priority for unit in self._numbers.units}, reverse=True):
@@ -237,14 +238,14 @@ class NodeTables:
         return best
 
     def _in_all_ways_of(self, best: Rearranged, limit: int | None) -> Rearranged:
-        """Return the cheapest of all ways under a limit of priority; without one, only if it violates fewer budgets."""
+        """Return the cheapest of all sets under a limit of priority; without one, only if it violates fewer budgets."""
         barred = self._above(limit) if limit is not None else frozenset[int]()
         whole, ways = [unit for unit in self._whole if unit not in barred], []
         for bits in product((False, True), repeat=len(whole)):
-            gone = frozenset([unit for unit, bit in zip(whole, bits, strict=True) if bit])
-            if self._may_hold(gone, barred):
-                ways += [(self._first(gone, late)[1], turn, gone) for turn, (_, late) in enumerate(self._turns)]
-        for weight, turn, gone in sorted(ways, key=lambda way: (way[0], way[1], sorted(way[2]))):
+            evicted = frozenset([unit for unit, bit in zip(whole, bits, strict=True) if bit])
+            if self._may_hold(evicted, barred):
+                ways += [(self._first(evicted, late)[1], turn, evicted) for turn, (_, late) in enumerate(self._turns)]
+        for weight, turn, evicted in sorted(ways, key=lambda way: (way[0], way[1], sorted(way[2]))):
             if limit is None:
                 most = best.price[0] * self._violation
             elif best.price[1] > limit:
@@ -253,47 +254,47 @@ class NodeTables:
                 most = best.weight + len(self._numbers.units)  # starts count less than one each
             if weight >= most or self._steps >= self._most:
                 break
-            found = self._sum((gone, turn), barred)
-            if found is not None and found.price < best.price:
-                best = found
+            option = self._sum((evicted, turn), barred)
+            if option is not None and option.price < best.price:
+                best = option
         return best
 
     def _first_of(self, whole: frozenset[int], barred: frozenset[int]) -> Rearranged | None:
-        """Return the cheapest with these units on several nodes, whatever each domain gets."""
-        found: list[Rearranged] = []
+        """Return the cheapest with these units on several nodes, for any division of the pods among domains."""
+        options: list[Rearranged] = []
         for turn in range(len(self._ends if self._few_ways else self._turns)):
-            if turn >= len(self._ends) and found and not min(each.price for each in found)[0]:
-                break  # no budget has to be violated
-            if (each := self._sum((whole, turn), barred)) is not None:
-                found.append(each)
-        return min(found, key=lambda each: each.price, default=None)
+            if turn >= len(self._ends) and options and not min(option.price for option in options)[0]:
+                break  # no budget must be violated
+            if (option := self._sum((whole, turn), barred)) is not None:
+                options.append(option)
+        return min(options, key=lambda option: option.price, default=None)
 
     def _above(self, priority: int) -> frozenset[int]:
-        return frozenset([unit for unit, made in enumerate(self._numbers.units) if made.priority > priority])
+        return frozenset([unit for unit, below in enumerate(self._numbers.units) if below.priority > priority])
 
     def _exchanged(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
-        """Let units on several nodes come back, or go instead of others, as long as that is cheaper."""
+        """Restore units on several nodes, or evict some instead of others, as long as that is cheaper."""
         better = True
         while better and self._steps < self._most:
             better = False
             for way in self._near(best, barred):
                 if self._steps >= self._most:
                     break
-                found = self._sum(way, barred)
-                if found is not None and found.price < best.price:
-                    best, better = found, True
+                option = self._sum(way, barred)
+                if option is not None and option.price < best.price:
+                    best, better = option, True
                     break
         return best
 
     def _shaken(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
-        """Draw units on several nodes that change sides, and go on from there."""
+        """Exchange random units on several nodes, and improve the result."""
         chance, left = np.random.default_rng(1), _SHAKES
         while left and self._steps < self._most:
             left -= 1
-            others = [unit for unit in self._whole if unit not in barred and unit not in best.whole]
+            spared = [unit for unit in self._whole if unit not in barred and unit not in best.whole]
             changed = [
                 unit
-                for units, most in ((sorted(best.whole), 3), (others, 4))
+                for units, most in ((sorted(best.whole), 3), (spared, 4))
                 for unit in chance.permutation(units)[: chance.integers(1, most)].tolist()
             ]
             start = self._sum((best.whole.symmetric_difference(changed), best.turn), barred)
@@ -304,35 +305,35 @@ class NodeTables:
         return best
 
     def _near(self, best: Rearranged, barred: frozenset[int]) -> Iterator[_Way]:
-        """Yield what may be instead: other numbers for domains, or other units where that is cheaper by itself."""
+        """Yield alternatives: other numbers for domains, or other units if they alone may be cheaper."""
         turns = self._turns if best.price[0] and not self._few_ways else self._ends
-        others = [turn for turn in range(len(turns)) if turn != best.turn]
-        yield from ((best.whole, turn) for turn in others)
+        other_turns = [turn for turn in range(len(turns)) if turn != best.turn]
+        yield from ((best.whole, turn) for turn in other_turns)
         for whole in self._others(best, barred):
             yield whole, best.turn
-            if len(others) < _FEW_TOTALS:
-                yield from ((whole, turn) for turn in others)
+            if len(other_turns) < _FEW_TOTALS:
+                yield from ((whole, turn) for turn in other_turns)
 
     def _others(self, best: Rearranged, barred: frozenset[int]) -> Iterator[frozenset[int]]:
-        """Yield which units on several nodes may go instead."""
+        """Yield alternative sets of evicted units on several nodes."""
         parts = {frozenset([unit]): None for unit in self._whole}
         for units in self._numbers.on:
             parts[frozenset(units).intersection(self._whole)] = None
         weight = self._weight
         back = [part for part in parts if part and part <= best.whole]
-        other = [part for part in parts if part and not part <= best.whole and part.isdisjoint(barred)]
-        other.sort(key=lambda part: (sum([weight[unit] for unit in part - best.whole]), sorted(part)))
+        added = [part for part in parts if part and not part <= best.whole and part.isdisjoint(barred)]
+        added.sort(key=lambda part: (sum([weight[unit] for unit in part - best.whole]), sorted(part)))
         back.sort(key=lambda part: (-sum([weight[unit] for unit in part]), sorted(part)))
         for part in back:
             yield best.whole - part
-        for part in other:
+        for part in added:
             if self._least(best.whole | part) < best.weight:
                 yield best.whole | part
         for less in back:
-            for part in other:
-                gone = (best.whole - less) | part
-                if self._least(gone) < best.weight:
-                    yield gone
+            for part in added:
+                evicted = (best.whole - less) | part
+                if self._least(evicted) < best.weight:
+                    yield evicted
 
     def _least(self, whole: frozenset[int]) -> float:
         return self._first(whole, len(self._numbers.units))[1]
@@ -341,19 +342,19 @@ class NodeTables:
         numbers, start = self._numbers, self._state.weights.start
         highest = numbers.units[units[0]].priority
         earliest = min(start[unit] for unit in units if numbers.units[unit].priority == highest)
-        first = [unit for unit, made in enumerate(numbers.units) if made.priority == highest]
+        first = [unit for unit, u in enumerate(numbers.units) if u.priority == highest]
         early = {unit for unit in first if start[unit] <= earliest}
         barred = self._above(highest) | early
         whole = frozenset(units).intersection(self._whole) - early
-        found = [each for turn in turns if (each := self._sum((whole, turn), barred)) is not None]
-        return min((each for each in found if each.price < price), key=lambda each: each.price, default=None)
+        sums = [a for turn in turns if (a := self._sum((whole, turn), barred)) is not None]
+        return min((a for a in sums if a.price < price), key=lambda a: a.price, default=None)
 
     # -- the sum over nodes ----------------------------------------------------------------------------------------
 
     def _first(self, whole: frozenset[int], violating: int) -> tuple[list[int], float]:
-        """Return what budgets are charged for units on several nodes, and what those weigh.
+        """Return the charges to budgets by units on several nodes, and their weight.
 
-        Infinity where other units than those from `violating` on (`_turns`) would violate a budget.
+        Infinite if units other than those from `violating` on (`_turns`) would violate a budget.
         """
         numbers, allowed = self._numbers, self._numbers.allowed
         charged = [0] * len(self._budgets)
@@ -372,7 +373,7 @@ class NodeTables:
         return charged, weight
 
     def _states_at(self, step: int) -> tuple[slice, ...]:
-        """Return the states that matter at a node: kinds that no node before may use have no pod, and so on."""
+        """Return the relevant states at a node: kinds that no node before may use have no pod yet, and so on."""
         states = []
         for kind in self._numbers.kinds:
             steps = [turn for turn, node in enumerate(self._order) if kind.usable[node]]
@@ -384,25 +385,25 @@ class NodeTables:
         return (*states, *[slice(None)] * len(self._budgets))
 
     def _sum(self, way: _Way, barred: frozenset[int]) -> Rearranged | None:
-        """Return the cheapest eviction in which of the units on several nodes these go, and none that is barred."""
+        """Return the cheapest eviction with exactly these units on several nodes, and without the barred ones."""
         key = (way, barred)
         if key not in self._sums:
             self._sums[key] = self._summed(way, barred)
         return self._sums[key]
 
     def _may_hold(self, whole: frozenset[int], barred: frozenset[int]) -> bool:
-        """Return False if some kind does not fit without all units that may go beside these, were it alone."""
+        """Return False if some kind alone does not fit without these and all units that may be evicted."""
         key = whole, barred
-        known = self._holding.get(key)
-        if known is None:
+        holding = self._holding.get(key)
+        if holding is None:
             freed = self._without(whole)
             for node, units in enumerate(self._own):
                 share = self._state.share[node]
                 for unit in units:
                     if unit not in barred:
                         freed[node] = tuple(map(int.__add__, freed[node], share[unit]))
-            known = self._holding[key] = all(self._holds(kind, freed) for kind in self._numbers.kinds)
-        return known
+            holding = self._holding[key] = all(self._holds(kind, freed) for kind in self._numbers.kinds)
+        return holding
 
     @staticmethod
     def _holds(kind: Kind, left: Sequence[Amounts]) -> bool:
@@ -414,7 +415,7 @@ class NodeTables:
         return missing <= 0
 
     def _without(self, whole: frozenset[int]) -> list[Amounts]:
-        """Return what nodes have left without these units."""
+        """Return the free amounts of nodes without these units."""
         left = list(self._left)
         for unit in whole:
             for node, amounts in self._numbers.takes[unit]:
@@ -438,41 +439,41 @@ class NodeTables:
             options.append(self._options(node, left[node], own, violating))
         sums = np.full(self._shape, np.inf)
         sums[(*([0] * len(numbers.kinds)), *charged)] = weight
-        known = [sums]
-        for node, there, states in zip(self._order, options, self._under_way, strict=True):
+        steps = [sums]
+        for node, node_options, states in zip(self._order, options, self._under_way, strict=True):
             before, sums = sums[states], sums.copy()
             after, sizes = sums[states], before.shape
-            self._steps += len(there) * (1 + before.size // 1024)
-            for option in there:
+            self._steps += len(node_options) * (1 + before.size // 1024)
+            for option in node_options:
                 target = after[tuple([slice(by, None) for by in option.shift])]
                 source = before[tuple([slice(0, size - by) for size, by in zip(sizes, option.shift, strict=True)])]
                 np.minimum(target, source + option.weight, out=target)
             if node in ends:
                 sums = np.where(self._placed == ends[node], sums, np.inf)
-            known.append(sums)
+            steps.append(sums)
         full = tuple([len(kind.pods) for kind in numbers.kinds])
         last = sums[full]
         at = (*full, *map(int, np.unravel_index(int(np.argmin(last)), last.shape)))
         if not sums[at] < np.inf:
             return None
-        return self._traced(known, options, at, way)
+        return self._traced(steps, options, at, way)
 
     def _traced(
         self,
-        known: Sequence[npt.NDArray[np.float64]],
+        steps: Sequence[npt.NDArray[np.float64]],
         options: Sequence[Sequence[_Option]],
         at: tuple[int, ...],
         way: _Way,
     ) -> Rearranged:
-        """Go back from the sum to what it was made of."""
-        units, places, total = set(way[0]), list[Place](), float(known[-1][at])
+        """Reconstruct the eviction from the sums."""
+        units, places, total = set(way[0]), list[Place](), float(steps[-1][at])
         for step in reversed(range(len(options))):
-            value = known[step + 1][at]
-            if known[step][at] == value:
+            value = steps[step + 1][at]
+            if steps[step][at] == value:
                 continue
             for option in options[step]:
                 before = tuple([a - b for a, b in zip(at, option.shift, strict=True)])
-                if min(before) >= 0 and known[step][before] + option.weight == value:
+                if min(before) >= 0 and steps[step][before] + option.weight == value:
                     units.update(option.units)
                     node, kinds = self._order[step], range(len(self._numbers.kinds))
                     places += [(kind, node, option.shift[kind]) for kind in kinds if option.shift[kind]]
@@ -491,10 +492,10 @@ class NodeTables:
     # -- one node --------------------------------------------------------------------------------------------------
 
     def _options(self, node: int, have: Amounts, own: tuple[int, ...], violating: int) -> list[_Option]:
-        """Return what the node may take, and what goes for that, but for nothing at all."""
+        """Return the options of the node, except doing nothing."""
         every = len(self._numbers.units)
         if violating < every:
-            # Which unit violates first matters as far as it separates those of this node that budgets count.
+            # Which unit violates first matters only where it separates units of this node that budgets count.
             counted = [unit for unit in own if unit in self._counted]
             violating = next((unit for unit in counted if unit >= violating), counted[-1] + 1 if counted else every)
         key = (node, have, own, violating)
@@ -513,8 +514,8 @@ class NodeTables:
         weights = bits @ np.array(alone, dtype=np.float64)
         order = np.argsort(weights, kind="stable")
         bits, weights = bits[order], weights[order]
-        held = np.array([share[unit] for unit in own], dtype=np.int64).reshape(len(own), len(have))
-        free = np.array(have, dtype=np.int64) + bits @ held
+        amounts = np.array([share[unit] for unit in own], dtype=np.int64).reshape(len(own), len(have))
+        free = np.array(have, dtype=np.int64) + bits @ amounts
         charges = np.zeros((len(own), len(self._budgets)), dtype=np.int64)
         for turn, unit in enumerate(own):
             for budget, count in numbers.charged[unit]:
@@ -533,15 +534,15 @@ class NodeTables:
             if not any(counts):
                 continue
             self._steps += 1
-            asked = np.array(counts, dtype=np.int64) @ wants
-            works = np.flatnonzero(((free >= asked) | (asked == 0)).all(axis=1))
+            requested = np.array(counts, dtype=np.int64) @ wants
+            works = np.flatnonzero(((free >= requested) | (requested == 0)).all(axis=1))
             if not len(works):
                 continue
-            seen: list[npt.NDArray[np.int64]] = []
+            smaller: list[npt.NDArray[np.int64]] = []
             for turn in works.tolist():
-                if any((charged[turn] >= other).all() for other in seen):
+                if any((charged[turn] >= charges_before).all() for charges_before in smaller):
                     continue
-                seen.append(charged[turn])
+                smaller.append(charged[turn])
                 units = tuple([unit for unit, bit in zip(own, bits[turn].tolist(), strict=True) if bit])
                 options += self._charged_to(
                     counts, charged[turn].tolist(), float(weights[turn]), units, violating == len(numbers.units)
@@ -553,7 +554,7 @@ class NodeTables:
     def _charged_to(
         self, counts: tuple[int, ...], charged: Sequence[int], weight: float, units: tuple[int, ...], less: bool
     ) -> Iterator[_Option]:
-        """Yield what budgets may be charged: all, or `less` with some of them broken."""
+        """Yield options with all charges to budgets, or, with `less`, also with some violated."""
         allowed = self._numbers.allowed
         if not less:
             if all(count <= allowed[b] for b, count in enumerate(charged)):
@@ -567,18 +568,18 @@ class NodeTables:
 def _holding(
     most: Sequence[int], wanted: Sequence[Sequence[tuple[int, int]]], have: Sequence[int]
 ) -> list[tuple[int, ...]]:
-    """Return how many pods of each kind the amounts hold together, up to `most` of each, in ascending order."""
-    held: list[tuple[tuple[int, ...], Sequence[int]]] = [((), have)]
+    """Return the numbers of pods of each kind that the amounts hold together, up to `most` of each, ascending."""
+    partial: list[tuple[tuple[int, ...], Sequence[int]]] = [((), have)]
     for count, wants in zip(most, wanted, strict=True):
         more = []
-        for counts, left in held:
+        for counts, left in partial:
             more.append(((*counts, 0), left))
-            for taken in range(1, count + 1):
+            for number in range(1, count + 1):
                 rest = list(left)
                 for resource, want in wants:
-                    rest[resource] -= want * taken
+                    rest[resource] -= want * number
                 if any(rest[resource] < 0 for resource, _ in wants):
                     break
-                more.append(((*counts, taken), rest))
-        held = more
-    return [counts for counts, _ in held]
+                more.append(((*counts, number), rest))
+        partial = more
+    return [counts for counts, _ in partial]

@@ -22,16 +22,16 @@ from reprieve.preemption.victim_search.problem import (
 
 @dataclass(frozen=True, slots=True)
 class PinnedNumbers:
-    """`units[turn]`: which unit of all numbers a unit of these is."""
+    """Numbers with pinned pods. `units[turn]`: the number of a unit in the original numbers."""
 
     numbers: Numbers
     units: Sequence[int]
 
 
 def pinned(numbers: Numbers, parts: Iterable[tuple[Sequence[PodRecord], frozenset[int]]]) -> PinnedNumbers | None:
-    """Return the numbers with the pods of each part on the nodes of its set alone.
+    """Return the numbers with the pods of each part only on the nodes of its set.
 
-    None: a pod may use no node of its set, or the pods differ too much.
+    None if a pod may use no node of its set, or if the pods differ too much.
     """
     kind_of = {pod.uid: kind for kind in numbers.kinds for pod in kind.pods}
     alike: dict[tuple[Amounts, frozenset[int]], list[PodRecord]] = {}
@@ -45,27 +45,27 @@ def pinned(numbers: Numbers, parts: Iterable[tuple[Sequence[PodRecord], frozense
             alike.setdefault((kind.wants, usable[key]), []).append(pod)
     if len(alike) > MOST_KINDS or not all(nodes for _, nodes in alike):
         return None
-    kept = sorted(frozenset().union(*(nodes for _, nodes in alike)))
-    place = dict(zip(kept, range(len(kept)), strict=True))
-    kinds = [Kind(wants, [node in nodes for node in kept], tuple(pods)) for (wants, nodes), pods in alike.items()]
+    nodes_used = sorted(frozenset().union(*(nodes for _, nodes in alike)))
+    place = dict(zip(nodes_used, range(len(nodes_used)), strict=True))
+    kinds = [Kind(wants, [node in nodes for node in nodes_used], tuple(pods)) for (wants, nodes), pods in alike.items()]
     units: Sequence[int] = range(len(numbers.units))
-    if numbers.pricing is None:  # which has something to say of all units
-        units = sorted({unit for node in kept for unit in numbers.on[node]})
+    if numbers.pricing is None:  # a pricing refers to all units
+        units = sorted({unit for node in nodes_used for unit in numbers.on[node]})
     turn = dict(zip(units, range(len(units)), strict=True))
-    free = tuple([numbers.free[node] for node in kept])
+    free = tuple([numbers.free[node] for node in nodes_used])
     gangs = numbers.gangs
-    made = replace(
+    result = replace(
         numbers,
-        rows=tuple([numbers.rows[node] for node in kept]),
+        rows=tuple([numbers.rows[node] for node in nodes_used]),
         free=free,
-        kinds=hardest_first(kinds, np.array(free, dtype=np.int64).reshape(len(kept), -1).T),
+        kinds=hardest_first(kinds, np.array(free, dtype=np.int64).reshape(len(nodes_used), -1).T),
         units=tuple([numbers.units[unit] for unit in units]),
         takes=tuple(
             [tuple([(place[node], share) for node, share in numbers.takes[unit] if node in place]) for unit in units]
         ),
-        on=tuple([tuple([turn[unit] for unit in numbers.on[node]]) for node in kept]),
+        on=tuple([tuple([turn[unit] for unit in numbers.on[node]]) for node in nodes_used]),
         charged=tuple([numbers.charged[unit] for unit in units]),
         restartless=tuple([numbers.restartless[unit] for unit in units if numbers.restartless]),
         gangs=Gangs(tuple([gangs.lost[unit] for unit in units]), gangs.slack) if gangs is not None else None,
     )
-    return PinnedNumbers(made, units)
+    return PinnedNumbers(result, units)

@@ -27,7 +27,7 @@ from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search.rule_columns import RuleColumn, rule_columns, shares_with_rules
 
 Amounts = tuple[int, ...]
-"""One amount per resource that the group asks for, in the column's unit."""
+"""One amount for each resource that the group requests, in the column's unit."""
 Place = tuple[int, int, int]
 """Pods of a kind on a node: (kind, node, count)."""
 FEW_KINDS, MOST_KINDS = 4, 24
@@ -61,34 +61,34 @@ class Gangs:
 
 @dataclass(frozen=True, slots=True)
 class TenantLimits:
-    """How many pods each namespace should lose: `charged[unit]` are the (namespace, pods) lost with it."""
+    """Limits of the pods that namespaces should lose: `charged[unit]` are the (namespace, pods) lost with it."""
 
     charged: tuple[tuple[tuple[int, int], ...], ...]
     allowed: tuple[int, ...]
 
     @classmethod
     def of(cls, units: Sequence[PreemptionUnit], most: int) -> "TenantLimits":
-        """Limit each namespace to so many pods."""
+        """Limit each namespace to `most` pods."""
         lost = [Counter([pod.namespace for pod in unit.pods]) for unit in units]
         number = {name: turn for turn, name in enumerate(sorted(set().union(*lost)))}
         charged = tuple([tuple(sorted([(number[name], count) for name, count in item.items()])) for item in lost])
         return cls(charged, (most,) * len(number))
 
-    def most_lost(self, gone: Iterable[int]) -> int:
+    def most_lost(self, units: Iterable[int]) -> int:
         """Return the most pods that any one namespace loses with these units."""
         lost = Counter[int]()
-        for unit in gone:
+        for unit in units:
             lost.update(dict(self.charged[unit]))
         return max(lost.values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """One search. `rows[node]` is the node's row; `free[node]` what it has for the group with every unit gone.
+    """One search. `rows[node]` is the node's row; `free[node]` its amounts for the group without all units.
 
-    Of unit `u`, `takes[u]` are the (node, amounts) that it holds of what the group asks for, `charged[u]` the (budget,
-    pods) that evicting it is charged with; `on[node]` lists the units with a share of the node.  `kinds` come hardest
-    to place first.
+    For unit `u`, `takes[u]` are its (node, amounts) of the resources that the group requests, `charged[u]` the (budget,
+    pods) charged for its eviction; `on[node]` lists the units with a share of the node.  `kinds` are sorted by how hard
+    they are to place, hardest first.
     """
 
     rows: tuple[int, ...]
@@ -106,8 +106,9 @@ class Numbers:
     gangs: Gangs | None = None
     """Set if gangs that fall below their minimum count."""
     restartless: tuple[int, ...] = ()
-    """Number of pods of each unit that cannot restart elsewhere at once, if that counts; none: it is none of any unit,
-    or all of them.
+    """Number of pods of each unit that cannot restart elsewhere at once, if that counts.
+
+    Empty if that applies to no pod of any unit, or to all of them.
     """
     all_restartless: bool = False
     tenants: TenantLimits | None = None
@@ -121,9 +122,9 @@ def numbers_of(
     ranking: Ranking,
     within: Placement | None = None,
 ) -> Numbers | None:
-    """Return the numbers for these pods of a group, in a view where all the units are displaced; None: too unlike.
+    """Return the numbers for these pods of a group, in a view without all units; None if the pods differ too much.
 
-    `within`: the only nodes they may use.
+    `within`: the only nodes that the pods may use.
     """
     cluster, profile, evaluator = running.cluster, running.profile, running.evaluator
     states = [CycleState(cluster, pod) for pod in pods]
@@ -185,25 +186,25 @@ def _kinds(
     narrowed: RunningProfile | None = None,
 ) -> list[Kind] | None:
     """Return the kinds of pods; None if they differ too much. `narrowed`: the profile with filters that count."""
-    known: dict[Hashable, Mask] = {}
+    masks: dict[Hashable, Mask] = {}
     alike: dict[tuple[Amounts, bytes], list[PodRecord]] = {}
     for state in states:
         wants = dict(state.signature.requests)
         usable = evaluator.usable_nodes(state)[order]
         if narrowed is not None:
             like = _likeness(evaluator, state)
-            if like not in known:
-                known[like] = _beside_the_others(narrowed, state, usable, order)
-            usable = known[like]
+            if like not in masks:
+                masks[like] = _beside_the_others(narrowed, state, usable, order)
+            usable = masks[like]
         amounts = (*(wants.get(column, 0) for column in columns), *(rule.wants(state.pod) for rule in rules))
         alike.setdefault((amounts, usable.tobytes()), []).append(state.pod)
-    found = [(wants, mask, pods) for (wants, mask), pods in alike.items()]
+    groups = [(wants, mask, pods) for (wants, mask), pods in alike.items()]
     most = min(MOST_KINDS, max(FEW_KINDS, _KINDS_TIMES_NODES // max(1, len(order))))
-    if len(found) > most:
-        found = _merged(found, most)
-        if len(found) > MOST_KINDS:
+    if len(groups) > most:
+        groups = _merged(groups, most)
+        if len(groups) > MOST_KINDS:
             return None
-    return [Kind(wants, np.frombuffer(mask, dtype=np.bool_).tolist(), tuple(pods)) for wants, mask, pods in found]
+    return [Kind(wants, np.frombuffer(mask, dtype=np.bool_).tolist(), tuple(pods)) for wants, mask, pods in groups]
 
 
 def _likeness(evaluator: Evaluator, state: CycleState) -> Hashable:
@@ -226,23 +227,23 @@ def _beside_the_others(running: RunningProfile, state: CycleState, usable: Mask,
 
 
 _Alike = tuple[Amounts, bytes, list[PodRecord]]
-"""What like pods ask for, where they may run (`bool[nodes]` as bytes), and the pods."""
+"""The requests of similar pods, where they may run (`bool[nodes]` as bytes), and the pods."""
 
 
-def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
-    """Reduce the kinds: neighbours by size count with the maximum of their requests."""
+def _merged(groups: Sequence[_Alike], most: int) -> list[_Alike]:
+    """Reduce the kinds: those of similar size count with the maximum of their requests."""
     by_mask: dict[bytes, list[_Alike]] = {}
-    for each in found:
-        by_mask.setdefault(each[1], []).append(each)
+    for group in groups:
+        by_mask.setdefault(group[1], []).append(group)
     merged: list[_Alike] = []
-    for mask, those in by_mask.items():
-        top = [max(1, *column) for column in zip(*(wants for wants, _, _ in those), strict=True)]
-        those.sort(key=lambda each: ([-max(w / t for w, t in zip(each[0], top, strict=True))], each[0]))
+    for mask, similar in by_mask.items():
+        top = [max(1, *column) for column in zip(*(wants for wants, _, _ in similar), strict=True)]
+        similar.sort(key=lambda group: ([-max(w / t for w, t in zip(group[0], top, strict=True))], group[0]))
         # If all have one size, one kind suffices.
-        near = all(2 * min(column) >= max(column) for column in zip(*(wants for wants, _, _ in those), strict=True))
-        size = len(those) if near else -(-len(those) // max(1, most // len(by_mask)))
-        for first in range(0, len(those), size):
-            part = those[first : first + size]
+        near = all(2 * min(column) >= max(column) for column in zip(*(wants for wants, _, _ in similar), strict=True))
+        size = len(similar) if near else -(-len(similar) // max(1, most // len(by_mask)))
+        for first in range(0, len(similar), size):
+            part = similar[first : first + size]
             wants = tuple(max(column) for column in zip(*(wants for wants, _, _ in part), strict=True))
             merged.append((wants, mask, [pod for _, _, pods in part for pod in pods]))
     return merged
@@ -251,9 +252,7 @@ def _merged(found: Sequence[_Alike], most: int) -> list[_Alike]:
 def shares_of(
     units: Sequence[PreemptionUnit], place: Mapping[int, int], columns: Sequence[int], nodes: int
 ) -> tuple[tuple[tuple[tuple[int, Amounts], ...], ...], tuple[tuple[int, ...], ...]]:
-    """Return what each unit holds on each node, and which units each node has; `place`: row -> node, for rows that
-    count.
-    """
+    """Return the amounts of each unit by node, and the units of each node; `place`: row -> node, if it counts."""
     amounts: dict[int, Amounts] = {}
     takes = []
     on: list[list[int]] = [[] for _ in range(nodes)]
@@ -269,7 +268,7 @@ def shares_of(
                 own = amounts[id(signature)] = tuple(signature.delta[columns].tolist())
             before = sums.get(node)
             sums[node] = own if before is None else tuple(map(int.__add__, before, own))
-        shares = tuple((node, those) for node, those in sorted(sums.items()) if any(those))
+        shares = tuple((node, held_amounts) for node, held_amounts in sorted(sums.items()) if any(held_amounts))
         for node, _ in shares:
             on[node].append(turn)
         takes.append(shares)
@@ -277,7 +276,7 @@ def shares_of(
 
 
 def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], ...], ...], tuple[int, ...]]:
-    """Return `charged` and `allowed` without budgets that allow to evict all of their units at once."""
+    """Return `charged` and `allowed` without budgets that allow evicting all of their units at once."""
     left = dict(enumerate(ranking.allowed))
     for item in ranking.charged:
         if not left:
@@ -288,9 +287,9 @@ def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], 
                 del left[budget]
     if not left:
         ones = [(budget, 1) for budget in range(len(ranking.allowed))]
-        # Most units are charged with one pod of each: they share these.
+        # Most units are charged with one pod each: they share these tuples.
         charged = tuple(
-            [tuple([ones[one[0]] if one[1] == 1 else one for one in item.items()]) for item in ranking.charged]
+            [tuple([ones[pair[0]] if pair[1] == 1 else pair for pair in item.items()]) for item in ranking.charged]
         )
         return charged, tuple(ranking.allowed)
     short = [budget for budget in range(len(ranking.allowed)) if budget not in left]
@@ -326,7 +325,7 @@ def restartless_of(ranking: Ranking) -> tuple[int, ...]:
 
 
 def hardest_first(kinds: Iterable[Kind], free: np.ndarray) -> tuple[Kind, ...]:
-    """Return the kinds in the order in which they are placed. `free`: `int64[amounts, nodes]`, with every unit gone."""
+    """Return the kinds in the order in which they are placed. `free`: `int64[amounts, nodes]`, without all units."""
     return tuple(sorted(kinds, key=lambda kind: _ease(kind, free)))
 
 

@@ -8,20 +8,21 @@ import numpy.typing as npt
 from reprieve.preemption.victim_search.eviction import Eviction
 
 Bundle = tuple[float, int, tuple[int, ...]]
-"""Its weight, its number of places, and its units."""
+"""Weight, number of places, and units."""
 MISSING = (1, 2, 4, 8, 1 << 40)
-"""Numbers of missing pods for which the best bundle of each node is kept: further places have no value."""
+"""Numbers of missing pods for which the best bundle of each node is recorded: further places have no value."""
 
 
 def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64], list[int]]:
-    """`float64[missing, nodes]`: no bundle of a node weighs less for each place, by how many pods are missing.
+    """Return lower bounds of the weight per place, `float64[missing, nodes]`, by the number of missing pods.
 
-    And by unit how many places it makes on all nodes by itself; -1: it may not be evicted, or none may.
+    Also return, by unit, the number of places that its eviction alone adds on all nodes; -1 if it may not be evicted,
+    or if no unit may.
 
-    Infinite where there is none.  Where one unit alone may go that is what it does weigh.  Elsewhere the resource that
-    is scarcest now gains no more places than the parts of it that the units hold, each in parts of what makes the first
-    place, or rounded up to whole ones, and no more than all of them together; and what several units weigh for each
-    place is never less than what the best of them does, if those of one gang share the weight of breaking it.
+    A bound is infinite where a node has no bundle, and exact where only one unit may be evicted.  Elsewhere the
+    scarcest resource bounds the gain: the units' shares of it, divided by the amount for the first place or rounded up
+    to whole places, and at most the gain of all units together.  Several units never weigh less for each place than the
+    best of them, if those of one gang share the weight of breaking it.
     """
     wants = eviction.numbers.kinds[kind].wanted
     columns = [resource for resource, _ in wants]
@@ -31,8 +32,8 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
     may_go = np.ones(len(eviction.heavy), dtype=np.bool_)
     may_go[[*eviction.gone, *eviction.barred]] = False
     usable = np.array(eviction.numbers.kinds[kind].usable, dtype=np.bool_)
-    there = may_go[units] & usable[at]
-    units, at, amounts = units[there], at[there], amounts[there]
+    evictable = may_go[units] & usable[at]
+    units, at, amounts = units[evictable], at[evictable], amounts[evictable]
     if not columns or not len(units):
         return rates, [-1] * len(may_go)
     want = np.array([amount for _, amount in wants], dtype=np.int64)
@@ -45,20 +46,20 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
     now = np.maximum(fits.min(axis=1), 0)
     most = np.maximum((((have + np.add.reduceat(amounts, first)) // want).min(axis=1) - now), 0)
     scarcest = fits.argmin(axis=1)
-    each = want[scarcest]
-    lack = each - np.maximum(have[np.arange(len(having)), scarcest], 0) % each
-    held = np.maximum(amounts[np.arange(len(at)), scarcest[own]], 0)
-    gain = np.minimum(np.minimum(held / lack[own], -(-held // each[own])), most[own])
+    want_there = want[scarcest]
+    lack = want_there - np.maximum(have[np.arange(len(having)), scarcest], 0) % want_there
+    shares = np.maximum(amounts[np.arange(len(at)), scarcest[own]], 0)
+    gain = np.minimum(np.minimum(shares / lack[own], -(-shares // want_there[own])), most[own])
     alone = np.bincount(own) == 1
     weight = np.array(eviction.least_heavy()) + np.array(eviction.weights.age)
     by_unit = gain
-    for those in (slice(None), alone[own]):
+    for chosen in (slice(None), alone[own]):
         by_unit = np.bincount(units, weights=gain, minlength=len(may_go))
-        gains = by_unit[units[those]]
+        gains = by_unit[units[chosen]]
         with np.errstate(divide="ignore"):
             for level, missing in enumerate(MISSING):
-                per_place = weight[units[those]] / np.minimum(gains, missing)
-                if isinstance(those, slice):
+                per_place = weight[units[chosen]] / np.minimum(gains, missing)
+                if isinstance(chosen, slice):
                     rates[level, having] = np.minimum.reduceat(per_place, first)
                 else:
                     rates[level, having[alone]] = per_place
@@ -68,7 +69,7 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
 
 
 def rates_of(bundles: Sequence[Bundle]) -> list[float]:
-    """Return the weight per place of the best of them, by the number of missing places."""
+    """Return the weight per place of the best bundle, by the number of missing places."""
     if not bundles:
         return [float("inf")] * len(MISSING)
     rates = _per_place(*bundles[0][:2])

@@ -53,7 +53,7 @@ def shares_with_rules(
 ) -> tuple[tuple[tuple[tuple[int, tuple[int, ...]], ...], ...], tuple[tuple[int, ...], ...]]:
     """Return the shares of units (`takes`) with the amounts of the rules added, and the units of each node.
 
-    `width`: how many amounts there are without rules.
+    `width`: the number of amounts without rules.
     """
     nothing = (0,) * (width + len(columns))
     on: list[list[int]] = [[] for _ in range(len(place))]
@@ -62,8 +62,8 @@ def shares_with_rules(
         sums = {node: [*amounts, *([0] * len(columns))] for node, amounts in own}
         for number, column in enumerate(columns, width):
             for pod, row in zip(unit.pods, unit.rows, strict=True):
-                for taken_on, amount in column.takes(pod, row).items():
-                    node = place.get(taken_on)
+                for other_row, amount in column.takes(pod, row).items():
+                    node = place.get(other_row)
                     if node is not None and amount:
                         sums.setdefault(node, list(nothing))[number] += amount
         result.append(tuple((node, tuple(amounts)) for node, amounts in sorted(sums.items())))
@@ -73,7 +73,7 @@ def shares_with_rules(
 
 
 def _ports(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
-    """Host ports: each exists once per node."""
+    """Yield host ports: each exists once per node."""
     nodes = cluster.nodes
     for protocol, port in sorted({(protocol, port) for pod in pods for protocol, _, port in pod.signature.ports}):
 
@@ -81,9 +81,9 @@ def _ports(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleCol
             return int(any(used[0] == protocol and used[2] == port for used in pod.signature.ports))
 
         free = np.ones(len(nodes), dtype=np.int64)
-        asked = next(host for pod in pods for host in pod.signature.ports if (host[0], host[2]) == (protocol, port))
+        host_port = next(host for pod in pods for host in pod.signature.ports if (host[0], host[2]) == (protocol, port))
         for row in range(len(nodes)):
-            if nodes.ports[row] and nodes.conflicting_port(row, (asked,)) is not None:
+            if nodes.ports[row] and nodes.conflicting_port(row, (host_port,)) is not None:
                 free[row] = 0
 
         def takes(pod: PodRecord, row: int, uses: Callable[[PodRecord], int] = uses) -> Mapping[int, int]:
@@ -93,9 +93,9 @@ def _ports(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleCol
 
 
 def _anti_affinity(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
-    """Pods that a member refuses take a domain as a whole; a member takes its node, if it refuses others like it.
+    """Yield anti-affinity terms: an excluded pod uses its whole domain, a member its node if its peers are excluded.
 
-    Of members that keep apart in larger domains this says nothing.
+    Members that keep apart in larger domains are not covered.
     """
     index = cluster.pod_affinity
     if not index.active:
@@ -141,7 +141,7 @@ class _LabelDomains:
 
     @property
     def largest(self) -> int:
-        """Return how many nodes the largest has."""
+        """Return the number of nodes in the largest domain."""
         return max(map(len, self._rows.values()), default=0)
 
     def of(self, row: int) -> Sequence[int]:
@@ -150,7 +150,7 @@ class _LabelDomains:
 
 
 def _devices(cluster: ClusterState, pods: Sequence[PodRecord]) -> Iterable[RuleColumn]:
-    """Devices: each node has a number of them, whatever their class."""
+    """Yield devices: each node has a number of them, whatever their class."""
     book = cluster.devices
     if not any(pod.claim_keys for pod in pods) or not book.index.local:
         return

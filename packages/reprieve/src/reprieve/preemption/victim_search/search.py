@@ -1,10 +1,10 @@
-"""Search for the cheapest eviction that frees capacity for a whole group (cost.md 4).
+"""The search for the cheapest eviction that frees capacity for a whole group (cost.md 4).
 
-Units are evicted in bundles, cheapest for each place gained (`reprieve.preemption.victim_search.bundles`), until all
-pods have a place; units that can stay do.  Then the eviction is improved: an expensive victim is kept and others are
+Units are evicted in bundles, cheapest for each gained place (`reprieve.preemption.victim_search.bundles`), until all
+pods fit; then units that can stay are kept.  Then the eviction is improved: an expensive victim is kept and others are
 evicted for its pods; an unused bundle is evicted, and as many others as possible are kept. Cheaper evictions replace
-the present one. If no exchange helps, several victims at once are kept and others searched.  All of it is done under a
-limit of priority, from no limit down to the lowest that works without breaking more budgets.
+the present one. If no exchange helps, several victims at once are kept and others searched.  All of this is done under
+a limit of priority, from no limit down to the lowest one that works without violating more budgets.
 
 The search is anytime and deterministic: it counts the nodes it has examined, not seconds.
 """
@@ -23,17 +23,18 @@ from reprieve.preemption.victim_search.problem import Numbers, Place, TenantLimi
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 
 Change = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Units that may not be evicted, units that are kept again, units that are evicted."""
+"""Units that may not be evicted, units that are restored, and units that are evicted."""
 STEPS = 12_000
-"""Maximum number of steps of the improvement, each about 15 microseconds: a node examined, a unit tried back, a pod put
-elsewhere. Building the first evictions comes to a few steps for each node.
+"""Maximum number of steps of the improvement, each about 15 microseconds: a node examined, a unit or pod moved.
+
+Building the first evictions takes a few steps for each node.
 """
 FEWEST_STEPS, _FEW_NODES = 2_000, 100
 """In clusters with more nodes the improvement has fewer steps, in proportion, so that the total stays within a few
 times the duration of placing by score.
 """
 _SHAKES = 16
-"""The search ends after this number of random returns of victims in a row without success."""
+"""The search ends after this number of random exchanges of victims in a row without success."""
 _OTHERS_FOR_EACH = 4
 """Number of alternatives with equal cost that are searched for each part of an eviction."""
 CLOSE = 50
@@ -68,66 +69,66 @@ def cheapest_eviction(
     all_of_few: bool = True,
     by_node: bool = True,
 ) -> Found | None:
-    """Return the cheapest eviction found, None if not all of the pods got a place; `known`: units that suffice.
+    """Return the cheapest eviction found, None if not all of the pods fit; `known`: units that suffice.
 
-    `all_of_few`: if units are few, all sets of them are tried at the end; `by_node`: before that, if nodes are few,
-    what each can take is added up.
+    `all_of_few`: if there are few units, all sets of them are tried at the end; `by_node`: before that, if there are
+    few nodes, the options of each are added up.
     """
     few = numbers.pricing is None or len(numbers.free) <= _FEW_NODES
     if few and sum(len(kind.pods) for kind in numbers.kinds) == 1:
-        one = cheapest_for_one(Eviction(numbers))
-        return None if one is None else Found(one[0], one[1], ((0, one[2], 1),))
+        single = cheapest_for_one(Eviction(numbers))
+        return None if single is None else Found(single[0], single[1], ((0, single[2], 1),))
     allowed = max(min(steps, FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     search = VictimSearch(numbers, allowed)
-    found = search.run(known)
-    if found is not None and numbers.pricing is not None and numbers.pricing.counts_tenants:
-        found = _spread_over_tenants(numbers, found, allowed)
-    if found is None or not all_of_few:
-        return found
-    # Of like pods none has to move aside; but only sums over nodes know what budgets leave the others.
-    summed = by_node and found.units and (len(numbers.kinds) > 1 or not numbers.exact or found.price[0])
+    result = search.run(known)
+    if result is not None and numbers.pricing is not None and numbers.pricing.counts_tenants:
+        result = _spread_over_tenants(numbers, result, allowed)
+    if result is None or not all_of_few:
+        return result
+    # Of similar pods none has to move aside; but only sums over nodes consider the allowances of budgets.
+    summed = by_node and result.units and (len(numbers.kinds) > 1 or not numbers.exact or result.price[0])
     tables = NodeTables.of(numbers) if summed else None
-    better = tables.improved(found.units, found.price) if tables is not None else None
+    better = tables.improved(result.units, result.price) if tables is not None else None
     if better is not None:
-        found = Found(better.units, better.price, better.places)
-    return search.among_few(found)
+        result = Found(better.units, better.price, better.places)
+    return search.among_few(result)
 
 
-def _spread_over_tenants(numbers: Numbers, found: Found, steps: int) -> Found:
+def _spread_over_tenants(numbers: Numbers, result: Found, steps: int) -> Found:
     """Return the eviction, or a cheaper one found under limits of pods for each namespace, first lower than now."""
     assert numbers.pricing is not None
     tenants = TenantLimits.of(numbers.units, 0)
     if len(tenants.allowed) < 2:
-        return found
+        return result
     pricing, lower = numbers.pricing.within_tenants(), True
-    while found.units:
-        most = tenants.most_lost(found.units) - lower
+    while result.units:
+        most = tenants.most_lost(result.units) - lower
         limits = TenantLimits(tenants.charged, (most,) * len(tenants.allowed))
-        better = VictimSearch(replace(numbers, pricing=pricing, tenants=limits), steps).run(found.units)
-        if better is not None and better.price < found.price:
-            found = better
+        better = VictimSearch(replace(numbers, pricing=pricing, tenants=limits), steps).run(result.units)
+        if better is not None and better.price < result.price:
+            result = better
         elif lower:
             lower = False
         else:
             break
-    return found
+    return result
 
 
-def as_cheap(numbers: Numbers, found: Found, most: int) -> list[Found]:
-    """At most so many other evictions that cost the same: others for one victim, or for those of one node.
+def as_cheap(numbers: Numbers, result: Found, most: int) -> list[Found]:
+    """Return up to `most` other evictions of the same cost: with others for one victim, or for those of one node.
 
-    Of each of them a few, so that all of them get their turn; in an order that depends on the numbers alone.
+    A few are searched for each, so that all of them get their turn; the order depends on the numbers alone.
     """
-    return VictimSearch(numbers, FEWEST_STEPS).exchanged(found, most)
+    return VictimSearch(numbers, FEWEST_STEPS).exchanged(result, most)
 
 
 class VictimSearch:
     """One search.
 
     `bound`: no eviction weighs less; `gang_bound`: none breaks fewer gangs; `returns`: units tried back; `checks`:
-    units examined whether they can stay; `without_success`: changes that did not help, by the evicted units and how
-    many were barred (the most important always are), and `repeats`: how often they were not made again; `by_limit`:
-    the highest priority decides before anything but budgets.
+    units checked whether they can stay; `without_success`: changes that did not help, by the evicted units and the
+    number of barred ones (the most important always are); `repeats`: skipped repetitions of them; `by_limit`: the
+    highest priority decides before anything but budgets.
     """
 
     def __init__(self, numbers: Numbers, steps: int) -> None:
@@ -145,7 +146,7 @@ class VictimSearch:
 
     @property
     def taken(self) -> int:
-        """Steps so far."""
+        """Return the number of steps so far."""
         examined = sum(bundles.examined for bundles in self.bundles)
         return examined + self.state.counted + self.returns + self.checks // 4 + self.repeats // 8
 
@@ -157,7 +158,7 @@ class VictimSearch:
         """
         best = self.best
         if best is None or best.price[0] or self.numbers.pricing is not None:
-            return False  # a bound is known for sums of priorities alone
+            return False  # bounds exist only for sums of priorities
         if not best.units:
             return True
         gangs = self.numbers.gangs is not None
@@ -167,7 +168,7 @@ class VictimSearch:
         return (total - self.bound) * CLOSE <= self.bound and (pods >= CLOSE or len(self.numbers.free) > _FEW_NODES)
 
     def run(self, known: Sequence[int]) -> Found | None:
-        """Search (`cheapest_eviction`)."""
+        """Run the search (`cheapest_eviction`)."""
         state, numbers = self.state, self.numbers
         state.places.settle()
         state.keep()
@@ -211,34 +212,34 @@ class VictimSearch:
             self._below_the_limit(start, self.best)
         return self.best
 
-    def among_few(self, found: Found) -> Found:
+    def among_few(self, result: Found) -> Found:
         """Return the result, or a cheaper one if all sets of units can be tried."""
         state = self.state
         for unit in sorted(state.barred):
             state.unbar(unit)
-        self._load(Found((), found.price, ()))
+        self._load(Found((), result.price, ()))
         state.keep()
-        units = cheapest_of_few(state, found.price)
+        units = cheapest_of_few(state, result.price)
         if units is None:
-            return found
+            return result
         mark = state.mark()
         for unit in units:
             state.evict(unit)
-        better = Found(units, state.price(), state.places.places()) if state.fits() else found
+        better = Found(units, state.price(), state.places.places()) if state.fits() else result
         state.rollback(mark)
         return better
 
-    def exchanged(self, found: Found, most: int) -> list[Found]:
-        """Yield evictions of equal cost (`as_cheap`)."""
+    def exchanged(self, result: Found, most: int) -> list[Found]:
+        """Return evictions of equal cost (`as_cheap`)."""
         state, numbers = self.state, self.numbers
         state.places.settle()
-        self._load(found)
+        self._load(result)
         state.keep()
-        others: dict[tuple[int, ...], Found] = {}
-        gone = set(found.units)
-        parts: dict[tuple[int, ...], None] = {(unit,): None for unit in found.units}
-        for there in numbers.on:
-            parts[tuple(sorted(gone.intersection(there)))] = None
+        alternatives: dict[tuple[int, ...], Found] = {}
+        victims = set(result.units)
+        parts: dict[tuple[int, ...], None] = {(unit,): None for unit in result.units}
+        for on_node in numbers.on:
+            parts[tuple(sorted(victims.intersection(on_node)))] = None
         parts.pop((), None)
         until = self.taken + self.steps
         start = state.mark()
@@ -250,31 +251,31 @@ class VictimSearch:
             for unit in part:
                 state.bar(unit)
             for turn in range(_OTHERS_FOR_EACH):
-                if len(others) >= most or self.taken >= until:
+                if len(alternatives) >= most or self.taken >= until:
                     break
                 mark = state.mark()
                 for unit in part:
                     state.restore(unit)
                 self.returns += 1
-                done = self._build() and state.price() == found.price
+                done = self._build() and state.price() == result.price
                 units = tuple(sorted(state.gone))
                 if done:
-                    others.setdefault(units, Found(units, found.price, state.places.places()))
+                    alternatives.setdefault(units, Found(units, result.price, state.places.places()))
                 state.rollback(mark)
                 if not done:
                     if not turn:
                         hopeless.add(alike)
                     break
                 for unit in units:
-                    if unit not in gone:
+                    if unit not in victims:
                         state.bar(unit)
             state.rollback(start)
-        return list(others.values())
+        return list(alternatives.values())
 
     def _shake(self, until: int, *, limited: bool = True) -> None:
-        """Where no exchange helps: some victims come back, others are looked for, and exchanges tried again.
+        """If no exchange helps, restore some victims, search others, and try exchanges again.
 
-        `limited`: no unit more important than the victims may be evicted; else it ends where no budget is broken.
+        `limited`: no unit more important than the victims may be evicted; otherwise it ends when no budget is violated.
         """
         state, drawing, left = self.state, _drawn(), _SHAKES
         while left:
@@ -301,9 +302,9 @@ class VictimSearch:
                     left = _SHAKES
 
     def _lowest_limit(self, start: Mark, best: Found) -> Found:
-        """The best eviction after trying lower limits of priority that break no more budgets, by bisection.
+        """Return the best eviction after trying lower limits of priority that violate no more budgets, by bisection.
 
-        Where other criteria decide before the priority, limits that cost no more by those.
+        If other criteria decide before the priority, limits that cost no more by those.
         """
         limits = sorted({unit.priority for unit in self.numbers.units})
         low, high = 0, limits.index(self._highest(best)) if best.units else 0
@@ -324,7 +325,7 @@ class VictimSearch:
         return best
 
     def _below_the_limit(self, start: Mark, best: Found) -> None:
-        """Lower the limit of priority, and improve what then decides: more important units no longer hide it."""
+        """Lower the limit of priority, and improve the criteria after it: more important units no longer hide them."""
         best = self._lowest_limit(start, best)
         if best.units:
             self._limit(self._highest(best))
@@ -333,20 +334,20 @@ class VictimSearch:
             self._improve(2, self.steps)
             self._shake(until)
 
-    def _highest(self, found: Found) -> int:
-        """Return the priority of the most important of its units, which come first."""
-        return self.numbers.units[found.units[0]].priority
+    def _highest(self, eviction: Found) -> int:
+        """Return the priority of the most important evicted unit, which comes first."""
+        return self.numbers.units[eviction.units[0]].priority
 
-    def _load(self, found: Found) -> None:
+    def _load(self, eviction: Found) -> None:
         """Restore an eviction from the present state; equal nodes stay unchanged."""
         state = self.state
-        for unit in found.units:
+        for unit in eviction.units:
             if unit not in state.gone:
                 state.evict(unit)
-        for unit in sorted(state.gone.difference(found.units)):
+        for unit in sorted(state.gone.difference(eviction.units)):
             state.restore(unit)
-        if found.places is not None:
-            state.places.arrange(found.places)
+        if eviction.places is not None:
+            state.places.arrange(eviction.places)
         state.places.settle()
 
     def _limit(self, priority: int) -> None:
@@ -403,9 +404,9 @@ class VictimSearch:
         return self.bundles[kind]
 
     def _returnable(self, since: Mark | None = None, below: Price | None = None) -> list[int] | None:
-        """Evicted units that can stay beside the others; `since`: before that none could.
+        """Return evicted units that can stay beside the others; `since`: a mark before which none could.
 
-        None if what the units cost that cannot stay is not below that price: no eviction among these units is.
+        None if the units that cannot stay cost at least `below`: no eviction among these units is cheaper.
         """
         state, on = self.state, self.numbers.on
         among: Collection[int] = state.gone
@@ -423,7 +424,7 @@ class VictimSearch:
         return returnable
 
     def _spare(self, returnable: Sequence[int], wanted: Collection[int] = (), *, small_first: bool = False) -> None:
-        """Keep as many of these as can stay together, the dearest first, those `wanted` gone last."""
+        """Restore as many of these as can stay together, the most expensive first, those in `wanted` last."""
         state, weights = self.state, self.state.weights
         order = sorted(
             returnable,
@@ -457,15 +458,15 @@ class VictimSearch:
             for change in self._changes(depth):
                 if self.taken >= until:
                     break
-                found = self._try(change, price, without_success)
-                if found is not None:
-                    price, better = found, True
+                cheaper = self._try(change, price, without_success)
+                if cheaper is not None:
+                    price, better = cheaper, True
                     helped = self._note() or helped
                     break
         return helped
 
     def _try(self, change: Change, price: Price, without_success: set[tuple[int, Change]]) -> Price | None:
-        """Make a change and what follows from it; what it costs then, if less than that; else remember it."""
+        """Make a change and what follows from it; return the new cost if lower, else undo and remember it."""
         state = self.state
         barred, back, go = change
         tried = (len(state.barred), change)
@@ -498,16 +499,16 @@ class VictimSearch:
         return None
 
     def _changes(self, depth: int) -> Iterator[Change]:
-        """Yield what to try next: one victim back; a bundle; then also any single unit, two back, a node again."""
+        """Yield changes to try: restore one victim; a bundle; at depth 2 any unit, two victims, a whole node."""
         state = self.state
-        gone = sorted(state.gone, key=lambda unit: (-state.weights.weight[unit], unit))
-        for unit in gone:
+        victims_by_weight = sorted(state.gone, key=lambda unit: (-state.weights.weight[unit], unit))
+        for unit in victims_by_weight:
             yield (unit,), (unit,), ()
         for units in state.gangs.members():
-            going = tuple([unit for unit in units if unit in state.gone])
-            if len(going) > 1:
-                yield going, going, ()
-            if len(going) < len(units) > 1:
+            evicted_members = tuple([unit for unit in units if unit in state.gone])
+            if len(evicted_members) > 1:
+                yield evicted_members, evicted_members, ()
+            if len(evicted_members) < len(units) > 1:
                 yield (), (), units
         for kind in range(len(self.numbers.kinds)):
             for bundle in self._fresh(kind).every():
@@ -518,28 +519,28 @@ class VictimSearch:
             if takes and unit not in state.gone and unit not in state.barred:
                 yield (), (), (unit,)
         tried: set[tuple[int, int]] = set()
-        for turn, unit in enumerate(gone):
-            for other in gone[turn + 1 :]:
-                alike = self._alike[unit], self._alike[other]
+        for turn, unit in enumerate(victims_by_weight):
+            for second in victims_by_weight[turn + 1 :]:
+                alike = self._alike[unit], self._alike[second]
                 if alike not in tried:
                     tried.add(alike)
-                    yield (unit, other), (unit, other), ()
-        victims = tuple(gone)
-        for unit in gone:
+                    yield (unit, second), (unit, second), ()
+        victims = tuple(victims_by_weight)
+        for unit in victims_by_weight:
             yield (unit,), victims, ()
-        on = {node: None for unit in gone for node, _ in self.numbers.takes[unit]}
+        on = {node: None for unit in victims_by_weight for node, _ in self.numbers.takes[unit]}
         for node in on:
-            those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
-            if len(those) > 2:
-                yield those, those, ()
+            on_node = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
+            if len(on_node) > 2:
+                yield on_node, on_node, ()
         for node in on:
-            those = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
-            for unit in those:
-                yield (unit,), those, ()
+            on_node = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
+            for unit in on_node:
+                yield (unit,), on_node, ()
 
 
 def _first_like(numbers: Numbers) -> Sequence[int]:
-    """By unit: the first one that differs from it only in the name."""
+    """Return by unit the first unit that differs from it only in the name."""
     if numbers.pricing is not None:
         return range(len(numbers.units))
     gangs = numbers.gangs
@@ -551,12 +552,12 @@ def _first_like(numbers: Numbers) -> Sequence[int]:
                 numbers.charged[unit],
                 gangs and gangs.lost[unit],
                 numbers.restartless and numbers.restartless[unit],
-                made.priority,
-                len(made.pods),
+                u.priority,
+                len(u.pods),
             ),
             unit,
         )
-        for unit, made in enumerate(numbers.units)
+        for unit, u in enumerate(numbers.units)
     ]
 
 
@@ -569,6 +570,6 @@ def _drawn() -> Iterator[int]:
 
 
 def _some(units: Sequence[int], drawing: Iterator[int]) -> list[int]:
-    """Two of them to more than half, on average."""
+    """Draw a sample of two units to more than half of them, on average."""
     count = 2 + next(drawing) // 65536 % max(1, len(units) // 2)
     return [unit for unit in units if next(drawing) % len(units) < count]

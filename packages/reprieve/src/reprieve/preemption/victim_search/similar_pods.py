@@ -11,12 +11,12 @@ from reprieve.preemption.victim_search.problem import Numbers, Place
 class LikePods:
     """The number of pods that fit on each node beside the units that stay, with the interface of `UnlikePods`.
 
-    `left[node]`: the free amounts of the node beside those units; `spare[0][node]`: how many of the pods fit there;
-    `changed`: nodes for which that may have changed.
+    `left[node]`: the free amounts of the node beside those units; `spare[0][node]`: number of the pods that fit there;
+    `changed`: nodes for which these may have changed.
     """
 
     counted = 0
-    """Return 0: counting pods takes no steps of the search."""
+    """Always 0: counting pods takes no steps of the search."""
 
     def __init__(self, numbers: Numbers, left: list[list[int]], changed: set[int]) -> None:
         kind = numbers.kinds[0]
@@ -29,12 +29,12 @@ class LikePods:
 
     @property
     def missing(self) -> list[int]:
-        """Return how many pods do not fit."""
+        """Return the number of pods that do not fit."""
         return [max(0, self._count - self._total)]
 
     @property
     def unplaced(self) -> list[int]:
-        """Return how many pods have to fit into `left`."""
+        """Return the number of pods that must fit into `left`."""
         return [self._count]
 
     def settle(self) -> bool:
@@ -42,11 +42,11 @@ class LikePods:
         return self._total >= self._count
 
     def repack(self) -> bool:
-        """Return False: in no other order more like pods fit."""
+        """Return False: no other order fits more identical pods."""
         return False
 
     def room(self) -> int:
-        """Places for more pods."""
+        """Return the number of further pods that fit."""
         return max(0, self._total - self._count)
 
     def free(self, unit: int) -> None:
@@ -54,7 +54,7 @@ class LikePods:
         self._shift(unit, 1)
 
     def hold(self, unit: int) -> None:
-        """Use the amounts of the unit again."""
+        """Occupy the amounts of the unit again."""
         self._shift(unit, -1)
 
     def may_return(self, unit: int) -> bool:
@@ -85,7 +85,7 @@ class LikePods:
         """Do nothing: there is no log."""
 
     def touched(self, mark: int) -> set[int]:
-        """Return no nodes: pods are placed on none."""
+        """Return no nodes: pods are only counted."""
         return set()
 
     def arrange(self, places: Collection[Place]) -> None:

@@ -12,7 +12,7 @@ from reprieve.preemption.victim_search.cover import cheapest_cover
 from reprieve.preemption.victim_search.eviction import Eviction, Price
 
 _MOST_TRIED = 300
-"""Sets of units of one node that are tried; as for `search.STEPS`, what was found by then counts."""
+"""Maximum number of sets of units of one node that are tried; after that the best set so far is used."""
 
 
 def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | None:
@@ -20,15 +20,15 @@ def cheapest_for_one(state: Eviction) -> tuple[tuple[int, ...], Price, int] | No
     best: tuple[Price, int, tuple[int, ...]] | None = None
     for node in range(len(state.places.left)):
         if state.numbers.kinds[0].usable[node]:
-            found = _Node(state, node).cheapest(best[0] if best is not None else None)
-            if found is not None:
-                best = (found[0], node, found[1])
+            cheapest = _Node(state, node).cheapest(best[0] if best is not None else None)
+            if cheapest is not None:
+                best = (cheapest[0], node, cheapest[1])
     return None if best is None else (best[2], best[0], best[1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """`like`: the unit before it differs from it in the start alone, if at all."""
+    """A unit of a node. `like`: it differs from the unit before it at most in the start."""
 
     number: int
     weight: float
@@ -102,15 +102,12 @@ class _Node:
             self._limit = price if self._limit is None else min(price, self._limit)
 
     def _superfluous(self, units: tuple[int, ...]) -> bool:
-        """Return whether one of them could stay: then the eviction is not minimal."""
+        """Return whether one of the units could stay: then the eviction is not minimal."""
         share = {unit.number: unit.share for unit in self._units}
-        return any(
-            all(sum([share[other][r] for other in units if other != unit]) >= n for r, n in self._lack)
-            for unit in units
-        )
+        return any(all(sum([share[u][r] for u in units if u != unit]) >= n for r, n in self._lack) for unit in units)
 
     def _try(self, turn: int, chosen: tuple[int, ...], lack: list[tuple[int, int]], *, skipped: bool) -> None:
-        """All sets of those chosen and units from `turn` on; of like ones the first go first."""
+        """Try all sets of the chosen units and units from `turn` on; of similar units the first are evicted first."""
         self._tried += 1
         if turn == len(self._units) or self._tried > _MOST_TRIED:
             return
@@ -143,16 +140,16 @@ class _Node:
         )
 
     def _rank(self, price: Price, units: tuple[int, ...]) -> tuple[int, int, Cost, list[int]]:
-        """Order of the sets of one node: where they cost the same the least important go (preemption.md 5).
+        """Return the order of the sets of one node: at equal cost the least important are evicted (preemption.md 5).
 
-        The start, last in both lists that are not configured, is compared between nodes alone (preemption.md 3.5).
+        The start, last in both native lists, is compared only between nodes (preemption.md 3.5).
         """
         violations, highest, cost = price
         counted = cost[:-1] if self._state.numbers.pricing is None else cost
         return violations, highest, counted, [-unit for unit in units]
 
     def _least_rates(self) -> list[dict[int, float]]:
-        """By turn: the least weight of later units per amount of a resource; `inf` without it."""
+        """Return by turn the least weight of later units per amount of a resource; `inf` if there is none."""
         rates = [dict.fromkeys((r for r, _ in self._lack), inf)]
         for unit in reversed(self._units):
             last = rates[-1]
