@@ -30,7 +30,7 @@ class AdvanceReservation:
     expected: float | None
     """Time when the holder is expected to start; None: it waits for pods that state no end."""
     awaited: tuple[PodRecord, ...]
-    """The pods on its nodes that have to end first."""
+    """The pods on its nodes that must end first."""
     rows: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     amounts: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64), repr=False)
     """The reserved amounts: `int64[rows]`, each once, and `int64[columns, rows]` by column of the resource table."""
@@ -66,7 +66,7 @@ class AdvanceReservation:
 
     @property
     def waits_for(self) -> tuple[PodRecord, ...]:
-        """Return the pods that have to end first and still run."""
+        """Return the pods that must end first and still run."""
         return tuple(pod for pod in self.awaited if pod.row >= 0)
 
     def when(self) -> str:

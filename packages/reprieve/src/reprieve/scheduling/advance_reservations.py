@@ -87,7 +87,7 @@ class AdvanceReservations:
         self._nominations = nominations
         self._running = running
         self._effects = effects
-        self._options = {name: reservation_options(each.profile) for name, each in running.items()}
+        self._options = {name: reservation_options(profile.profile) for name, profile in running.items()}
         self._common = next(iter(self._options.values()))
         self.on = any(options.reserve_after for options in self._options.values())
         self.held: dict[str, AdvanceReservation] = {}
@@ -164,11 +164,11 @@ class AdvanceReservations:
 
     def _failed_first(self, entity: Entity, now: float) -> float:
         """Return when its first attempt failed: now, or before a restart according to the conditions of its pods."""
-        known = [pod.unschedulable_since for pod in entity.ready.values() if pod.unschedulable_since is not None]
-        return min((now, *known))
+        earlier = [pod.unschedulable_since for pod in entity.ready.values() if pod.unschedulable_since is not None]
+        return min((now, *earlier))
 
     def margin_of(self, entity: Entity) -> float:
-        """Return by which share of its runtime backfilled work may run longer."""
+        """Return the share of its runtime by which backfilled work may run longer."""
         return self._options_of(entity).backfill_margin
 
     def evicts_overrun(self, profile: str) -> bool:
@@ -188,8 +188,8 @@ class AdvanceReservations:
                 return
         self._cluster.now = max(self._cluster.now, now)
         self.idle.advance(now)
-        for held in list(self.held.values()):
-            self._review(held, now)
+        for reservation in list(self.held.values()):
+            self._review(reservation, now)
         self._nominations.overtaken.clear()
         self._make(now)
         self._noted = self._cluster.nodes.nominations
@@ -199,16 +199,16 @@ class AdvanceReservations:
     def next_time(self) -> float | None:
         """Return when `review` is next due, if nothing else happens."""
         times = [entry[0] for entry in self._next[:1]]
-        for held in self.held.values():
-            entity = self._queue.get(held.ref)
+        for reservation in self.held.values():
+            entity = self._queue.get(reservation.ref)
             if entity is not None:
-                times.append(held.made + self._options_of(entity).max_reserved)
-                if held.lost:
-                    times.append(held.reviewed + _PAUSE_IF_LOST)
-                if held.freed != self._queue.freed or held.members != len(entity.ready):
-                    times.append(held.reviewed + _PAUSE)
-                if held.expected is not None:
-                    times.append(max(held.expected, held.reviewed) + _PAUSE)
+                times.append(reservation.made + self._options_of(entity).max_reserved)
+                if reservation.lost:
+                    times.append(reservation.reviewed + _PAUSE_IF_LOST)
+                if reservation.freed != self._queue.freed or reservation.members != len(entity.ready):
+                    times.append(reservation.reviewed + _PAUSE)
+                if reservation.expected is not None:
+                    times.append(max(reservation.expected, reservation.reviewed) + _PAUSE)
         if self._may_make():
             times.append(self._looked_at[0] + _PAUSE)
         bound = self.idle.next_time()
@@ -221,43 +221,41 @@ class AdvanceReservations:
         room = self._waiting and len(self.held) < self._common.max_reservations
         return bool(room) and (self._look or self._looked_at[1] != self._queue.freed)
 
-    def _review(self, held: AdvanceReservation, now: float) -> None:
-        entity = self._queue.get(held.ref)
+    def _review(self, own: AdvanceReservation, now: float) -> None:
+        entity = self._queue.get(own.ref)
         if entity is None or not entity.ready:
-            self._forget(held.ref)
+            self._forget(own.ref)
             return
         options = self._options_of(entity)
-        left = held.made + options.max_reserved - now
+        left = own.made + options.max_reserved - now
         if left <= 0:
-            self._end(held, entity, now, f"it was reserved for {readable_duration(options.max_reserved)} and not used")
+            self._end(own, entity, now, f"it was reserved for {readable_duration(options.max_reserved)} and not used")
             return
-        if entity.state is QueueState.GATED or entity.priority != held.priority:
-            self._end(held, entity, now, "the pods or their group have changed")
+        if entity.state is QueueState.GATED or entity.priority != own.priority:
+            self._end(own, entity, now, "the pods or their group have changed")
             return
-        held.lost = (
-            held.lost
-            or held.ref in self._nominations.overtaken
-            or (self._noted != self._cluster.nodes.nominations and self._lost(held))
+        own.lost = (
+            own.lost
+            or own.ref in self._nominations.overtaken
+            or (self._noted != self._cluster.nodes.nominations and self._lost(own))
         )
-        other_members = len(entity.ready) != held.members
-        late = held.expected is not None and now > held.expected
-        stale = held.lost or late or other_members or held.freed != self._queue.freed
-        if not stale or now < held.reviewed + (_PAUSE_IF_LOST if held.lost else _PAUSE):
+        other_members = len(entity.ready) != own.members
+        late = own.expected is not None and now > own.expected
+        stale = own.lost or late or other_members or own.freed != self._queue.freed
+        if not stale or now < own.reviewed + (_PAUSE_IF_LOST if own.lost else _PAUSE):
             return
-        held.reviewed, held.freed = now, self._queue.freed
-        if held.expected is None and self.idle.is_too_long(
-            now, held.rows, held.amounts, held.waits_for, entity.timestamp
-        ):
-            self._end(held, entity, now, _TOO_LONG)
+        own.reviewed, own.freed = now, self._queue.freed
+        if own.expected is None and self.idle.is_too_long(now, own.rows, own.amounts, own.waits_for, entity.timestamp):
+            self._end(own, entity, now, _TOO_LONG)
             return
-        if other_members and not held.lost:
+        if other_members and not own.lost:
             start = next(iter(self._starts(entity, now, left)), None)
         else:
             start = self._start_of(entity, now, left)
         if start is None:
-            self._end(held, entity, now, "it does not fit there any more")
-        elif held.lost or late or other_members or _is_earlier(start, held.expected, len(held.waits_for), now):
-            self._reserve(entity, start, held.made, now)
+            self._end(own, entity, now, "it does not fit there any more")
+        elif own.lost or late or other_members or _is_earlier(start, own.expected, len(own.waits_for), now):
+            self._reserve(entity, start, own.made, now)
 
     def _start_of(
         self,
@@ -269,39 +267,39 @@ class AdvanceReservations:
         ends_known: bool = False,
     ) -> ExpectedStart | None:
         running = self._running.of(next(iter(entity.ready.values())))
-        yielding = [pod for held in self._behind(entity) for pod, _ in held.pods]
+        yielding = [pod for behind in self._behind(entity) for pod, _ in behind.pods]
         search = partial(expected_start, running, entity, now, longest, ends_known=ends_known)
         start = search(yielding, nominated)
-        known = start is not None and start.when is not None and start.awaited
-        return search((), nominated) if known and yielding else start
+        ends_only = start is not None and start.when is not None and start.awaited
+        return search((), nominated) if ends_only and yielding else start
 
     def _starts(self, entity: Entity, now: float, longest: float) -> list[ExpectedStart]:
         """Return where an entity can start if its nominated members stay, unless that is much later, and anywhere."""
         nominated = {pod.uid: pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
-        there = self._start_of(entity, now, longest, nominated)
-        if there is None or there.when is None:
+        staying = self._start_of(entity, now, longest, nominated)
+        if staying is None or staying.when is None:
             anew = self._start_of(entity, now, longest)
         else:  # a later start changes nothing, and the search for it takes ten times as long
-            anew = self._start_of(entity, now, _worth_a_move(there.when, now) - now, ends_known=True)
-        if anew is not None and there is not None and _is_earlier(anew, there.when, len(there.awaited), now):
-            there = None
-        return [start for start in (there, anew) if start is not None]
+            anew = self._start_of(entity, now, _worth_a_move(staying.when, now) - now, ends_known=True)
+        if anew is not None and staying is not None and _is_earlier(anew, staying.when, len(staying.awaited), now):
+            staying = None
+        return [start for start in (staying, anew) if start is not None]
 
     def _behind(self, entity: Entity) -> list[AdvanceReservation]:
         """Return the reservations that an entity replaces: of entities behind it, without an expected start."""
         turn = self._queue.order(entity)
         return [
-            held
-            for held in self.held.values()
-            if held.expected is None
-            and held.priority <= entity.priority
-            and (other := self._queue.get(held.ref)) is not None
-            and self._queue.order(other) > turn
+            reservation
+            for reservation in self.held.values()
+            if reservation.expected is None
+            and reservation.priority <= entity.priority
+            and (holder := self._queue.get(reservation.ref)) is not None
+            and self._queue.order(holder) > turn
         ]
 
-    def _lost(self, held: AdvanceReservation) -> bool:
+    def _lost(self, reservation: AdvanceReservation) -> bool:
         """Return whether a member is not nominated to its reserved node, because it was deleted or taken."""
-        return len(held.standing(self._cluster.nodes.row_of)) < len(held.pods)
+        return len(reservation.standing(self._cluster.nodes.row_of)) < len(reservation.pods)
 
     # -- making and ending -----------------------------------------------------------------------------------------
 
@@ -317,13 +315,13 @@ class AdvanceReservations:
         self._looked_at, self._look = (now, self._queue.freed), False
         if self.idle.exhausted(now):
             return
-        known = [entity for ref in self._waiting if (entity := self._queue.get(ref)) is not None]
-        for ref in self._waiting.keys() - {entity.ref for entity in known}:
+        pending = [entity for ref in self._waiting if (entity := self._queue.get(ref)) is not None]
+        for ref in self._waiting.keys() - {entity.ref for entity in pending}:
             self._forget(ref)
         freed = self._queue.freed
         ready = (
             entity
-            for entity in known
+            for entity in pending
             if entity.state is QueueState.UNSCHEDULABLE
             and entity.ready
             and self._unused.get(entity.ref) != freed
@@ -357,15 +355,15 @@ class AdvanceReservations:
             amounts[: len(pod.signature.delta)] += pod.signature.delta
         return np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.int64).T
 
-    def _reserve(self, entity: Entity, start: ExpectedStart, made: float, now: float) -> None:
+    def _reserve(self, entity: Entity, start: ExpectedStart, since: float, now: float) -> None:
         names = self._cluster.nodes.names
         rows, amounts = self._amounts_of(start)
-        held = AdvanceReservation(
+        reservation = AdvanceReservation(
             ref=entity.ref,
             group=entity.group,
             pods=tuple((pod, names[row]) for pod, row in start.places),
             priority=entity.priority,
-            made=made,
+            made=since,
             expected=start.when,
             awaited=start.awaited,
             rows=rows,
@@ -374,56 +372,56 @@ class AdvanceReservations:
             reviewed=now,
             as_before=entity.attempts <= 1 and all(pod.nominated == row for pod, row in start.places),
         )
-        held.freed = self._queue.freed
+        reservation.freed = self._queue.freed
         self._nominations.reserve(entity.ref, start.places, entity.priority, now)
-        self._queue.freed = held.freed  # the capacity that it was moved from was free before, but reserved
+        self._queue.freed = reservation.freed  # the capacity that it was moved from was free before, but reserved
         self._look = True
-        self.held[entity.ref] = held
-        for kept in (self._waiting, self._unused):
-            kept.pop(entity.ref, None)
+        self.held[entity.ref] = reservation
+        for table in (self._waiting, self._unused):
+            table.pop(entity.ref, None)
         self.changed = True
-        self._effects.reserved.append(held)
+        self._effects.reserved.append(reservation)
         if not start.awaited:
             self._queue.wake(entity.ref, now)
-        self._make_way(entity, held, now)
+        self._make_way(entity, reservation, now)
 
-    def _make_way(self, entity: Entity, taken: AdvanceReservation, now: float) -> None:
+    def _make_way(self, entity: Entity, new: AdvanceReservation, now: float) -> None:
         """Compute the reservations behind an entity again on nodes that it has taken (reservations.md 3.7)."""
         for behind in self._behind(entity):
-            held, other = self.held.get(behind.ref), self._queue.get(behind.ref)
-            if held is None or other is None or np.intersect1d(held.rows, taken.rows).size == 0:
+            reservation, holder = self.held.get(behind.ref), self._queue.get(behind.ref)
+            if reservation is None or holder is None or np.intersect1d(reservation.rows, new.rows).size == 0:
                 continue
-            start = self._start_of(other, now, held.made + self._options_of(other).max_reserved - now)
+            start = self._start_of(holder, now, reservation.made + self._options_of(holder).max_reserved - now)
             if start is None:
-                self._end(held, other, now, "it does not fit there any more")
+                self._end(reservation, holder, now, "it does not fit there any more")
             else:
-                self._reserve(other, start, held.made, now)
+                self._reserve(holder, start, reservation.made, now)
 
-    def _end(self, held: AdvanceReservation, entity: Entity, now: float, why: str) -> None:
+    def _end(self, reservation: AdvanceReservation, entity: Entity, now: float, why: str) -> None:
         """Release the capacity; the holder waits the full time again until it may hold another reservation."""
-        self._forget(held.ref)
+        self._forget(reservation.ref)
         freed = self._queue.freed
-        self._nominations.give_up([pod for pod, _ in held.pods], now, Released.NOT_USED, why)
+        self._nominations.give_up([pod for pod, _ in reservation.pods], now, Released.NOT_USED, why)
         self._queue.freed = freed  # it was free before, but reserved
         self._look = True
-        self._unused[held.ref] = freed
+        self._unused[reservation.ref] = freed
         self._begin(entity, now + self._options_of(entity).reserve_after)
 
     def _forget(self, ref: str) -> None:
         """Forget the entity, its reservation and its time."""
         if self.held.pop(ref, None) is not None:
             self.changed = True
-        for kept in (self._due, self._waiting, self._unused, self._passed):
-            kept.pop(ref, None)
+        for table in (self._due, self._waiting, self._unused, self._passed):
+            table.pop(ref, None)
 
     def _bound_idle(self, now: float) -> None:
         """End the youngest reservation when too much has been idle for reservations (reservations.md 5)."""
         if not self.held or not self.idle.exhausted(now):
             return
-        with_idle = [held for held in self.held.values() if self.idle.share_of(held.rows, held.amounts)]
+        with_idle = [r for r in self.held.values() if self.idle.share_of(r.rows, r.amounts)]
         if not with_idle:
             return
-        youngest = max(with_idle, key=lambda held: held.made)
+        youngest = max(with_idle, key=lambda r: r.made)
         entity = self._queue.get(youngest.ref)
         if entity is not None:
             share = f"{100 * self._common.max_idle_share:g} %"

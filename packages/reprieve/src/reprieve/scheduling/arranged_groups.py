@@ -47,24 +47,24 @@ _MOST_PLACEMENTS = 64
 Placed = Sequence[tuple[PodRecord, int]]
 
 
-def arranged(cycle: GroupCycle, found: GroupAssignment, within: Placement | None = None) -> GroupAssignment:
+def arranged(cycle: GroupCycle, assignment: GroupAssignment, within: Placement | None = None) -> GroupAssignment:
     """Return the assignment with its members in preferred domains; `within`: only on these nodes."""
     group = cycle.group
-    if not found.placed or not isinstance(group, GroupState) or not follows_terms(cycle.running):
-        return found
+    if not assignment.placed or not isinstance(group, GroupState) or not follows_terms(cycle.running):
+        return assignment
     terms = terms_of(cycle.running.cluster, group, cycle.pods)
-    required = within if within is not None else found.placement
+    required = within if within is not None else assignment.placement
     if terms == NO_TOPOLOGY_TERMS:
-        first = found.placed[0][0]
+        first = assignment.placed[0][0]
         if required is None or pod_index(first.labels, first.annotations) is None:
-            return found
-    arrangement = _Arrangement(cycle, group, found, terms, required)
-    best = arrangement.in_rank_order(found.placed)
+            return assignment
+    arrangement = _Arrangement(cycle, group, assignment, terms, required)
+    best = arrangement.in_rank_order(assignment.placed)
     if terms.preferred and terms.slices is None and not cycle.nominated and cycle.most is None:
         preferred = arrangement.preferred(() if within is not None else cycle.placements or ())
         if preferred is not None and arrangement.worth(preferred) <= arrangement.worth(best):
             return arrangement.with_places(preferred, arrangement.chosen)
-    return arrangement.with_places(best, found.placement)
+    return arrangement.with_places(best, assignment.placement)
 
 
 def has_terms(cycle: GroupCycle) -> bool:
@@ -133,10 +133,10 @@ class _Levels:
         if not self.columns:
             return [rows.tolist()], []
         stacked = np.stack([column[rows] for column in self.columns])
-        _, which = np.unique(stacked, axis=1, return_inverse=True)
-        which = which.reshape(-1)
-        order = np.argsort(which, kind="stable")
-        parts = np.split(rows[order], np.flatnonzero(np.diff(which[order])) + 1)
+        _, cell_of_row = np.unique(stacked, axis=1, return_inverse=True)
+        cell_of_row = cell_of_row.reshape(-1)
+        order = np.argsort(cell_of_row, kind="stable")
+        parts = np.split(rows[order], np.flatnonzero(np.diff(cell_of_row[order])) + 1)
         return [part.tolist() for part in parts], [[int(column[part[0]]) for part in parts] for column in self.columns]
 
 
@@ -167,7 +167,7 @@ class _Arrangement:
 
     @cached_property
     def staying(self) -> list[PodRecord]:
-        """Running members, by rank."""
+        """Return the running members, by rank."""
         return self.ranks.ordered(sorted((p for p in self.group.running() if not p.terminating), key=_key))
 
     @cached_property
@@ -189,12 +189,12 @@ class _Arrangement:
 
     @cached_property
     def alike(self) -> bool:
-        """All pods are identical and only amounts limit their nodes."""
+        """Whether all pods are identical and only amounts limit their nodes."""
         return filled_as_counted(self.cycle.running, self.cycle.pods)
 
     @cached_property
     def targets(self) -> list[PodRecord]:
-        """The pods to place, by rank: as many as the group's algorithm places."""
+        """Return the pods to place, by rank: as many as the group's algorithm places."""
         count = len(self.found.placed)
         if self.alike and self.terms.slices is None:
             return self.ranks.ordered(self.cycle.pods)[:count]
@@ -202,11 +202,11 @@ class _Arrangement:
 
     def with_places(self, placed: Placed, placement: Placement | None) -> GroupAssignment:
         """Return the assignment with these places, in that placement of the constraint."""
-        there = {pod.uid for pod, _ in placed}
+        uids = {pod.uid for pod, _ in placed}
         failed = self.found.failed
-        if any(uid in there for uid in failed):
+        if any(uid in uids for uid in failed):
             why = next(iter(failed.values()))
-            failed = {pod.uid: why for pod in self.cycle.pods if pod.uid not in there}
+            failed = {pod.uid: why for pod in self.cycle.pods if pod.uid not in uids}
         return replace(self.found, placed=list(placed), failed=failed, placement=placement)
 
     # -- quality ------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class _Arrangement:
         every = [row for _, row in rows] + [pod.row for pod in self.around]
         used = tuple(len({int(column[row]) for row in every}) for column in self.levels.columns)
         breaks = tuple(
-            sum(column[one] != column[other] for (_, one), (_, other) in pairwise(ordered))
+            sum(column[row] != column[next_row] for (_, row), (_, next_row) in pairwise(ordered))
             for column in self.levels.columns
         )
         return used, breaks
@@ -246,8 +246,8 @@ class _Arrangement:
         for pod, row in placed:
             kind = () if whole else running.evaluator.identity(pod) or pod.uid
             heaps.setdefault((kind, cell_of[row]), []).append(row)
-        for found in heaps.values():
-            found.sort(key=lambda row: -int(nodes.rank[row]))
+        for heap in heaps.values():
+            heap.sort(key=lambda row: -int(nodes.rank[row]))
         result = []
         for pod in self.targets:
             kind = () if whole else running.evaluator.identity(pod) or pod.uid
@@ -313,8 +313,8 @@ class _Arrangement:
             places = chosen_places(cells, len(self.targets))
             if places is None:
                 continue
-            taken = [cell for cell, _ in places]
-            worth = (cells.score(taken), cells.units(taken), turn)
+            used = [cell for cell, _ in places]
+            worth = (cells.score(used), cells.units(used), turn)
             if best is None or worth < best[0]:
                 best = worth, placement, cells, places, parts
         if best is None:
@@ -355,14 +355,14 @@ class _Arrangement:
         sets = _sets(cells, len(self.targets), lambda part: self._has_the_sum(rows_of(wide(part))))
         for part in islice(sets, most):
             chosen = wide(part)
-            there = rows_of(chosen)
-            few = len(self.targets) <= _MOST_SEARCHED and len(there) <= _MOST_SEARCHED and self.steps > 0
+            inside = rows_of(chosen)
+            few = len(self.targets) <= _MOST_SEARCHED and len(inside) <= _MOST_SEARCHED and self.steps > 0
             if numbers and few:
                 placed = self._searched(chosen, parts, cells)
             else:
                 placed = self._filled(chosen, parts, cells) if numbers else None
-                if placed is None and (found := self._placed(self.targets, {}, Placement("", there))) is not None:
-                    placed = self.in_rank_order(found)
+                if placed is None and (assigned := self._placed(self.targets, {}, Placement("", inside))) is not None:
+                    placed = self.in_rank_order(assigned)
             if placed is not None:
                 return placed
         return None
@@ -370,12 +370,12 @@ class _Arrangement:
     def _has_the_sum(self, rows: Rows) -> bool:
         """Return whether the rows together have the amounts that the pods request."""
         nodes = self.cycle.running.cluster.nodes
-        asked: dict[int, int] = {}
+        requested: dict[int, int] = {}
         for pod in self.targets:
             for column, amount in pod.signature.requests:
-                asked[column] = asked.get(column, 0) + amount
-        free = ((column, nodes.allocatable[column, rows] - nodes.used[column, rows]) for column in asked)
-        return all(asked[column] <= int(np.maximum(left, 0).sum()) for column, left in free)
+                requested[column] = requested.get(column, 0) + amount
+        free = ((column, nodes.allocatable[column, rows] - nodes.used[column, rows]) for column in requested)
+        return all(requested[column] <= int(np.maximum(left, 0).sum()) for column, left in free)
 
     def _filled(self, chosen: Sequence[int], parts: list[list[int]], cells: Cells) -> Placed | None:
         """Return places that fill one cell after the other in the order of the ranks, by amounts.
@@ -393,18 +393,18 @@ class _Arrangement:
             identity = running.evaluator.identity(pod)
             if identity not in usable:
                 usable[identity] = running.evaluator.usable_nodes(CycleState(running.cluster, pod))
-            asked = dict(pod.signature.requests)
-            asks = np.array([asked.get(column, 0) for column in columns], dtype=np.int64)
+            requests = dict(pod.signature.requests)
+            asks = np.array([requests.get(column, 0) for column in columns], dtype=np.int64)
             for place in (*range(turn, len(order)), *range(turn)):
                 work -= 1
                 if work < 0:
                     return None
-                there = rows[place]
-                left = free[:, there] - asks[:, None]
-                fits = (left >= 0).all(axis=0) & usable[identity][there]
+                cell_rows = rows[place]
+                left = free[:, cell_rows] - asks[:, None]
+                fits = (left >= 0).all(axis=0) & usable[identity][cell_rows]
                 if fits.any():
-                    share = left / np.maximum(nodes.allocatable[columns][:, there], 1)
-                    best = int(there[np.where(fits, share.sum(axis=0), np.inf).argmin()])
+                    share = left / np.maximum(nodes.allocatable[columns][:, cell_rows], 1)
+                    best = int(cell_rows[np.where(fits, share.sum(axis=0), np.inf).argmin()])
                     free[:, best] -= asks
                     result.append((pod, best))
                     turn = max(turn, place)
@@ -426,10 +426,10 @@ class _Arrangement:
         bins = [Bin(turn, tuple(int(free[column, row]) for column in columns)) for row, turn in rows]
         entries: list[tuple[int, int, Member]] = []
         for turn, pod in enumerate(self.targets):
-            asked = dict(pod.signature.requests)
+            requests = dict(pod.signature.requests)
             usable = running.evaluator.usable_nodes(CycleState(running.cluster, pod))
             allowed = frozenset(index for index, (row, _) in enumerate(rows) if usable[row])
-            member = Member(tuple(asked.get(column, 0) for column in columns), allowed)
+            member = Member(tuple(requests.get(column, 0) for column in columns), allowed)
             entries.append((self.ranks.of.get(pod.uid, 1 << 62), turn, member))
         for turn, pod in enumerate(self.staying):
             if pod.uid in self.ranks.of:
@@ -466,24 +466,24 @@ def _sets(cells: Cells, need: int, enough: Callable[[Sequence[int]], bool]) -> I
         ordered = sorted(domains, key=lambda label: (label not in cells.used(0), -cells.units(domains[label]), label))
         few = comb(len(ordered), count) <= 4 * _MOST_SETS
         groups = combinations(ordered, count) if few else iter([tuple(ordered[:count])])
-        found = [[cell for label in labels for cell in domains[label]] for labels in groups]
-        found = [part for part in found if enough(part)]
-        yield from sorted(found, key=lambda part: (cells.score(part), cells.units(part)))
-        if not few and found:
+        choices = [[cell for label in labels for cell in domains[label]] for labels in groups]
+        choices = [part for part in choices if enough(part)]
+        yield from sorted(choices, key=lambda part: (cells.score(part), cells.units(part)))
+        if not few and choices:
             step = 2 * step if step > 1 else 1 + count // 8
         count += step
 
 
 def _and_in_use(cells: Cells, places: Places) -> Places:
     """Return places, and the other cells in domains where members run already."""
-    taken = {cell for cell, _ in places}
+    listed = {cell for cell, _ in places}
     levels = range(len(cells.labels))
     used = (
         cell
         for cell, capacity in enumerate(cells.capacity)
         if capacity > 0 and all(cells.labels[level][cell] in cells.used(level) for level in levels)
     )
-    return [*places, *((cell, 0) for cell in used if cell not in taken)]
+    return [*places, *((cell, 0) for cell in used if cell not in listed)]
 
 
 def _key(pod: PodRecord) -> str:

@@ -58,67 +58,65 @@ class Backfill:
             return decision
         own = self._reservations.held.get(entity.ref)
         if own is not None:
-            found = self._on_its_places(entity, own)
-            if found is not None:
-                return found
+            alternative = self._on_its_places(entity, own)
+            if alternative is not None:
+                return alternative
         lifted = self._before(entity, now)
-        found = self._without(lifted, entity) if lifted else None
-        if found is None:
+        alternative = self._without(lifted, entity) if lifted else None
+        if alternative is None:
             return decision
-        return self._noted(found, entity, now)
+        return self._noted(alternative, entity, now)
 
-    def _noted(self, found: Decision, entity: Entity, now: float) -> Decision:
-        """Record pods that use reserved capacity, and until when; after a restart their annotations have it."""
-        pods = [binding.pod for binding in found.bindings]
+    def _noted(self, decision: Decision, entity: Entity, now: float) -> Decision:
+        """Record pods that use reserved capacity, and until when; annotations preserve it over a restart."""
+        pods = [binding.pod for binding in decision.bindings]
         end = self.end_of(pods, now, self._reservations.margin_of(entity)) if pods else None
         if end is None:
-            return found
+            return decision
         if self._reservations.evicts_overrun(entity.profile):
             self._overruns.lent(pods, end)
         until = {BACKFILLED_UNTIL: readable_time(math.ceil(end))}
-        return replace(found, bindings=tuple(replace(binding, annotations=until) for binding in found.bindings))
+        return replace(decision, bindings=tuple(replace(binding, annotations=until) for binding in decision.bindings))
 
     def resume(self) -> None:
-        """Take over the backfilled pods of an earlier scheduler; they state until when they run."""
+        """Take over the backfilled pods of an earlier scheduler; their annotations have the end."""
         for pod in self._cluster.pods.values():
             text = pod.annotations.get(BACKFILLED_UNTIL)
             if text is not None and pod.row >= 0 and self._reservations.evicts_overrun(pod.scheduler_name):
-                with suppress(ValueError):  # not by the scheduler: nothing is known about the pod
+                with suppress(ValueError):  # set by another client: nothing is known about the pod
                     self._overruns.lent([pod], moment(text))
 
     def _on_its_places(self, entity: Entity, own: AdvanceReservation) -> Decision | None:
-        """Place a holder on its reserved capacity, also if it is reserved for others from a later time on."""
+        """Place a holder on its reserved capacity, even if that is reserved for others from a later time on."""
         rows = set(own.rows.tolist())
-        beside = [
-            one for one in self._reservations.held.values() if _is_later(one, own) and not rows.isdisjoint(one.rows)
-        ]
-        found = self._without(beside, entity) if beside else None
-        if found is None:
+        beside = [r for r in self._reservations.held.values() if _is_later(r, own) and not rows.isdisjoint(r.rows)]
+        decision = self._without(beside, entity) if beside else None
+        if decision is None:
             return None
         wanted = Counter(node for _, node in own.pods)
-        return found if not Counter(binding.node for binding in found.bindings) - wanted else None
+        return decision if not Counter(binding.node for binding in decision.bindings) - wanted else None
 
     def _without(self, lifted: Sequence[AdvanceReservation], entity: Entity) -> Decision | None:
-        """Decide for an entity without these reservations; None: it does not fit."""
+        """Decide for an entity without these reservations; None if it does not fit."""
         pods = list(entity.ready.values())
         running = self._running.of(pods[0])
         with self._cluster.trial():
-            for held in lifted:
-                for pod, _ in held.pods:
+            for reservation in lifted:
+                for pod, _ in reservation.pods:
                     self._cluster.clear_nomination(pod)
             if entity.group is None:
                 return pod_without_help(running, entity.ref, pods[0])
             return group_without_help(running, entity.ref, entity.group, pods)
 
     def wake(self, now: float) -> None:
-        """Wake entities for capacity that is now reserved from another time; freed capacity wakes them by its event."""
+        """Wake entities for capacity that is now reserved from another time; events of freed capacity wake others."""
         reservations = self._reservations
         if not reservations.held or not reservations.changed:
             return
         reservations.changed = False
-        if all(held.expected is None for held in reservations.held.values()):
+        if all(reservation.expected is None for reservation in reservations.held.values()):
             return
-        rows = np.unique(np.concatenate([held.rows for held in reservations.held.values()]))
+        rows = np.unique(np.concatenate([reservation.rows for reservation in reservations.held.values()]))
         nodes = self._cluster.nodes
         free = nodes.allocatable[:, rows] - nodes.used[:, rows]
         fits: dict[int, bool] = {}
@@ -127,8 +125,8 @@ class Backfill:
             signature = pod.signature
             if signature.id not in fits:
                 delta = signature.delta[FIRST_RESOURCE:]
-                asked = np.flatnonzero(delta)
-                fits[signature.id] = bool((free[FIRST_RESOURCE:][asked] >= delta[asked][:, None]).all(axis=0).any())
+                columns = np.flatnonzero(delta)
+                fits[signature.id] = bool((free[FIRST_RESOURCE:][columns] >= delta[columns][:, None]).all(axis=0).any())
             return fits[signature.id]
 
         waiting = (
@@ -143,35 +141,30 @@ class Backfill:
             self._queue.wake(entity.ref, now)
 
     def _before(self, entity: Entity, now: float) -> list[AdvanceReservation]:
-        """Return the reservations of others, of the same or a higher priority, that begin after the entity has
-        ended.
-        """
-        held = self._reservations.held
-        if not held:
+        """Return other reservations, of the same or a higher priority, that begin after the entity's end."""
+        reservations = self._reservations.held
+        if not reservations:
             return []
         end = self.end_of(entity.ready.values(), now, self._reservations.margin_of(entity))
         if end is None:
             return []
         return [
-            one
-            for one in held.values()
-            if one.ref != entity.ref
-            and one.priority >= entity.priority
-            and one.expected is not None
-            and end <= one.expected
+            r
+            for r in reservations.values()
+            if r.ref != entity.ref and r.priority >= entity.priority and r.expected is not None and end <= r.expected
         ]
 
     def end_of(self, pods: Iterable[PodRecord], now: float, margin: float) -> float | None:
-        """Return when pods that start now will have ended, with the margin; None: one of them states no end."""
+        """Return when pods that start now will have ended, with the margin; None if one of them states no end."""
         ends = [stated_end(self._cluster, pod, now) for pod in pods]
-        known = [end for end in ends if end is not None and end > now]
-        return max(known) + margin * (max(known) - now) if known and len(known) == len(ends) else None
+        future = [end for end in ends if end is not None and end > now]
+        return max(future) + margin * (max(future) - now) if future and len(future) == len(ends) else None
 
 
-def _is_later(one: AdvanceReservation, other: AdvanceReservation) -> bool:
+def _is_later(reservation: AdvanceReservation, base: AdvanceReservation) -> bool:
     """Return whether a reservation has a later start than the other, or the same start and was made later."""
-    return one is not other and _turn(one) >= _turn(other)
+    return reservation is not base and _turn(reservation) >= _turn(base)
 
 
-def _turn(held: AdvanceReservation) -> tuple[float, float, str]:
-    return held.expected if held.expected is not None else float("inf"), held.made, held.ref
+def _turn(reservation: AdvanceReservation) -> tuple[float, float, str]:
+    return reservation.expected if reservation.expected is not None else float("inf"), reservation.made, reservation.ref

@@ -72,7 +72,7 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
 
 
 def permitted(running: RunningProfile, binding: Binding) -> Status:
-    """Ask all Permit plugins: SUCCESS, WAIT if one of them wants to decide later, or the first refusal or error."""
+    """Call all Permit plugins: SUCCESS, WAIT if one of them decides later, or the first refusal or error."""
     answer = SUCCESS
     permits = running.profile.permits
     if not permits:
@@ -100,7 +100,7 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
     for binder in running.profile.binders:
         how = call_plugin(binder.name, "Bind", binder.bind, state, binding.row)
         if how is not None:
-            # Of each pod that is bound: `replace` takes several times as long.
+            # `replace` takes several times as long, and this runs for every bound pod
             return Binding(binding.pod, binding.node, binding.row, tuple(before), how, binding.annotations)
     return replace(binding, before=tuple(before)) if before else binding
 

@@ -1,4 +1,4 @@
-"""Moving: evict units so that a pending entity fits, and reserve their new places (moving.md 4).
+"""Moves: evictions of units so that a pending entity fits, with reservations of their new places (moving.md 4).
 
 A move is a preemption with the units as victims and the next nodes of their pods. Before any eviction, a *stand-in* of
 each pod is nominated to its new node, as for lost members of gangs (`reprieve.scheduling.lost_places`); the replacement
@@ -46,7 +46,7 @@ _NOT_STARTED: Final = "the pod that moved there did not start in time"
 
 @dataclass(slots=True, eq=False)
 class _Moving:
-    """One unit that moves; `left`: places without their pod, `lost`: one of them was taken or not used."""
+    """One unit that moves; `left`: places without their pod; `lost`: whether one of them was taken or not used."""
 
     ref: str
     """The ref of the entity for which it moves."""
@@ -113,7 +113,7 @@ class CarriedMoves:
         return self._decision(entity, decision, plan)
 
     def _left(self, now: float) -> int:
-        """Return how many units may still move within the hour."""
+        """Return the number of units that may still move within the hour."""
         while self._times and self._times[0] <= now - HOUR:
             self._times.popleft()
         return self._most - len(self._times)
@@ -135,7 +135,7 @@ class CarriedMoves:
         for move in plan.moves:
             text = f"moves to {', '.join(dict.fromkeys(names[row] for row in move.rows))}"
             verdicts.append(Verdict(move.unit, False, Reason(*first, MOVE, text, chosen=True)))
-        made = Preemption(
+        preemption = Preemption(
             pod=next(iter(entity.ready.values())) if entity.group is None else None,
             group=entity.group,
             priority=entity.priority,
@@ -149,7 +149,7 @@ class CarriedMoves:
         return replace(
             decision,
             result=Result.WAITING,
-            preemption=made,
+            preemption=preemption,
             nominations=places,
             cleared=tuple(pod for pod in decision.cleared if pod.uid not in nominated),
             put_off=None,
@@ -187,15 +187,15 @@ class CarriedMoves:
 
     def resume(self, now: float) -> None:
         """Take over moves after the initial load: units that still move keep their new places."""
-        known, row_of = self._cluster.pods, self._cluster.nodes.row_of
+        pods, row_of = self._cluster.pods, self._cluster.nodes.row_of
         self._recall_by_pods(now)
         last = {uid: number for number, (_, to) in enumerate(self._recalled) for uid in to}
         for number, (when, to) in enumerate(self._recalled):
             leaving = [
-                (known[uid], row_of[node])
+                (pods[uid], row_of[node])
                 for uid, node in to.items()
-                if last[uid] == number and uid in known and node in row_of
-                if known[uid].row >= 0 and known[uid].terminating
+                if last[uid] == number and uid in pods and node in row_of
+                if pods[uid].row >= 0 and pods[uid].terminating
             ]
             if leaving and now < when + leaving[0][0].grace + SECONDS:
                 moved = leaving[0][0].moved or Moved(when, leaving[0][0].key, "")
@@ -229,8 +229,8 @@ class CarriedMoves:
 
     def _holds(self, pod: PodRecord, moved: Moved) -> bool:
         """Return whether a pod's annotation of a move is still true: a pod that stayed in its place did not move."""
-        there = not moved.node or pod.row == self._cluster.nodes.row_of.get(moved.node)
-        return there or pod.terminating or pod.row < 0
+        in_place = not moved.node or pod.row == self._cluster.nodes.row_of.get(moved.node)
+        return in_place or pod.terminating or pod.row < 0
 
     def appeared(self, uid: str, now: float) -> None:
         """Nominate a replacement that appeared to the new place."""

@@ -1,4 +1,4 @@
-"""Make profiles from a configuration, by upstream's rules of precedence (scheduling.md 6).
+"""Profiles from a configuration, by upstream's rules of precedence (scheduling.md 6).
 
 `multiPoint` enables or disables a plugin at all its extension points; a single extension point overrides that: first
 come plugins that both name, in the order of the extension point, then the rest of `multiPoint`, then those that only
@@ -82,7 +82,7 @@ _UPSTREAM_ALSO = {
     "preBind": {"DynamicResources", "VolumeBinding"},
     "placementScore": {"NodeResourcesFit"},
 }
-"""Points that upstream's plugin of that name extends and ours does not: it may be named there."""
+"""Points that upstream's plugin of that name extends and ours does not: a configuration may name it there."""
 
 MAX_TOTAL_SCORE = 1 << 41
 """Scores and name ranks share 63 bits (`reprieve.framework.evaluation`)."""
@@ -107,18 +107,18 @@ class Registry:
     extenders: Plugin | None = None
     """The plugin that calls the extenders of the configuration in every profile."""
     ignored_resources: tuple[str, ...] = ()
-    """Extended resources that only extenders look at."""
+    """Extended resources that only extenders check."""
 
     def check(self, name: str, where: str, *, wildcard: bool = False) -> None:
         """Raise ConfigurationError unless the plugin is known; with `wildcard` also `*`."""
         if name in self.in_tree or name in self.third_party or (wildcard and name == "*"):
             return
-        known = ", ".join(sorted({*self.in_tree, *self.third_party}))
-        raise ConfigurationError(where, f"unknown plugin {name!r}; known: {known}")
+        known_names = ", ".join(sorted({*self.in_tree, *self.third_party}))
+        raise ConfigurationError(where, f"unknown plugin {name!r}; known: {known_names}")
 
 
 def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registry: Registry, path: str) -> Profile:
-    """Return one profile. Raises ConfigurationError; `path` is where in the file the profile stands."""
+    """Return one profile. Raises ConfigurationError; `path`: the profile's location in the file."""
     configuration = _by_our_names(configuration, registry.also_called)
     plugins = configuration.plugins
     multi = _multi_point(plugins, registry, f"{path}.plugins.multiPoint")
@@ -154,9 +154,9 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
         every.append(extenders)
         weights[extenders.name] = 1  # their answers include their weights
         binders = order.get(BindPlugin.__name__) or tuple(p.name for p in every if isinstance(p, BindPlugin))
-        others = tuple(name for name in binders if name != extenders.name)
+        other_binders = tuple(name for name in binders if name != extenders.name)
         order = {point: (*names, extenders.name) for point, names in order.items()}
-        order[BindPlugin.__name__] = (extenders.name, *others)  # extenders bind before plugins do
+        order[BindPlugin.__name__] = (extenders.name, *other_binders)  # extenders bind before plugins do
     profile = Profile(
         configuration.scheduler_name or DEFAULT_SCHEDULER,
         every,
@@ -223,15 +223,15 @@ def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Regist
     _by_name(chosen, registry, where)
     for index, entry in enumerate(chosen.disabled):
         registry.check(entry.name, f"{where}.disabled[{index}].name", wildcard=True)
-    other = _COVERED.get(point)
-    if other is None:
+    main_point = _COVERED.get(point)
+    if main_point is None:
         return
-    wider = {e.name for e in getattr(plugins, other).disabled} | {e.name for e in plugins.multi_point.disabled}
+    wider = {e.name for e in getattr(plugins, main_point).disabled} | {e.name for e in plugins.multi_point.disabled}
     again = {ref.name for ref in chosen.enabled}
     for entry in chosen.disabled:
         alone = entry.name not in wider and "*" not in wider and entry.name not in again
         if alone:
-            raise ConfigurationError(where, f"{entry.name!r} can only be disabled together with {other}")
+            raise ConfigurationError(where, f"{entry.name!r} can only be disabled together with {main_point}")
 
 
 def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
@@ -282,7 +282,7 @@ def _args(configuration: ProfileConfiguration, registry: Registry, path: str) ->
 
 
 def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where: str) -> Plugin:
-    """Return a plugin, guarded if it is not in-tree. Raises ConfigurationError if it cannot be made."""
+    """Return a plugin, guarded if it is not in-tree. Raises ConfigurationError if it cannot be created."""
     if name in registry.in_tree:
         if name == "NodeResourcesFit" and registry.ignored_resources:
             args = {**args, "ignoredResources": [*(args.get("ignoredResources") or ()), *registry.ignored_resources]}

@@ -114,7 +114,7 @@ class Decision:
     result: Result
     bindings: tuple[Binding, ...] = ()
     waiting: tuple[Binding, ...] = ()
-    """Assumed, but a Permit plugin wants to decide later (`Engine.ask_permission`)."""
+    """Assumed pods for which a Permit plugin decides later (`Engine.ask_permission`)."""
     rejections: tuple[Rejection, ...] = ()
     conditions: tuple[GroupCondition, ...] = ()
     """The conditions of a group, or of all groups of a tree, the root first."""
@@ -150,13 +150,13 @@ class Decision:
 
     @property
     def condition(self) -> GroupCondition | None:
-        """The name of the group or of the root; None for a pod."""
+        """Return the condition of the group or of the root; None for a pod."""
         return self.conditions[0] if self.conditions else None
 
     @property
     def failed(self) -> bool:
-        """The attempt, or a step after the choice of a node, had an error, so the reason is not a lack of capacity."""
-        return self.result is Result.ERROR or any(each.reason == SCHEDULER_ERROR for each in self.rejections)
+        """Whether the attempt, or a step after the choice of a node, ended with an error, not for lack of capacity."""
+        return self.result is Result.ERROR or any(r.reason == SCHEDULER_ERROR for r in self.rejections)
 
 
 def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> Decision:

@@ -89,19 +89,19 @@ def _tree_divergence(root: CompositeState, pods: Sequence[PodRecord], *, group_p
         if compared and pod.priority != spec.priority and (pod.names_class or spec.foreign is None):
             return _pods("priority", f'{pod.priority} ("{pod.name}") and {spec.priority} ("{root.name}")')
         if _policy(pod) != policy:
-            got = f'{_policy(pod)} ("{pod.name}") and {policy} ("{holder}")'
+            values = f'{_policy(pod)} ("{pod.name}") and {policy} ("{holder}")'
             if not group_policy:
-                return f"all pods in a pod group hierarchy should have the same preemption policy, got {got}"
-            return _pods("preemption policy", got)
+                return f"all pods in a pod group hierarchy should have the same preemption policy, got {values}"
+            return _pods("preemption policy", values)
     return None
 
 
-def _groups(what: str, got: str) -> str:
-    return f"all pod groups in a hierarchy should have the same {what} as the root pod group's {what}, got {got}"
+def _groups(name: str, values: str) -> str:
+    return f"all pod groups in a hierarchy should have the same {name} as the root pod group's {name}, got {values}"
 
 
-def _pods(what: str, got: str) -> str:
-    return f"all pods in a pod group hierarchy should have the same {what} as the root pod group's {what}, got {got}"
+def _pods(name: str, values: str) -> str:
+    return f"all pods in a pod group hierarchy should have the same {name} as the root pod group's {name}, got {values}"
 
 
 def _policies(root: CompositeState, members: Sequence[PodRecord], group_policy: bool) -> Iterator[tuple[str, str]]:
@@ -120,8 +120,8 @@ def _workload(group: Group) -> str:
 def _members(group: Group, pods: Sequence[PodRecord]) -> list[PodRecord]:
     """Return the tried pods, then the other pods of their groups that are not terminating, also scheduled ones."""
     tried = {pod.uid for pod in pods}
-    others = [pod for pod in group.members.values() if pod.uid not in tried and not pod.terminating]
-    return [*pods, *sorted(others, key=queue_order)]
+    untried = [pod for pod in group.members.values() if pod.uid not in tried and not pod.terminating]
+    return [*pods, *sorted(untried, key=queue_order)]
 
 
 def _policy(pod: PodRecord) -> str:

@@ -1,10 +1,10 @@
-"""Choose the domains of a group: as few as possible at each level, then the fullest that fit (topology.md 1).
+"""The choice of a group's domains: as few as possible at each level, then the fullest that fit (topology.md 1).
 
-A *cell* is the nodes that are in the same domain at every level; for nested levels it is a domain of the narrowest.
-`Cells` has the number of units (pods, or slices of them) that each cell can take, and its domain at each level, the
-decisive level first. Domains are chosen greedily, the largest first and the last as small as possible, in the whole
-cluster and in each wider domain that is large enough alone; the best of these choices is used.  The fewest domains are
-found exactly for few cells, and for two levels that contain one another as long as few domains are needed.
+A *cell* is the set of nodes that are in the same domain at every level; for nested levels it is a domain of the
+narrowest. `Cells` has the number of units (pods, or slices of them) that each cell can take, and its domain at each
+level, the decisive level first. Domains are chosen greedily, the largest first and the last as small as possible, in
+the whole cluster and in each wider domain that is large enough alone; the best of these choices is used.  The fewest
+domains are found exactly for few cells, and for two nested levels as long as few domains are needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cells:
     in_use: Sequence[frozenset[int]] = field(default=())
 
     def score(self, cells: Sequence[int]) -> tuple[int, ...]:
-        """Return how many more domains are used at each level; fewer are better."""
+        """Return the number of further domains used at each level; fewer are better."""
         return tuple(
             len({labels[cell] for cell in cells} - self.used(level)) for level, labels in enumerate(self.labels)
         )
@@ -43,7 +43,7 @@ class Cells:
         return self.in_use[level] if self.in_use else frozenset()
 
     def units(self, cells: Sequence[int]) -> int:
-        """Return how many units the cells take together."""
+        """Return the number of units that the cells take together."""
         return sum(self.capacity[cell] for cell in cells)
 
     def grouped(self, cells: Sequence[int], level: int) -> dict[int, list[int]]:
@@ -55,7 +55,7 @@ class Cells:
 
 
 def chosen_places(cells: Cells, need: int) -> Places | None:
-    """Return the cells of `need` units; None if not so many fit."""
+    """Return the cells of `need` units; None if fewer fit."""
     everything = [cell for cell, capacity in enumerate(cells.capacity) if capacity > 0]
     if need <= 0 or cells.units(everything) < need:
         return None
@@ -65,8 +65,8 @@ def chosen_places(cells: Cells, need: int) -> Places | None:
         choices.append(_greedy(cells, exact, need))
 
     def worth(places: Places) -> tuple[tuple[int, ...], int]:
-        taken = [cell for cell, _ in places]
-        return cells.score(taken), cells.units(taken)
+        used = [cell for cell, _ in places]
+        return cells.score(used), cells.units(used)
 
     return in_order(cells, min(choices, key=worth))
 
@@ -114,9 +114,9 @@ def _greedy(cells: Cells, part: list[int], need: int) -> Places:
     for level in range(len(cells.labels)):
         domains = cells.grouped(part, level)
         used = cells.used(level)
-        totals = {label: cells.units(found) for label, found in domains.items()}
-        kept = _fewest(totals, need, lambda label, used=used: label in used)  # type: ignore[misc]
-        part = [cell for label in kept for cell in domains[label]]
+        totals = {label: cells.units(part_of_domain) for label, part_of_domain in domains.items()}
+        chosen = _fewest(totals, need, lambda label, used=used: label in used)  # type: ignore[misc]
+        part = [cell for label in chosen for cell in domains[label]]
     places: Places = []
     left = need
     for cell in _fewest({cell: cells.capacity[cell] for cell in part}, need, lambda _: False):
@@ -134,8 +134,8 @@ def _fewest(totals: dict[int, int], need: int, free: Callable[[int], bool]) -> l
         if left <= 0:
             break
         if totals[key] >= left:
-            alike = [other for other in ordered[turn:] if free(other) == free(key) and totals[other] >= left]
-            key = min(alike, key=lambda other: (totals[other], other))
+            alike = [k for k in ordered[turn:] if free(k) == free(key) and totals[k] >= left]
+            key = min(alike, key=lambda k: (totals[k], k))
         result.append(key)
         left -= totals[key]
     return result
@@ -143,9 +143,9 @@ def _fewest(totals: dict[int, int], need: int, free: Callable[[int], bool]) -> l
 
 def _of_few(cells: Cells, everything: list[int], need: int) -> list[int]:
     """Return the best of all sets of cells, for few cells."""
-    sets = (list(found) for size in range(1, len(everything) + 1) for found in combinations(everything, size))
-    enough = (found for found in sets if cells.units(found) >= need)
-    return min(enough, key=lambda found: (cells.score(found), cells.units(found)))
+    sets = (list(part) for size in range(1, len(everything) + 1) for part in combinations(everything, size))
+    enough = (part for part in sets if cells.units(part) >= need)
+    return min(enough, key=lambda part: (cells.score(part), cells.units(part)))
 
 
 # -- two levels, exactly ----------------------------------------------------------------------------------------------
@@ -180,12 +180,12 @@ def _exact(cells: Cells, everything: list[int], need: int) -> list[int]:
     part = [cell for label in chosen for cell in parts[label]]
     inside = [cell for cell in part if cells.labels[narrow][cell] in narrow_ones]
     # All narrow domains of the wide ones may be used, so that the last is the smallest that suffices.
-    return min((part, inside), key=lambda found: cells.score([cell for cell, _ in _greedy(cells, found, need)]))
+    return min((part, inside), key=lambda part: cells.score([cell for cell, _ in _greedy(cells, part, need)]))
 
 
 def _roomiest(cells: Cells, part: list[int], level: int) -> list[tuple[int, int]]:
     """Return (domain, units) of a level among the cells of a part, the largest first."""
-    totals = {label: cells.units(found) for label, found in cells.grouped(part, level).items()}
+    totals = {label: cells.units(part_of_label) for label, part_of_label in cells.grouped(part, level).items()}
     return sorted(totals.items(), key=lambda item: -item[1])
 
 

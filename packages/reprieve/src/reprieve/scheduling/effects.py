@@ -51,7 +51,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[Rejection, ...] = ()
     """Pods that a Permit plugin let wait and now refuses."""
     known: bool = True
-    """False if the object to remove was not known."""
+    """Whether the object to remove was known."""
 
 
 NO_EFFECTS: Final = Effects()

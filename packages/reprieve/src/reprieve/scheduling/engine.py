@@ -72,8 +72,8 @@ class Engine:
         self.running = RunningProfiles(self.cluster, profiles, self.gates, seed=options.seed, share=options.share)
         self.cluster.evictions = EvictionHistory(eviction_limits(profiles.values()))
         self.waits_for_completions = waits_for_completions(profiles.values())
-        """Some preemptors may wait for pods that end by themselves; then the driver reports Jobs to the engine."""
-        self._stands_for = {other: p.name for p in profiles.values() for other in p.also_known_as}
+        """Whether some preemptors may wait for pods that end by themselves; then the driver reports Jobs."""
+        self._stands_for = {name: p.name for p in profiles.values() for name in p.also_known_as}
         """Further names of profiles (alsoKnownAs)."""
         self.reach = RoomBound(self.cluster, self.running) if options.share else None
         ageing = reservation_options(next(iter(profiles.values()))).ageing
@@ -169,7 +169,7 @@ class Engine:
         return self.finished()
 
     def complete(self, now: float) -> Effects:
-        """Note that the initial objects are complete: groups that may not be tried release their old reservations."""
+        """Process the end of the initial load: groups that may not be tried release their old reservations."""
         self.repair.resume(now)
         return self.give_up_gated(now, after=float("-inf"))
 
@@ -322,7 +322,10 @@ class Engine:
             return replace(decision, rejected_by=frozenset())  # an error, not lack of capacity: tried again later
 
     def helped_by_priority(self, ref: str, priority: int) -> bool:
-        """Return whether an entity would be placed or preempt now with that priority, or is placed; nothing changes."""
+        """Return whether an entity would be placed or preempt now with that priority, or is placed already.
+
+        Nothing is changed.
+        """
         entity = self.queue.get(ref)
         if entity is None:
             return True
@@ -332,7 +335,7 @@ class Engine:
             return gets_a_place(self._decide(entity))
 
     def _apply(self, entity: Entity, decision: Decision, now: float) -> Decision:
-        """Assume the outcome; returns the decision with what Reserve, Permit and displaced nominations changed."""
+        """Assume the outcome; return the decision with the changes by Reserve, Permit and displaced nominations."""
         cluster, queue = self.cluster, self.queue
         self._in_progress.writes += decision.deferred_writes
         freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
@@ -415,12 +418,10 @@ class Engine:
 
     @property
     def blocking(self) -> bool:
-        """Return whether a step may wait for something outside (an extender, a third-party plugin in its own
-        thread).
-        """
+        """Return whether a step may wait for something outside, such as an extender or a plugin's thread."""
         return self.running.blocking
 
-    # -- what happened to decisions ------------------------------------------------------------------
+    # -- outcomes of decisions -----------------------------------------------------------------------
 
     def wants_room(self, ref: str) -> bool:
         """Return whether the preemptor still exists and may be tried once its victims have terminated."""
@@ -480,7 +481,7 @@ class Engine:
         entity = self.queue.get(ref) if self._nominations.in_flight.waits(ref) else None
         return entity is not None and any(pod.nominated >= 0 or pod.resizing for pod in entity.ready.values())
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------
 
     def is_for_us(self, key: str, api_version: str) -> bool:
         """Return whether this scheduler handles a `namespace/name` group of another scheduler (workloads.md 4.4).

@@ -24,11 +24,11 @@ class EngineOptions:
     seed: int | None = None
     """Seed that breaks ties between nodes at random instead of by name (scheduling.md 2)."""
     any_scheduler: bool = False
-    """Pods of every schedulerName are scheduled, by the first profile (`plan`)."""
+    """Whether the first profile schedules pods of every schedulerName (`plan`)."""
     current_reasons: bool = True
-    """False: the reasons for pending pods are not read, so pods are not tried again to keep them current."""
+    """If False, the reasons for pending pods are not read, so pods are not tried again to keep them current."""
     share: bool = True
-    """Work is shared between identical pods; off only to compare (the answer is the same)."""
+    """Whether identical pods share work; off only for comparisons (the results are the same)."""
     validate: bool = False
     """For tests: every invariant of the cluster cache is checked after every step, and a failure lists the history
     of the objects it names (`reprieve.cluster.history`)."""

@@ -71,8 +71,8 @@ def expected_start(
             return None
 
     def assign() -> Assigned | None:
-        found = anywhere()
-        return None if found and any(row not in rows for pod, row in found if pod.uid in nominated) else found
+        places = anywhere()
+        return None if places and any(row not in rows for pod, row in places if pod.uid in nominated) else places
 
     with cluster.trial():
         yielded = list(yielding)
@@ -80,7 +80,7 @@ def expected_start(
             cluster.clear_nomination(pod)
         if yielded and (present := anywhere()) is not None:
             return ExpectedStart(present, now, ())
-        evictable, others = _in_the_way(running, entity)
+        evictable, staying = _in_the_way(running, entity)
         mark = cluster.undo_mark
         cluster.displace_all(evictable)
         free = anywhere()
@@ -88,13 +88,13 @@ def expected_start(
             if not evictable:
                 return ExpectedStart(free, now, ())
             cluster.roll_back(mark)
-            evictable, others = [], evictable + others
+            evictable, staying = [], evictable + staying
         if entity.ready.keys() <= nominated.keys():
-            others = [pod for pod in others if pod.row in rows]
-        timed, unknown = _by_end(cluster, others, now, now + longest)
-        found = after_known_ends(cluster, timed, assign)
-        if found is not None:
-            when, places = found
+            staying = [pod for pod in staying if pod.row in rows]
+        timed, unknown = _by_end(cluster, staying, now, now + longest)
+        earliest = after_known_ends(cluster, timed, assign)
+        if earliest is not None:
+            when, places = earliest
             return ExpectedStart(places, max(when, now), _on(places, [pod for end, pod in timed if end <= when]))
         cluster.displace_all([pod for _, pod in timed])
         ordered = sorted(_cheapest_first(cluster, entity, unknown), key=lambda pod: pod.row not in rows)
@@ -126,14 +126,14 @@ def _in_the_way(running: RunningProfile, entity: Entity) -> tuple[list[PodRecord
     for pod in {pod.signature.constraints.nodes.id: pod for pod in pods}.values():
         allowed |= running.evaluator.allowed_nodes(pod)
     evictable: list[PodRecord] = []
-    others: list[PodRecord] = []
+    staying: list[PodRecord] = []
     for row in np.flatnonzero(allowed).tolist():
         for pod in cluster.nodes.pods[row].values():
             if pod.group is not None and cluster.entity_ref(pod) == entity.ref:
                 continue
             lower = not never and effective_priority(cluster, pod) < entity.priority
-            (evictable if lower else others).append(pod)
-    return evictable, others
+            (evictable if lower else staying).append(pod)
+    return evictable, staying
 
 
 def _by_end(
@@ -154,7 +154,7 @@ def _by_end(
 def _fewest(
     cluster: ClusterState, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
 ) -> tuple[int, Assigned] | None:
-    """Return how many of the first pods have to end, and the resulting place."""
+    """Return the number of the first pods that must end, and the resulting places."""
 
     def after(count: int) -> Assigned | None:
         with cluster.trial():
@@ -165,34 +165,34 @@ def _fewest(
 
 
 def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRecord]) -> list[PodRecord]:
-    """Return pods in the order in which to wait for them: by how many free capacity for one more of the largest member.
+    """Return pods in the order to wait for them: by the number that frees capacity for one more of the largest member.
 
     Ties: those that have run longest first. Pods that free no such capacity come last.
     """
     largest = max(entity.ready.values(), key=lambda pod: (*pod.signature.delta[FIRST_RESOURCE:].tolist(), pod.uid))
     wanted = np.array(largest.signature.delta[FIRST_RESOURCE:], dtype=np.int64)
-    asked = np.flatnonzero(wanted)
+    columns = np.flatnonzero(wanted)
     by_row: dict[int, list[PodRecord]] = {}
     for pod in pods:
         by_row.setdefault(pod.row, []).append(pod)
     steps: list[tuple[int, float, int, int, list[PodRecord]]] = []
     nodes = cluster.nodes
-    for row, there in by_row.items():
-        there.sort(key=lambda pod: (pod.start if pod.start is not None else cluster.now, pod.uid))
+    for row, pods_on_row in by_row.items():
+        pods_on_row.sort(key=lambda pod: (pod.start if pod.start is not None else cluster.now, pod.uid))
         free = nodes.allocatable[FIRST_RESOURCE:, row] - nodes.used[FIRST_RESOURCE:, row]
-        held = int((free[asked] // wanted[asked]).min())
+        fitting = int((free[columns] // wanted[columns]).min())
         step: list[PodRecord] = []
         most = 0
-        for pod in there:
+        for pod in pods_on_row:
             delta = pod.signature.delta[FIRST_RESOURCE:]
             free = free.copy()
             free[: len(delta)] += delta
             step.append(pod)
-            places = int((free[asked] // wanted[asked]).min())
-            if places > held:
+            places = int((free[columns] // wanted[columns]).min())
+            if places > fitting:
                 most = max(most, len(step))
                 steps.append((most, step[-1].start or cluster.now, int(nodes.rank[row]), len(steps), step))
-                held, step = places, []
+                fitting, step = places, []
         if step:
             steps.append((MOST_PODS, cluster.now, int(nodes.rank[row]), len(steps), step))
     steps.sort(key=lambda entry: entry[:4])

@@ -1,4 +1,4 @@
-"""PodGroups of Volcano with pods that have roles or form subgroups, as trees of groups (workloads.md 2.7 and 2.8).
+"""Volcano's PodGroups with pods that have roles or form subgroups, as trees of groups (workloads.md 2.7 and 2.8).
 
 `minTaskMember`: the root needs a leaf for every task, each leaf its minimum; they count only if their sum is not above
 `minMember`, as in Volcano. If `minMember` is larger, the rest is the minimum of a leaf for pods of no such task, which
@@ -51,9 +51,9 @@ def _policies(foreign: ForeignGroup) -> list[_Policy]:
 
 
 class ForeignTree:
-    """The tree of one PodGroup, by its policies or by its tasks; `tree_of` makes one.
+    """The tree of one PodGroup, by its policies or by its tasks; created by `tree_of`.
 
-    `rest`: how many pods are required beyond the minima of `tasks`.
+    `rest`: the number of required pods beyond the minima of `tasks`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ForeignTree:
         self._rest = rest
 
     def leaf_of(self, task: str, labels: Mapping[str, str]) -> str | None:
-        """Return the name of the leaf of a pod; None for a pod that does not count for the minimum, a single pod."""
+        """Return the name of a pod's leaf; None for a single pod, which does not count for the minimum."""
         for policy in self._policies:
             if policy.matcher is None or policy.matcher.matches(labels):
                 values = [labels.get(key, "") for key in policy.keys]
@@ -82,7 +82,7 @@ class ForeignTree:
         return below(self._name, _REST, "") if self._rest > 0 else None
 
     def groups(self, leaves: Sequence[str], priority: int | None) -> Tree:
-        """Return the tree while pods are in these leaves: the root first, then what is below it, in order."""
+        """Return the tree while pods are in these leaves: the root first, then the groups below it, in order."""
         root = below(self._name)
         if not self._policies:
             result = [(below(self._name, task), least) for task, least in self._tasks.items() if least]
@@ -93,15 +93,15 @@ class ForeignTree:
                 (0, self._composite(root, len(result), "", priority)),
                 *((place, self._leaf(name, least, root, priority)) for place, (name, least) in enumerate(result, 1)),
             ]
-        made: Tree = []
+        tree: Tree = []
         if len(self._policies) > 1:
-            made.append((0, self._composite(root, len(self._policies), "", priority)))
+            tree.append((0, self._composite(root, len(self._policies), "", priority)))
         for place, policy in enumerate(self._policies):
             parent = self._parent(policy)
             above = "" if parent == root else root
-            made.append((place, self._composite(parent, policy.least, above, priority)))
-            made += (self._subgroup(place, policy, name, priority) for name in leaves if self._is_of(name, policy))
-        return made
+            tree.append((place, self._composite(parent, policy.least, above, priority)))
+            tree += (self._subgroup(place, policy, name, priority) for name in leaves if self._is_of(name, policy))
+        return tree
 
     def subgroup(self, leaf: str, priority: int | None) -> Subgroup | None:
         """Return a leaf that exists only while it has pods, without an effect on the rest of the tree."""
@@ -159,7 +159,7 @@ def tree_of(group: objects.PodGroup) -> ForeignTree | None:
     policies = _policies(foreign)
     if policies:
         return ForeignTree(group, policies)
-    asked = sum(foreign.min_task_member.values())
-    if not 0 < asked <= foreign.min_member:
+    required = sum(foreign.min_task_member.values())
+    if not 0 < required <= foreign.min_member:
         return None
-    return ForeignTree(group, tasks=foreign.min_task_member, rest=foreign.min_member - asked)
+    return ForeignTree(group, tasks=foreign.min_task_member, rest=foreign.min_member - required)

@@ -60,7 +60,7 @@ class _KnownGang:
     uid: str
     """The UID of the object: a new object of the same name is another gang."""
     once: bool = False
-    """The gang has been scheduled once."""
+    """Whether the gang has been scheduled once."""
     succeeded: set[str] = field(default_factory=set)
     """UIDs of members that have succeeded and that the API may still have."""
     succeeded_before: int = 0
@@ -82,15 +82,15 @@ class GangHealth:
         self.degraded: dict[str, Satisfaction] = {}
         """Degraded gangs, by `namespace/name`."""
         self.transitions = Counter[bool]()
-        """How often gangs became satisfied, and not satisfied."""
+        """Number of times that gangs became satisfied, and not satisfied."""
         self.changes = 0
-        """Grows when a gang becomes degraded, or is no longer."""
+        """A counter that grows when a gang becomes degraded, or is no longer."""
         self._succeeded: dict[str, str] = {}
         """The groups of pods that have succeeded and that the API may still have, by UID."""
         self._first = Counter[str]()
         """Number of degraded gangs for which an entity is tried first, by its key."""
 
-    # -- what is observed --------------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def seen(self, group: objects.PodGroup) -> None:
         """Read the conditions of a group in the API, which have its state from before a restart."""
@@ -105,7 +105,7 @@ class GangHealth:
             gang.degraded_since = satisfied.last_transition_time.timestamp()
 
     def succeeded(self, key: str, uid: str, *, kept: bool = True) -> None:
-        """Record that a member succeeded; `kept`: its pod may be reported again, until it is deleted."""
+        """Record that a member succeeded; `kept`: its pod may be reported again until it is deleted."""
         state = self._cluster.groups.get(key)
         gang = self._gang(key, state.uid if state is not None and state.spec is not None else "")
         if kept:
@@ -131,7 +131,7 @@ class GangHealth:
         gang.uid = gang.uid or uid
         return gang
 
-    # -- what follows ------------------------------------------------------------------------------------------------
+    # -- conditions --------------------------------------------------------------------------------------------------
 
     def review(self, first: bool) -> list[Satisfaction]:
         """Check the groups that had an event; return their new conditions.
@@ -177,8 +177,8 @@ class GangHealth:
             self._forget(group.key)
             gang = None
         if gang is None or not gang.once:
-            others = group.spec is not None and group.spec.foreign is not None
-            if group.scheduled < (1 if others else needed):
+            is_foreign = group.spec is not None and group.spec.foreign is not None
+            if group.scheduled < (1 if is_foreign else needed):
                 return None
             gang = self._gang(group.key, group.uid)
             gang.once = True

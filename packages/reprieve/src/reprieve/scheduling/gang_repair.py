@@ -96,5 +96,5 @@ class GangRepair:
 
     def _is_waited_for(self, pod: PodRecord) -> bool:
         """Return whether victims terminate on a pod's nominated node, so that a preemption is in progress."""
-        there = self._cluster.nodes.pods[pod.nominated].values()
-        return any(other.terminating and other.preempted for other in there)
+        pods_there = self._cluster.nodes.pods[pod.nominated].values()
+        return any(pod_there.terminating and pod_there.preempted for pod_there in pods_there)

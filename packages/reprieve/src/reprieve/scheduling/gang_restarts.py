@@ -43,7 +43,7 @@ class GangRestart:
 
     @property
     def entity(self) -> Group | PodRecord:
-        """Return the object for which it is evicted: itself."""
+        """Return the group itself: it is evicted for its own sake."""
         return self.group
 
     @property
@@ -53,7 +53,7 @@ class GangRestart:
 
     @property
     def by(self) -> str:
-        """Return the entity for which it is evicted: itself."""
+        """Return the ref of the group itself: it is evicted for its own sake."""
         return self.group.ref
 
 
@@ -82,9 +82,9 @@ class GangRestarts:
         degraded = self._health.degraded
         if not degraded and not self._due:
             return []
-        known = (self._health.changes, self._cluster.groups_version)
-        if known != self._known:
-            self._known = known
+        version = (self._health.changes, self._cluster.groups_version)
+        if version != self._known:
+            self._known = version
             self._due = {
                 key: state.since + seconds
                 for key, state in degraded.items()
@@ -108,7 +108,7 @@ class GangRestarts:
         gang = self._cluster.groups[key]
         entity = self._queue.get(gang.home)
         if entity is not None and entity.state is QueueState.ACTIVE:
-            return None  # it is tried at once, which may repair it
+            return None  # it is about to be tried, which may repair it
         self._looked_at[key] = now
         level = broken_level(gang)
         if level is None:
@@ -128,7 +128,7 @@ class GangRestarts:
 
 
 def may_be_evicted(cluster: ClusterState, unit: PreemptionUnit, cause: PodRecord | Group, now: float) -> bool:
-    """Return whether limits and budgets that the class of `cause` respects allow to evict a unit; if so, record it."""
+    """Return whether limits and budgets that the class of `cause` respects allow evicting a unit; if so, record it."""
     cluster.now = max(cluster.now, now)
     if beyond_limits(cluster, unit) is not None:
         return False

@@ -1,4 +1,4 @@
-"""Placing a pod group in one view (scheduling.md 3.1-3.2); groups of groups are `tree_algorithm`'s.
+"""The placement of a pod group in one view (scheduling.md 3.1-3.2); for trees of groups see `tree_algorithm`.
 
 Members are tried one after another, with earlier ones in place. If a member does not fit, the next ones are tried while
 minCount can still be reached.
@@ -39,7 +39,7 @@ class GroupCycle:
     nominated: Mapping[str, int] = field(default_factory=dict)
     """Rows to which members were nominated, by UID."""
     placements: Sequence[Placement] | None = None
-    """The sets of nodes, of which the group uses one; None: any node is possible."""
+    """The sets of nodes, of which the group uses one; None if any node is possible."""
     most: int | None = None
     """Maximum number of pods to place; None: as many as fit."""
     zones: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class GroupCycle:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The result of one group of a tree: how many of its children (pods or groups) succeeded.
+    """The result of one group of a tree: the number of its children (pods or groups) that succeeded.
 
     `short`: the names of child groups that did not, in order.
     """
@@ -76,15 +76,15 @@ class GroupAssignment:
     """SUCCESS: enough members have a place."""
     rejected_by: set[str] = field(default_factory=set)
     why: str = ""
-    """The message of a group that fails; empty: nothing beyond that it does."""
+    """The message of a failed group; empty: the default message."""
     placement: Placement | None = None
-    """The placement that was chosen of several."""
+    """The chosen placement, if there are several."""
     levels: dict[str, Level] = field(default_factory=dict)
     """For a tree: the result of each group in it that was tried, by `ref`."""
     kept: bool = False
-    """The pods are assumed in the present view."""
+    """Whether the pods are assumed in the present view."""
     in_vain: set[str] = field(default_factory=set)
-    """UIDs of pods that had a place until a level above them failed."""
+    """UIDs of pods that were placed until a level above them failed."""
 
     @property
     def feasible(self) -> bool:
@@ -111,11 +111,11 @@ def place_group(
 ) -> GroupAssignment:
     """Find a place for every pod of the group, in the cluster's present view, which is not changed.
 
-    With `keep`, in a trial of the caller's, the pods stay assumed there if they are enough (`GroupAssignment.kept`).
+    With `keep`, in a trial of the caller, the pods stay assumed there if they are enough (`GroupAssignment.kept`).
 
     Nominations in this view reserve their capacity against other members too; each is lifted only for the member
-    itself.  Without `diagnose` no reasons are kept.  `within`: only these nodes may be used; the cycle's `placements`
-    are ignored.
+    itself.  Without `diagnose` no reasons are recorded.  `within`: only these nodes may be used; the cycle's
+    `placements` are ignored.
     """
     cluster, profile = cycle.running.cluster, cycle.running.profile
     group, pods = cycle.group, cycle.pods
@@ -150,17 +150,17 @@ def place_group(
 
 
 def _searched(cycle: GroupCycle, slicing: Slicing, *, keep: bool) -> GroupAssignment | None:
-    """Return places for all members in which their slices fit, after placing slice by slice failed."""
+    """Return places for all members, found by searching places of all slices, after placing slice by slice failed."""
     zones = searched(cycle.running, slicing)
     if zones is None:
         return None
     pods = [pod for unit in slicing.units for pod in unit.pods]
-    found = place_group(replace(cycle, pods=pods, zones=zones), diagnose=False, keep=keep)
-    return found if found.feasible else None
+    assignment = place_group(replace(cycle, pods=pods, zones=zones), diagnose=False, keep=keep)
+    return assignment if assignment.feasible else None
 
 
 def _place_in_turn(members: _Members, before: int) -> None:
-    """Place one pod after another as long as enough may get a place."""
+    """Place one pod after another as long as enough pods may fit."""
     cycle, result = members.cycle, members.result
     pods = cycle.pods
     for turn, pod in enumerate(pods, 1):
@@ -233,9 +233,9 @@ class _Members:
         ruled = evaluator.ruled(state)
         identical = None if ruled or cycle.zones else evaluator.identity(pod)
         if identical is not None and identical in self.hopeless and reserved < 0:
-            known = self.hopeless[identical]
-            if known is not None:
-                result.failed[pod.uid] = known
+            diagnosis_of_kind = self.hopeless[identical]
+            if diagnosis_of_kind is not None:
+                result.failed[pod.uid] = diagnosis_of_kind
             return False
         rows = cycle.zones.get(pod.uid, self.rows) if cycle.zones else self.rows
         row = evaluator.best_row(state, self.ties, rows, ruled=ruled)
@@ -258,15 +258,15 @@ class _Members:
     def place_together(self, pods: Sequence[PodRecord], rows: npt.NDArray[np.int64]) -> bool:
         """Assume all of the pods on some of the rows, or none of them."""
         mark, before = self.cycle.running.cluster.undo_mark, len(self.result.placed)
-        there = replace(self, hopeless={}, rows=rows, diagnose=False)
-        if all(there.place(pod) for pod in pods):
+        on_rows = replace(self, hopeless={}, rows=rows, diagnose=False)
+        if all(on_rows.place(pod) for pod in pods):
             return True
         self.cycle.running.cluster.roll_back(mark)
         del self.result.placed[before:]
         return False
 
     def shape(self, pods: Sequence[PodRecord]) -> tuple[object, ...]:
-        """Return the signature of pods that fit nowhere after one of them failed; empty: none."""
+        """Return the key of sets of pods that fail together once one such set failed; empty if unknown."""
         running = self.cycle.running
         kinds: list[object] = []
         for pod in pods:
@@ -277,13 +277,13 @@ class _Members:
         return tuple(kinds)
 
     def fail_identical(self, untried: Sequence[PodRecord]) -> None:
-        """Fail pods that were not tried any more but are identical to one that failed, for the same reason."""
+        """Record the failure of untried pods that are identical to a failed one, for the same reason."""
         running = self.cycle.running
         for pod in untried:
             identical = running.evaluator.identity(pod)
-            known = self.hopeless.get(identical) if identical is not None else None
-            if known is not None and not running.evaluator.ruled(CycleState(running.cluster, pod)):
-                self.result.failed[pod.uid] = known
+            diagnosis = self.hopeless.get(identical) if identical is not None else None
+            if diagnosis is not None and not running.evaluator.ruled(CycleState(running.cluster, pod)):
+                self.result.failed[pod.uid] = diagnosis
 
 
 def progress(profile: Profile, group: Group, scheduled: int, remaining: int) -> Status:

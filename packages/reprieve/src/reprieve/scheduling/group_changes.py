@@ -1,4 +1,4 @@
-"""Changes of group objects: which pods change their group, are woken, or lose reserved capacity.
+"""Changes of group objects: pods change their group, are woken, or lose reserved capacity.
 
 Groups of all levels of a tree are treated alike (composite.md 2).  `now` is in seconds.
 """
@@ -132,8 +132,8 @@ class GroupChanges:
                     self._queue.update_pod(pod, now)  # its claims can be resolved only now
 
     def _remove_group(self, key: str, now: float) -> None:
-        known = self._cluster.groups.get(key)
-        above = known.top.ref if known is not None else ""
+        group = self._cluster.groups.get(key)
+        above = group.top.ref if group is not None else ""
         state = self._cluster.remove_group(key)
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
@@ -215,7 +215,7 @@ class GroupChanges:
             units_changed(self._cluster, self._queue, state, now)
 
     def _move(self, now: float, why: str) -> None:
-        """Queue pods that belong to another tree than before in that one; reservations of the old one end."""
+        """Queue pods that moved to another tree in that tree; reservations of the old one end."""
         for group, before in self._cluster.trees.take_moved():
             self._nominations.give_up(group.pending(), now, Released.DELETED, why)
             self._queue.move_group(group, before, now)

@@ -60,7 +60,7 @@ from reprieve.scheduling.tree_algorithm import arranged_tree, in_another_way, or
 
 
 class _Attempt(PodGroupAttempt):
-    """The handle a PodGroupPostFilter gets (KEP-5710, "Pod Group Post Filter")."""
+    """The handle for a PodGroupPostFilter (KEP-5710, "Pod Group Post Filter")."""
 
     def __init__(self, cycle: GroupCycle, placed: int, *, under_way: bool) -> None:
         self.cluster = cycle.running.cluster
@@ -80,7 +80,7 @@ class _Attempt(PodGroupAttempt):
         diagnose: bool = False,
         chosen: Mapping[str, Placement] | None = None,
     ) -> PodGroupAssignment:
-        """Run the attempt (`PodGroupAttempt.run`). With placements and none given, the one that scores best is used."""
+        """Run the attempt (`PodGroupAttempt.run`). With placements and no `within`, the best-scoring one is used."""
         if not isinstance(self.group, GroupState):
             ties = None if self.constrained_below else ties
             return _answer(self._walked(ties, within, chosen or {}, diagnose=diagnose), diagnose)
@@ -91,17 +91,17 @@ class _Attempt(PodGroupAttempt):
                 return place_in_one(cycle, self.placements)
             return place_group(cycle, diagnose=diagnose, ties=ties, within=within or inside)
 
-        found = assign(self.pods, None)
-        if not found.feasible and retries(self._cycle.running):
+        assignment = assign(self.pods, None)
+        if not assignment.feasible and retries(self._cycle.running):
             anywhere = within is None and self.placements is None
-            found = in_another_order(self._cycle, found, assign, anywhere=anywhere) or found
-        return _answer(found, diagnose)
+            assignment = in_another_order(self._cycle, assignment, assign, anywhere=anywhere) or assignment
+        return _answer(assignment, diagnose)
 
     def choices_below(self, within: Placement | None) -> Sequence[tuple[Group, Sequence[Placement]]]:
         if not self.constrained_below or isinstance(self.group, GroupState):
             return ()
-        choices = ((one, proposed(self._cycle.running, one, within)) for one in self.group.below())
-        return [(one, domains) for one, domains in choices if domains is not None and not _is_all_of(within, domains)]
+        choices = ((sub, proposed(self._cycle.running, sub, within)) for sub in self.group.below())
+        return [(sub, domains) for sub, domains in choices if domains is not None and not _is_all_of(within, domains)]
 
     def _walked(
         self,
@@ -111,7 +111,7 @@ class _Attempt(PodGroupAttempt):
         *,
         diagnose: bool,
     ) -> GroupAssignment:
-        """Return the handle for a tree."""
+        """Run the algorithm for a tree."""
         result = place(self._cycle, diagnose=diagnose, ties=ties, within=within, chosen=chosen)
         if not result.feasible and retries(self._cycle.running):
             result = in_another_way(self._cycle, result, within) or result
@@ -120,8 +120,8 @@ class _Attempt(PodGroupAttempt):
     def hopeful(self) -> Sequence[Placement]:
         return hopeful(self._cycle, self.placements or ())
 
-    def placement_scores(self, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
-        return placement_scores(self._cycle.running, self.group, found)
+    def placement_scores(self, candidates: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]) -> Sequence[int]:
+        return placement_scores(self._cycle.running, self.group, candidates)
 
     @property
     def placed_without_help(self) -> int:
@@ -137,13 +137,13 @@ def _is_all_of(placement: Placement | None, domains: Sequence[Placement]) -> boo
     return len(domains) == 1 and placement is not None and len(domains[0].rows) == len(placement.rows)
 
 
-def _answer(found: GroupAssignment, diagnose: bool) -> PodGroupAssignment:
+def _answer(assignment: GroupAssignment, diagnose: bool) -> PodGroupAssignment:
     if not diagnose:
-        return PodGroupAssignment(tuple(found.placed), found.feasible, {})
-    texts = {id(diagnosis): diagnosis.message() for diagnosis in found.failed.values()}
-    failed = {uid: texts[id(diagnosis)] for uid, diagnosis in found.failed.items()}
-    first = next(iter(found.failed.values()), None)
-    return PodGroupAssignment(tuple(found.placed), found.feasible, failed, first)
+        return PodGroupAssignment(tuple(assignment.placed), assignment.feasible, {})
+    texts = {id(diagnosis): diagnosis.message() for diagnosis in assignment.failed.values()}
+    failed = {uid: texts[id(diagnosis)] for uid, diagnosis in assignment.failed.items()}
+    first = next(iter(assignment.failed.values()), None)
+    return PodGroupAssignment(tuple(assignment.placed), assignment.feasible, failed, first)
 
 
 def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
@@ -152,13 +152,13 @@ def _where(cycle: GroupCycle) -> tuple[Sequence[Placement] | None, bool]:
         return cycle.placements, False
     running, group = cycle.running, cycle.group
     anchor: Group | None = group
-    found = cycle.placements
-    while found is None and anchor is not None:
+    placements = cycle.placements
+    while placements is None and anchor is not None:
         children = [child for child in anchor.children if child.fault is None]
         anchor = children[0] if len(children) == 1 else None
-        found = proposed(running, anchor) if anchor is not None else None
-    others = (item for item in group.below() if item is not anchor)
-    return found, any(proposed(running, item) is not None for item in others)
+        placements = proposed(running, anchor) if anchor is not None else None
+    rest = (item for item in group.below() if item is not anchor)
+    return placements, any(proposed(running, item) is not None for item in rest)
 
 
 def schedule_group(
@@ -190,14 +190,14 @@ def schedule_group(
 def group_without_help(
     running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord]
 ) -> Decision | None:
-    """Decide for a group without evictions; None: it does not fit in the present view."""
+    """Decide for a group without evictions; None if it does not fit in the present view."""
     cycle = _undisputed(running, group, members)
     if cycle is None:
         return None
     with running.cluster.trial():
         _lift_nominations(cycle)
-        found = _assigned(cycle, diagnose=False)
-        return _bind(cycle, ref, found, retry_now=len(found.placed) < len(cycle.pods)) if found.feasible else None
+        result = _assigned(cycle, diagnose=False)
+        return _bind(cycle, ref, result, retry_now=len(result.placed) < len(cycle.pods)) if result.feasible else None
 
 
 def group_places(
@@ -210,8 +210,8 @@ def group_places(
     cycle = _undisputed(running, group, members)
     if cycle is not None and nominated:
         cycle = replace(cycle, nominated=nominated)
-    found = _assigned(cycle, diagnose=False) if cycle is not None else None
-    return tuple(found.placed) if found is not None and found.feasible else None
+    assignment = _assigned(cycle, diagnose=False) if cycle is not None else None
+    return tuple(assignment.placed) if assignment is not None and assignment.feasible else None
 
 
 def _undisputed(running: RunningProfile, group: Group, members: Sequence[PodRecord]) -> GroupCycle | None:
@@ -237,7 +237,7 @@ def _schedule(
     lingering: bool,
     planned: object,
 ) -> Decision:
-    """Raise PlacementError if a group of the tree has no valid placement."""
+    """Decide for a group. Raises PlacementError if a group of the tree has no valid placement."""
     cluster = running.cluster
     placements = proposed(running, group)
     cycle = GroupCycle(running, group, pods, {pod.uid: pod.nominated for pod in pods if pod.nominated >= 0}, placements)
@@ -245,52 +245,52 @@ def _schedule(
         waits = _makes_room(cycle, under_way=under_way)
         if not waits:
             _lift_nominations(cycle)
-        found = _assigned(cycle)
-        overtaken = waits and not lingering and not found.feasible and _is_overtaken(cycle, under_way=under_way)
+        assignment = _assigned(cycle)
+        overtaken = waits and not lingering and not assignment.feasible and _is_overtaken(cycle, under_way=under_way)
         if overtaken:
             _lift_nominations(cycle)
-            found = _assigned(cycle)
-        found, matters = _in_another_order(cycle, found)
-        complete = len(found.placed) == len(pods)
-        if _binds(cycle, found):
-            return _bind(cycle, ref, found, retry_now=not complete)
-        attempt = _Attempt(cycle, len(found.placed), under_way=under_way and not overtaken)
+            assignment = _assigned(cycle)
+        assignment, matters = _in_another_order(cycle, assignment)
+        complete = len(assignment.placed) == len(pods)
+        if _binds(cycle, assignment):
+            return _bind(cycle, ref, assignment, retry_now=not complete)
+        attempt = _Attempt(cycle, len(assignment.placed), under_way=under_way and not overtaken)
         attempt.overtaken, attempt.planned = overtaken, planned
         try:
-            outcome, texts, unhelpful = _post_filters(running, attempt, feasible=found.feasible)
+            outcome, texts, unhelpful = _post_filters(running, attempt, feasible=assignment.feasible)
             trouble = None
         except PluginError as error:
             trouble = error
     if trouble is not None:
         running.report(trouble)
         failed = failed_group(ref, group, pods, str(trouble))
-        # An error, not a lack of capacity: it is tried again after backoff.
+        # an error, not a lack of capacity: retry after backoff
         return replace(failed, rejected_by=frozenset(), in_vain=UnhelpfulPreemption(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
-        return replace(_wait(cycle, ref, found, outcome.proposal), order_matters=matters)
-    if found.feasible:
-        # The others are tried again at once: with these bound they may be worth a preemption of their own.
-        return replace(_bind(cycle, ref, found, retry_now=True), in_vain=unhelpful)
+        return replace(_wait(cycle, ref, assignment, outcome.proposal), order_matters=matters)
+    if assignment.feasible:
+        # The others are tried again at once: with these bound, a preemption for the others may be worthwhile.
+        return replace(_bind(cycle, ref, assignment, retry_now=True), in_vain=unhelpful)
     deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, Deferral) else None
-    held = held_places(outcome)
+    reserved = held_places(outcome)
     clear = overtaken or outcome is None or outcome.clear_nomination
-    rejected = _reject(cycle, ref, found, texts, clear=clear)
-    kept = {pod.uid for pod, _ in held}
+    rejected = _reject(cycle, ref, assignment, texts, clear=clear)
+    reserved_uids = {pod.uid for pod, _ in reserved}
     return replace(
         rejected,
         put_off=deferral,
-        nominations=tuple((pod, running.cluster.nodes.names[row]) for pod, row in held),
-        cleared=tuple(pod for pod in rejected.cleared if pod.uid not in kept),
+        nominations=tuple((pod, running.cluster.nodes.names[row]) for pod, row in reserved),
+        cleared=tuple(pod for pod in rejected.cleared if pod.uid not in reserved_uids),
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
         in_vain=unhelpful,
         order_matters=matters,
     )
 
 
-def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
-    """Return whether the result is bound without evictions: all members have a place, or enough for a start."""
-    if not found.feasible or len(found.placed) == len(cycle.pods):
-        return found.feasible
+def _binds(cycle: GroupCycle, assignment: GroupAssignment) -> bool:
+    """Return whether the result is bound without evictions: all members are placed, or enough to start."""
+    if not assignment.feasible or len(assignment.placed) == len(cycle.pods):
+        return assignment.feasible
     leaves = list(cycle.group.leaves())
     # Composites bind first; scheduling.md 3.4 applies to a gang without siblings.
     return cycle.group.scheduled == 0 or len(leaves) > 1 or not leaves[0].is_gang
@@ -299,20 +299,20 @@ def _binds(cycle: GroupCycle, found: GroupAssignment) -> bool:
 def peer_of(
     running: RunningProfile, ref: str, group: Group, members: Sequence[PodRecord], *, fitting: bool = False
 ) -> Peer | Assigned:
-    """Return a group that is not nominated as one of several preemptors, or the places it gets without an eviction.
+    """Return a group that is not nominated as one of several preemptors, or its places without an eviction.
 
-    No places: it cannot be tried at all. `fitting`: return a preemptor also if it fits without an eviction.
+    Empty places: it cannot be tried at all. `fitting`: return a preemptor even if it fits without an eviction.
     """
     pods = order_of(group, members)
     if conflict_of(group, pods, group_policy=running.gates.pod_group_preemption_policy) is not None:
         return ()
     try:
         cycle = GroupCycle(running, group, pods, placements=proposed(running, group))
-        found, _ = _in_another_order(cycle, _assigned(cycle))
-        binds = _binds(cycle, found)
+        assignment, _ = _in_another_order(cycle, _assigned(cycle))
+        binds = _binds(cycle, assignment)
         if binds and not fitting:
-            return tuple(found.placed)
-        attempt = _Attempt(cycle, 0 if binds else len(found.placed), under_way=False)
+            return tuple(assignment.placed)
+        attempt = _Attempt(cycle, 0 if binds else len(assignment.placed), under_way=False)
     except PlacementError:
         return ()
 
@@ -325,20 +325,20 @@ def peer_of(
     return Peer(ref, group, pods, place, constrained=constrained)
 
 
-def _in_another_order(cycle: GroupCycle, found: GroupAssignment) -> tuple[GroupAssignment, OrderMatters | None]:
-    """Try a group that failed in another order, if it may; return the outcome, and whether the order matters."""
-    other = _otherwise(cycle, found) if not found.feasible else None
-    if found.feasible:
-        return found, None
-    if other is None or not retries(cycle.running):
-        return found, order_matters(cycle, other)
-    placed = {pod.uid for pod, _ in other.placed}
-    why = {uid: diagnosis for uid, diagnosis in found.failed.items() if uid not in placed}
-    return replace(other, failed=why, rejected_by=found.rejected_by | other.rejected_by), None
+def _in_another_order(cycle: GroupCycle, usual: GroupAssignment) -> tuple[GroupAssignment, OrderMatters | None]:
+    """Retry a failed group in another order, if allowed; return the outcome, and a hint if the order matters."""
+    alternative = _otherwise(cycle, usual) if not usual.feasible else None
+    if usual.feasible:
+        return usual, None
+    if alternative is None or not retries(cycle.running):
+        return usual, order_matters(cycle, alternative)
+    placed = {pod.uid for pod, _ in alternative.placed}
+    why = {uid: diagnosis for uid, diagnosis in usual.failed.items() if uid not in placed}
+    return replace(alternative, failed=why, rejected_by=usual.rejected_by | alternative.rejected_by), None
 
 
 def _makes_room(cycle: GroupCycle, *, under_way: bool) -> bool:
-    """Return whether victims of a member still terminate: their capacity is not for other members of the group."""
+    """Return whether victims of a member are still terminating: their capacity is not for other members."""
     spec = cycle.group.spec
     priority = spec.priority if spec is not None else 0
     rows = cycle.nominated.values()
@@ -362,13 +362,13 @@ def _is_overtaken(cycle: GroupCycle, *, under_way: bool) -> bool:
     )
 
 
-def _otherwise(cycle: GroupCycle, found: GroupAssignment) -> GroupAssignment | None:
+def _otherwise(cycle: GroupCycle, failed: GroupAssignment) -> GroupAssignment | None:
     """Return another way to place a group that failed in the usual order, if one is known."""
     if not isinstance(cycle.group, GroupState):
-        return in_another_way(cycle, found)
+        return in_another_way(cycle, failed)
     return in_another_order(
         cycle,
-        found,
+        failed,
         lambda order, inside: _assigned(cycle.ordered(order), diagnose=False, inside=inside),
         anywhere=cycle.placements is None,
     )
@@ -377,14 +377,14 @@ def _otherwise(cycle: GroupCycle, found: GroupAssignment) -> GroupAssignment | N
 def _assigned(cycle: GroupCycle, *, diagnose: bool = True, inside: Placement | None = None) -> GroupAssignment:
     """Run the group's algorithm on its pods in that order, in the present view; `inside`: only on these nodes."""
     if not isinstance(cycle.group, GroupState):
-        found = place(cycle, diagnose=diagnose, within=inside)
-        return arranged_tree(cycle, found, inside, diagnose=diagnose) if found.feasible else found
+        assignment = place(cycle, diagnose=diagnose, within=inside)
+        return arranged_tree(cycle, assignment, inside, diagnose=diagnose) if assignment.feasible else assignment
     if cycle.placements is not None:
-        found = place_in_one(cycle, cycle.placements)
+        assignment = place_in_one(cycle, cycle.placements)
     else:
-        found = place_group(cycle, diagnose=diagnose, within=inside)
-        found = found if found.feasible or inside is not None else within_reach(cycle) or found
-    return arranged(cycle, found, inside) if found.feasible else found
+        assignment = place_group(cycle, diagnose=diagnose, within=inside)
+        assignment = assignment if assignment.feasible or inside is not None else within_reach(cycle) or assignment
+    return arranged(cycle, assignment, inside) if assignment.feasible else assignment
 
 
 def _post_filters(
@@ -412,22 +412,22 @@ def _post_filters(
     return last, texts, unhelpful
 
 
-def _bind(cycle: GroupCycle, ref: str, found: GroupAssignment, *, retry_now: bool) -> Decision:
+def _bind(cycle: GroupCycle, ref: str, assignment: GroupAssignment, *, retry_now: bool) -> Decision:
     names = cycle.running.cluster.nodes.names
     return Decision(
         ref=ref,
         result=Result.SCHEDULED,
-        bindings=tuple(Binding(pod, names[row], row) for pod, row in found.placed),
-        rejections=_rejections(cycle, found, group_failed=False),
-        conditions=_scheduled(cycle.group, found),
-        levels=_levels(cycle.group, found),
-        diagnosis=next(iter(found.failed.values()), None),
-        rejected_by=frozenset(found.rejected_by),
+        bindings=tuple(Binding(pod, names[row], row) for pod, row in assignment.placed),
+        rejections=_rejections(cycle, assignment, group_failed=False),
+        conditions=_scheduled(cycle.group, assignment),
+        levels=_levels(cycle.group, assignment),
+        diagnosis=next(iter(assignment.failed.values()), None),
+        rejected_by=frozenset(assignment.rejected_by),
         retry_now=retry_now,
     )
 
 
-def _wait(cycle: GroupCycle, ref: str, found: GroupAssignment, preemption: Preemption) -> Decision:
+def _wait(cycle: GroupCycle, ref: str, assignment: GroupAssignment, preemption: Preemption) -> Decision:
     names = cycle.running.cluster.nodes.names
     nominated = {pod.uid for pod, _ in preemption.nominations}
     return Decision(
@@ -440,31 +440,31 @@ def _wait(cycle: GroupCycle, ref: str, found: GroupAssignment, preemption: Preem
             for pod in cycle.pods
         ),
         conditions=_all_of(cycle.group, UNSCHEDULABLE, WAITING_FOR_GROUP_PREEMPTION),
-        levels=_levels(cycle.group, found),
+        levels=_levels(cycle.group, assignment),
         preemption=preemption,
         nominations=tuple((pod, names[row]) for pod, row in preemption.nominations),
         cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0 and pod.uid not in nominated),
-        diagnosis=next(iter(found.failed.values()), None),
-        rejected_by=frozenset(found.rejected_by),
+        diagnosis=next(iter(assignment.failed.values()), None),
+        rejected_by=frozenset(assignment.rejected_by),
         retry_now=not preemption.victims,
     )
 
 
-def _reject(cycle: GroupCycle, ref: str, found: GroupAssignment, texts: Sequence[str], *, clear: bool) -> Decision:
-    # Tried again while its victims still leave, a group is still waiting for them (observability.md, "Conditions").
+def _reject(cycle: GroupCycle, ref: str, assignment: GroupAssignment, texts: Sequence[str], *, clear: bool) -> Decision:
+    # If its victims are still terminating, a retried group is still waiting for them (observability.md, "Conditions").
     waits = texts and texts[-1] == TERMINATING
     by_topology = cycle.running.gates.topology_aware_workload_scheduling
-    why = found.why or (first_of(1) if by_topology else GROUP_UNSCHEDULABLE)
+    why = assignment.why or (first_of(1) if by_topology else GROUP_UNSCHEDULABLE)
     message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([why, *texts])
     return Decision(
         ref=ref,
         result=Result.UNSCHEDULABLE,
-        rejections=_rejections(cycle, found, group_failed=True),
-        conditions=_unschedulable(cycle.group, found, message),
-        levels=_levels(cycle.group, found),
+        rejections=_rejections(cycle, assignment, group_failed=True),
+        conditions=_unschedulable(cycle.group, assignment, message),
+        levels=_levels(cycle.group, assignment),
         cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0) if clear else (),
-        diagnosis=next(iter(found.failed.values()), None),
-        rejected_by=frozenset(found.rejected_by),
+        diagnosis=next(iter(assignment.failed.values()), None),
+        rejected_by=frozenset(assignment.rejected_by),
     )
 
 
@@ -477,14 +477,14 @@ def _all_of(group: Group, reason: str, message: str) -> tuple[GroupCondition, ..
     return tuple(_condition(item, False, reason, message) for item in group.below())
 
 
-def _scheduled(group: Group, found: GroupAssignment) -> tuple[GroupCondition, ...]:
-    """Return the conditions of a tree that succeeded: its groups did, except those below one that did not."""
+def _scheduled(group: Group, assignment: GroupAssignment) -> tuple[GroupCondition, ...]:
+    """Return the conditions of a tree that succeeded: its groups did, except those below a failed one."""
     if isinstance(group, GroupState):
         return (_condition(group, True, SCHEDULED, ""),)
     conditions = []
     succeeded = set()
     for item in group.below():
-        level = found.levels.get(item.ref)
+        level = assignment.levels.get(item.ref)
         above = item is group or (item.spec is not None and item.spec.parent in succeeded)
         if level is not None and level.ok and above:
             if not isinstance(item, GroupState):
@@ -496,18 +496,18 @@ def _scheduled(group: Group, found: GroupAssignment) -> tuple[GroupCondition, ..
     return tuple(conditions)
 
 
-def _unschedulable(group: Group, found: GroupAssignment, message: str) -> tuple[GroupCondition, ...]:
-    """Return the conditions of a tree that failed: each has its own reason, or that a group above it failed."""
+def _unschedulable(group: Group, assignment: GroupAssignment, message: str) -> tuple[GroupCondition, ...]:
+    """Return the conditions of a tree that failed: each group has its own reason, or the failure of one above it."""
     conditions = [_condition(group, False, UNSCHEDULABLE, message)]
     for item in group.below():
         if item is not group:
-            level = found.levels.get(item.ref)
+            level = assignment.levels.get(item.ref)
             why = level.why if level is not None and level.why else below_unschedulable(group.name)
             conditions.append(_condition(item, False, UNSCHEDULABLE, why))
     return tuple(conditions)
 
 
-def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
+def _levels(group: Group, assignment: GroupAssignment) -> tuple[TreeLevel, ...]:
     """Return the results of the groups of a tree; empty for one level."""
     if isinstance(group, GroupState):
         return ()
@@ -523,7 +523,7 @@ def _levels(group: Group, found: GroupAssignment) -> tuple[TreeLevel, ...]:
             short=level.short,
         )
         for item in group.below()
-        if (level := found.levels.get(item.ref)) is not None
+        if (level := assignment.levels.get(item.ref)) is not None
     )
 
 
@@ -545,20 +545,20 @@ def failed_group(
     )
 
 
-def _rejections(cycle: GroupCycle, found: GroupAssignment, *, group_failed: bool) -> tuple[Rejection, ...]:
+def _rejections(cycle: GroupCycle, assignment: GroupAssignment, *, group_failed: bool) -> tuple[Rejection, ...]:
     profile = cycle.running.profile
-    placed = {pod.uid for pod, _ in found.placed}
+    placed = {pod.uid for pod, _ in assignment.placed}
     messages: dict[int, str] = {}
     rejections = []
     for pod in cycle.pods:
-        diagnosis = found.failed.get(pod.uid)
+        diagnosis = assignment.failed.get(pod.uid)
         if diagnosis is not None:
             message = messages.get(id(diagnosis))
             if message is None:
                 message = messages[id(diagnosis)] = diagnosis.message(_post_filters_of_member(profile, pod))
         elif pod.uid in placed and not group_failed:
             continue
-        elif pod.uid in placed or pod.uid in found.in_vain:
+        elif pod.uid in placed or pod.uid in assignment.in_vain:
             message = WAITING_FOR_QUORUM
         else:
             message = GROUP_UNSCHEDULABLE
@@ -567,7 +567,7 @@ def _rejections(cycle: GroupCycle, found: GroupAssignment, *, group_failed: bool
 
 
 def _post_filters_of_member(profile: Profile, pod: PodRecord) -> str:
-    """Return the answer of in-tree PostFilter plugins for a pod of a group: they do nothing (preemption.md 2.4)."""
+    """Return the message of in-tree PostFilter plugins for a pod of a group: they do nothing (preemption.md 2.4)."""
     messages = {
         DynamicResources.name: NOT_SCHEDULABLE if pod.claims else NO_CLAIMS,
         DefaultPreemption.name: f"preemption: {GROUP_MEMBER}",

@@ -31,7 +31,7 @@ Group = objects.PodGroup | objects.CompositePodGroup
 
 
 class GroupChange(NamedTuple):
-    """A group that appeared or changed; with `group` None: the one of that key (`namespace/name`) is deleted."""
+    """A group that appeared or changed; with `group` None, the group of that key (`namespace/name`) is deleted."""
 
     key: str
     group: Group | None
@@ -52,7 +52,7 @@ Changes = list[GroupChange | Move]
 
 
 class _Counts(NamedTuple):
-    """The object that counts for a key, and the priority that was derived if it has none."""
+    """The object that counts for a key, and the derived priority if the object has none."""
 
     group: objects.PodGroup
     created: float
@@ -98,18 +98,18 @@ class GroupObjects:
         if not self._sources.read(group):
             return []
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
-        there = self._objects.setdefault(key, {})
-        there[_rank(group)] = (group, created)
-        counts = there[min(there)]
+        by_rank = self._objects.setdefault(key, {})
+        by_rank[_rank(group)] = (group, created)
+        counts = by_rank[min(by_rank)]
         return self._there(key, *counts)
 
     def remove(self, key: str) -> Changes:
         """Remove an object of the API; one derived from pods may replace it."""
         if self._objects.pop(key, None) is None:
             return []
-        gone = self._gone(key)
-        made = self._sized.group(key)
-        return gone if made is None else [*gone, *self._there(key, made)]
+        changes = self._gone(key)
+        sized = self._sized.group(key)
+        return changes if sized is None else [*changes, *self._there(key, sized)]
 
     def key_of(self, pod: objects.Pod, membership: Membership) -> str:
         """Return the key of the group of a new pod; empty if the pod is scheduled as a single pod."""
@@ -133,21 +133,21 @@ class GroupObjects:
             self._tasks.setdefault(key, {})[pod.uid] = (pod, _task(manifest))
             self._named[pod.uid] = key
         if membership.size is not None and self._sized.joined(key, pod.uid, membership.size):
-            made = self._sized.group(key)
-            if made is not None and key not in self._objects:
-                return self._there(key, made)
-        held = self._counts.get(key)
-        if held is None:
+            sized = self._sized.group(key)
+            if sized is not None and key not in self._objects:
+                return self._there(key, sized)
+        counts = self._counts.get(key)
+        if counts is None:
             return []
-        raised = held.group.spec.priority is None and (held.given is None or pod.priority > held.given)
-        if held.tree is None or pod.group is None or (False, pod.group) in self._made[key]:
-            return self._there(key, held.group, held.created) if raised else []
-        added = None if raised else held.tree.subgroup(_name(pod.group), held.given)
+        raised = counts.group.spec.priority is None and (counts.given is None or pod.priority > counts.given)
+        if counts.tree is None or pod.group is None or (False, pod.group) in self._made[key]:
+            return self._there(key, counts.group, counts.created) if raised else []
+        added = None if raised else counts.tree.subgroup(_name(pod.group), counts.given)
         if added is None:
-            return self._there(key, held.group, held.created)
+            return self._there(key, counts.group, counts.created)
         place, leaf = added
         self._made[key][False, pod.group] = leaf
-        return [self._change(key, pod.group, place, leaf, held.created)]
+        return [self._change(key, pod.group, place, leaf, counts.created)]
 
     def left(self, pod: PodRecord) -> Changes:
         """Remove a deleted pod that is no longer a member."""
@@ -160,22 +160,22 @@ class GroupObjects:
         key = named or pod.group
         if key is None:
             return []
-        held = self._counts.get(key)
+        counts = self._counts.get(key)
         if named is not None:
             del self._tasks[named][pod.uid]
             if not self._tasks[named]:
                 del self._tasks[named]
         elif self._sized.left(key, pod.uid) and key not in self._objects:
-            made = self._sized.group(key)
-            return self._gone(key) if made is None else self._there(key, made)
-        if held is None:
+            sized = self._sized.group(key)
+            return self._gone(key) if sized is None else self._there(key, sized)
+        if counts is None:
             return []
-        if self._was_dearest(pod, key, held):
-            return self._there(key, held.group, held.created)
-        if named is None or held.tree is None or pod.group is None or not self._emptied(pod.group):
+        if self._was_dearest(pod, key, counts):
+            return self._there(key, counts.group, counts.created)
+        if named is None or counts.tree is None or pod.group is None or not self._emptied(pod.group):
             return []
-        if held.tree.subgroup(_name(pod.group), held.given) is None:
-            return self._there(key, held.group, held.created)
+        if counts.tree.subgroup(_name(pod.group), counts.given) is None:
+            return self._there(key, counts.group, counts.created)
         self._made[key].pop((False, pod.group), None)
         return [GroupChange(pod.group, None)]
 
@@ -184,13 +184,13 @@ class GroupObjects:
         leaf = self._cluster.groups.get(key)
         return leaf is None or not leaf.members
 
-    def _was_dearest(self, pod: PodRecord, key: str, held: _Counts) -> bool:
+    def _was_dearest(self, pod: PodRecord, key: str, counts: _Counts) -> bool:
         """Return whether only the deleted pod gave the group its priority (workloads.md 2.6)."""
-        if held.group.spec.priority is not None or held.given is None or pod.priority < held.given:
+        if counts.group.spec.priority is not None or counts.given is None or pod.priority < counts.given:
             return False
         state = self._cluster.groups.get(key)
-        rest = chain((other for other, _ in self._tasks.get(key, {}).values()), state.members.values() if state else ())
-        return not any(other.priority >= pod.priority for other in rest)
+        rest = chain((p for p, _ in self._tasks.get(key, {}).values()), state.members.values() if state else ())
+        return not any(p.priority >= pod.priority for p in rest)
 
     # -- controllers -------------------------------------------------------------------------------
 
@@ -235,8 +235,8 @@ class GroupObjects:
             before = pod.group
             if wanted != before:
                 if before is not None and self._sized.left(before, pod.uid):
-                    made = self._sized.group(before)
-                    changes += self._there(before, made) if made is not None else self._gone(before)
+                    sized = self._sized.group(before)
+                    changes += self._there(before, sized) if sized is not None else self._gone(before)
                 changes.append(Move(pod, wanted))
             if wanted is not None:
                 changes += self._count_owned(pod, owner, wanted)
@@ -247,17 +247,17 @@ class GroupObjects:
         size = _size(self._owners.get((owner.kind, pod.namespace, owner.name), {}), owner)
         if key is None or not size:
             return []
-        held = self._counts.get(key)
-        if not self._sized.joined(key, pod.uid, size) and held is not None and (held.given or 0) >= pod.priority:
+        counts = self._counts.get(key)
+        if not self._sized.joined(key, pod.uid, size) and counts is not None and (counts.given or 0) >= pod.priority:
             return []
-        made = self._sized.group(key)
-        return self._there(key, made) if made is not None and key not in self._objects else []
+        sized = self._sized.group(key)
+        return self._there(key, sized) if sized is not None and key not in self._objects else []
 
     def members(self, key: str) -> Sequence[PodRecord]:
         """Return the pods that name the group, in any leaf."""
         return self._pods(key)
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------
 
     def _there(self, key: str, group: objects.PodGroup, created: float = 0.0) -> Changes:
         """Set the object of a key.
@@ -266,21 +266,21 @@ class GroupObjects:
         """
         if group.foreign is None:
             return [*self._gone(key, stays=True), GroupChange(key, group, created)]
-        given = group.spec.priority
-        if given is None:
-            given = max((pod.priority for pod in self._pods(key)), default=None)
+        priority = group.spec.priority
+        if priority is None:
+            priority = max((pod.priority for pod in self._pods(key)), default=None)
         tree = tree_of(group) if self._trees else None
-        self._counts[key] = _Counts(group, created, given, tree)
+        self._counts[key] = _Counts(group, created, priority, tree)
         if tree is None:
-            flat = replace(group, spec=replace(group.spec, priority=given))
+            flat = replace(group, spec=replace(group.spec, priority=priority))
             changes: Changes = [*self._remake(key, [], created), GroupChange(key, flat, created)]
             return [*changes, *self._moves(key)]
         moves = self._moves(key)
         leaves = {pod.group for pod in self._pods(key) if pod.group is not None}
         leaves |= {move.group for move in moves if move.group is not None}
         names = sorted(map(_name, leaves))
-        made = self._remake(key, tree.groups(names, given), created)
-        return [*made, *moves, GroupChange(key, None)]
+        tree_changes = self._remake(key, tree.groups(names, priority), created)
+        return [*tree_changes, *moves, GroupChange(key, None)]
 
     def _gone(self, key: str, *, stays: bool = False) -> Changes:
         """Remove the object of the key; with `stays` an object of the same key replaces it."""
@@ -302,10 +302,10 @@ class GroupObjects:
                 changes.append(self._change(key, name, place, group, created))
         if now:
             self._made[key] = now
-        gone = [
+        removals = [
             GroupChange(name, None, composite=composite) for composite, name in before if (composite, name) not in now
         ]
-        return [*changes, *reversed(gone)]
+        return [*changes, *reversed(removals)]
 
     def _change(self, key: str, name: str, place: int, group: Group, created: float) -> GroupChange:
         """Return the change for a new or changed group in the tree of the foreign group of that key."""
@@ -329,8 +329,8 @@ class GroupObjects:
     def _pods(self, key: str) -> Sequence[PodRecord]:
         state = self._cluster.groups.get(key)
         tasks = self._tasks.get(key, {})
-        others = [pod for pod in state.members.values() if pod.uid not in tasks] if state is not None else []
-        return [*(pod for pod, _ in tasks.values()), *others]
+        untasked = [pod for pod in state.members.values() if pod.uid not in tasks] if state is not None else []
+        return [*(pod for pod, _ in tasks.values()), *untasked]
 
 
 def _size(sizes: Mapping[str, int], owner: OwnerOf) -> int:

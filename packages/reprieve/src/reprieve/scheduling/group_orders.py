@@ -1,17 +1,17 @@
 """Other orders of a gang's pods, which find placements that the greedy algorithm misses (scheduling.md 3.9).
 
-A gang's pods are tried one after another, each on its best node, without going back. So an early pod may take the
+A gang's pods are tried one after another, each on its best node, without backtracking. So an early pod may take the
 capacity that a later one needs, and the gang fails although a placement exists: the limitation that KEP-4671 and
 KEP-5710 accept. The scheduler handles it in two ways:
 
 - If nothing rules out a placement, the decision states it (`OrderMatters`).
 - With `treeSearch: Retry` (args of GangScheduling) the gang is placed in the first other order that works.  They are
-  tried only after the usual order failed, so the option never makes a gang fail that is placed without it.
+tried only after the usual order failed, so the option never makes a gang fail that is placed without it.
 
 The orders are few and always the same: pods without a place go first, up to `_ROUNDS` times; then the most demanding go
-first; then the last become the first.  Pods that are treated alike are the same wherever they stand, so a gang of one
-kind has no other order.  Where pods must be near others (required pod affinity), the first of them decides where all
-go: then each domain of their topology keys is tried by itself, the first `_DOMAINS` that may have the room.
+first; then the last become the first.  Pods that are treated alike are interchangeable, so a gang of one kind has no
+other order.  Where pods must be near others (required pod affinity), the first of them decides the domain of all: then
+each domain of their topology keys is tried separately, the first `_DOMAINS` that may have enough capacity.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,8 +43,7 @@ def retries(running: RunningProfile) -> bool:
 def in_another_order(
     cycle: GroupCycle, failed: GroupAssignment, assign: Assign, *, anywhere: bool
 ) -> GroupAssignment | None:
-    """Return the first other order in which a pod group can be placed, in the present view; None if none of those tried
-    works.
+    """Return the first other order in which a pod group fits in the present view; None if none of the tried ones works.
 
     `anywhere`: without a topology constraint; then domains of pod affinity are tried too.
     """
@@ -84,14 +83,14 @@ def _other_order(
     return None
 
 
-def order_matters(cycle: GroupCycle, other: GroupAssignment | None) -> OrderMatters | None:
+def order_matters(cycle: GroupCycle, alternative: GroupAssignment | None) -> OrderMatters | None:
     """Return a hint for a gang that failed in the usual order; None if no order would have helped.
 
-    `other`: a placement in another order, if one is known. Without one the hint is given only if the pods are of
-    several kinds and neither the capacity for each kind alone nor the sum of requests rules out a placement.
+    `alternative`: a placement in another order, if known. Without one the hint is given only if the pods are of several
+    kinds and neither the capacity for each kind alone nor the sum of requests rules out a placement.
     """
-    if other is not None:
-        return OrderMatters(placed=len(other.placed))
+    if alternative is not None:
+        return OrderMatters(placed=len(alternative.placed))
     running, group, pods = cycle.running, cycle.group, cycle.pods
     if not isinstance(group, GroupState) or not group.is_gang or len({_kind(running, pod) for pod in pods}) == 1:
         return None
@@ -159,11 +158,11 @@ def _domains(running: RunningProfile, pods: Sequence[PodRecord]) -> list[Placeme
 def _has_the_sum(running: RunningProfile, pods: Sequence[PodRecord], need: int, domain: Placement) -> bool:
     """Return whether the `need` smallest requests fit into the free amount, for every resource."""
     nodes = running.cluster.nodes
-    asked: dict[int, list[int]] = {}
+    requests: dict[int, list[int]] = {}
     for pod in pods:
         for column, amount in pod.signature.requests:
-            asked.setdefault(column, []).append(amount)
-    for column, amounts in asked.items():
+            requests.setdefault(column, []).append(amount)
+    for column, amounts in requests.items():
         least = sorted([0] * (len(pods) - len(amounts)) + amounts)[:need]
         free = nodes.allocatable[column, domain.rows] - nodes.used[column, domain.rows]
         if sum(least) > int(np.maximum(free, 0).sum()):

@@ -1,8 +1,8 @@
-"""Placing a whole group in one of several sets of nodes (KEP-5732).
+"""The placement of a whole group in one of several sets of nodes (KEP-5732).
 
-The group's algorithm is tried in each placement; the placements that work are scored and the best is taken, ties by the
-order in which they were proposed.  The placement in which most members were nominated is tried first and used if it
-works: capacity was freed there.
+The group's algorithm is tried in each placement; the feasible ones are scored and the best is used, ties by the order
+in which they were proposed.  The placement in which most members were nominated is tried first and used if feasible:
+capacity was freed there.
 
 Counting saves work: a placement without capacity for enough of the members cannot hold the group, and is not tried. If
 members are identical and only resources matter, the count is exact, and only the best placement is tried. Property
@@ -53,13 +53,13 @@ def proposed(running: RunningProfile, group: Group, within: Placement | None = N
     return result
 
 
-def _intersected(these: Sequence[Placement], those: Sequence[Placement]) -> list[Placement]:
+def _intersected(placements: Sequence[Placement], others_placements: Sequence[Placement]) -> list[Placement]:
     result = []
-    for item in these:
-        for other in those:
-            rows = np.intersect1d(item.rows, other.rows)
+    for a in placements:
+        for b in others_placements:
+            rows = np.intersect1d(a.rows, b.rows)
             if len(rows):
-                result.append(Placement(f"{item.name}/{other.name}", rows))
+                result.append(Placement(f"{a.name}/{b.name}", rows))
     return result
 
 
@@ -75,9 +75,9 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
 
     def tried_in(placement: Placement, *, diagnose: bool = True) -> GroupAssignment:
         with running.meter.evaluation(kind) as evaluation:
-            found = place_group(cycle, diagnose=diagnose, within=placement)
-            evaluation.feasible = found.feasible
-        return found
+            assignment = place_group(cycle, diagnose=diagnose, within=placement)
+            evaluation.feasible = assignment.feasible
+        return assignment
 
     if not placements:
         return GroupAssignment(
@@ -117,11 +117,11 @@ def best_of(
     *,
     shared: bool = True,
 ) -> Placement | None:
-    """Return the first placement with the best score of those in which the group fits; None: it fits in none.
+    """Return the first placement with the best score of those in which the group fits; None if it fits in none.
 
-    If only one may hold the group, that one, tried or not. `but` is left out.  `assign` tries the group in one that
-    holds at most so many of its pods, without changing the view; None: it does not fit. With `shared`, results of a
-    group of the same shape are used again.
+    If only one may hold the group, return that one, tried or not. `but` is left out.  `assign` tries the group in a
+    placement that holds at most that many of its pods, without changing the view; None: it does not fit. With `shared`,
+    results of a group of the same shape are used again.
     """
     running, group = cycle.running, cycle.group
     turns = [(turn, count) for turn, count in _hopeful(cycle, placements) if placements[turn] is not but]
@@ -195,7 +195,7 @@ def hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[Placemen
 
 
 def _hopeful(cycle: GroupCycle, placements: Sequence[Placement]) -> list[tuple[int, int]]:
-    """Return these placements by index, with the most pods each holds; for a group without pods the first."""
+    """Return these placements by index, with the maximum pods each holds; for a group without pods the first."""
     running, group, pods = cycle.running, cycle.group, cycle.pods
     if not pods:
         return [(0, 0)]
@@ -220,7 +220,7 @@ def fewest(profile: Profile, group: Group) -> int:
 
 
 def _may_do(profile: Profile, group: Group, count: int) -> bool:
-    """Return whether so many more pods may be enough for the group."""
+    """Return whether that many further pods may be enough for the group."""
     if isinstance(group, GroupState):
         return progress(profile, group, group.scheduled + count, 0).ok
     return count >= fewest(profile, group)
@@ -234,15 +234,15 @@ def _counts_are_exact(running: RunningProfile, pods: Sequence[PodRecord]) -> boo
 
 
 def placement_scores(
-    running: RunningProfile, group: Group, found: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]
+    running: RunningProfile, group: Group, candidates: Sequence[tuple[Placement, Assigned, Sequence[PodRecord]]]
 ) -> list[int]:
     """Return the weighted sums of the PlacementScore plugins for (placement, assigned, pods that count as removed)."""
     cluster = running.cluster
     raw = []
-    for placement, assigned, gone in found:
-        with cluster.trial() if gone else nullcontext():
-            if gone:
-                cluster.displace_all(gone)
+    for placement, assigned, evicted in candidates:
+        with cluster.trial() if evicted else nullcontext():
+            if evicted:
+                cluster.displace_all(evicted)
             raw.append(_raw_scores(running, group, placement, assigned))
     return _totals(running, raw)
 
@@ -260,14 +260,14 @@ def _totals(running: RunningProfile, raw: Sequence[tuple[int, ...]]) -> list[int
     """Return the weighted sums for several placements, given the score of each plugin for each."""
     totals = [0] * len(raw)
     for index, weighted in enumerate(running.profile.placement_scores):
-        plugin, values = weighted.plugin, [each[index] for each in raw]
+        plugin, values = weighted.plugin, [scores_of[index] for scores_of in raw]
         scores = call_plugin(plugin.name, "NormalizePlacementScore", plugin.normalize_placements, values)
         totals = [total + weighted.weight * score for total, score in zip(totals, scores, strict=True)]
     return totals
 
 
 def first_of(count: int, status: str = GROUP_UNSCHEDULABLE) -> str:
-    """Return kube-scheduler's message if no placement works; without a constraint all nodes are the only one."""
+    """Return kube-scheduler's message if no placement works; without a constraint all nodes form the only one."""
     return f"0/{count} placements are available, first placement status: {status}"
 
 

@@ -31,9 +31,7 @@ class IdleAmounts:
         self.amounts: Mapping[str, int] = _NOTHING
         """Amounts by resource at the last `measure`: free on a node, and reserved there."""
         self._share = 0.0
-        """Their share of the cluster's amount: of its GPUs if some are reserved, else of the resource with the highest
-        share.
-        """
+        """The share of these in the cluster: of its GPUs if some are reserved, else the highest of any resource."""
         self._at = 0.0
         self._parts: deque[list[float]] = deque()
         """[beginning, share times seconds], oldest first."""
@@ -48,10 +46,10 @@ class IdleAmounts:
             self._parts[-1][1] += self._share * seconds
             self._total += self._share * seconds
 
-    def measure(self, now: float, held: Iterable[AdvanceReservation]) -> None:
-        """Compute what is idle from now on."""
+    def measure(self, now: float, reservations: Iterable[AdvanceReservation]) -> None:
+        """Compute the idle amounts from now on."""
         self._at = max(now, self._at)
-        self.amounts, self._share = self._idle_of([(one.rows, one.amounts) for one in held])
+        self.amounts, self._share = self._idle_of([(r.rows, r.amounts) for r in reservations])
 
     def _idle_of(self, reserved: Sequence[tuple[Amounts, Amounts]]) -> tuple[Mapping[str, int], float]:
         """Return free and reserved amounts by resource, and their share of the cluster."""
@@ -65,12 +63,12 @@ class IdleAmounts:
         free = np.maximum(nodes.allocatable[:, :size] - nodes.used[:, :size], 0)
         idle = np.minimum(free, total).sum(axis=1)
         names = self._cluster.resources.names
-        asked = [column for column in np.flatnonzero(total.any(axis=1)).tolist() if column >= FIRST_RESOURCE]
-        gpus = [column for column in asked if is_gpu(names[column])]
-        counted = gpus or [column for column in asked if column not in (PODS, EPHEMERAL_STORAGE)]
-        there = nodes.allocatable[:, :size].sum(axis=1)
-        share = max((float(idle[column] / there[column]) for column in counted if there[column]), default=0.0)
-        return {names[column]: int(idle[column]) for column in asked if column != PODS}, share
+        columns = [column for column in np.flatnonzero(total.any(axis=1)).tolist() if column >= FIRST_RESOURCE]
+        gpus = [column for column in columns if is_gpu(names[column])]
+        counted = gpus or [column for column in columns if column not in (PODS, EPHEMERAL_STORAGE)]
+        capacity = nodes.allocatable[:, :size].sum(axis=1)
+        share = max((float(idle[column] / capacity[column]) for column in counted if capacity[column]), default=0.0)
+        return {names[column]: int(idle[column]) for column in columns if column != PODS}, share
 
     def is_too_long(
         self, now: float, rows: Amounts, amounts: Amounts, awaited: Iterable[PodRecord], since: float
@@ -96,7 +94,7 @@ class IdleAmounts:
         return self._left <= 0
 
     def next_time(self) -> float | None:
-        """Return when the limit will be reached if nothing changes; None: nothing is idle."""
+        """Return when the limit will be reached if nothing changes; None if nothing is idle."""
         return self._at + max(0.0, self._left) / self._share + 1.0 if self._share else None
 
     @property

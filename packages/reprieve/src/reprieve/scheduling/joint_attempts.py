@@ -57,8 +57,8 @@ class JointAttempts:
     def plan(self, entity: Entity, decided: Decision, now: float) -> bool:
         """Plan an entity together with others, if it would evict pods, or if it fits and others then cannot.
 
-        False: there are no others, or its own attempt is as good. Otherwise it is put back into the queue, and the
-        entities to try first are recorded.
+        Return False if there are no others, or if its own attempt is as good. Otherwise it is put back into the queue,
+        and the entities to try first are recorded.
         """
         wanted = decided.preemption
         if wanted is None and not (decided.bindings and self._is_crowded(entity)):
@@ -71,12 +71,12 @@ class JointAttempts:
         peers = [entity]
         pods = len(entity.ready)
         terms = self._cluster.class_terms_of(_preemptor(entity))
-        for other in self._queue.followers(entity, MOST_PREEMPTORS - 1):
-            pods += len(other.ready)
+        for follower in self._queue.followers(entity, MOST_PREEMPTORS - 1):
+            pods += len(follower.ready)
             if pods > MOST_PODS:
                 break
-            if self._joins(plugin, other) and self._cluster.class_terms_of(_preemptor(other)) == terms:
-                peers.append(other)
+            if self._joins(plugin, follower) and self._cluster.class_terms_of(_preemptor(follower)) == terms:
+                peers.append(follower)
         if len(peers) == 1:
             return False
         running = self._profiles.of(next(iter(entity.ready.values())))
@@ -103,7 +103,7 @@ class JointAttempts:
         return True
 
     def _is_crowded(self, entity: Entity) -> bool:
-        """Return whether nodes are few, and those that are tried next cannot all fit beside it without evictions."""
+        """Return whether there are few nodes, and the next entities cannot all fit beside this one without eviction."""
         cluster = self._cluster
         nodes = cluster.nodes
         if len(nodes) > MOST_NODES or self._turns or (entity.group is not None and entity.group.scheduled):
@@ -111,7 +111,7 @@ class JointAttempts:
         followers = self._queue.followers(entity, MOST_PREEMPTORS - 1)
         if len(followers) < 2:
             return False
-        pods = [pod for each in (entity, *followers) for pod in each.ready.values()]
+        pods = [pod for e in (entity, *followers) for pod in e.ready.values()]
         wanted = np.sum([pod.signature.delta for pod in pods], axis=0)
         free = np.maximum(nodes.allocatable[:, : len(nodes)] - nodes.used[:, : len(nodes)], 0).sum(axis=1)
         if (wanted <= free).all():
@@ -126,9 +126,7 @@ class JointAttempts:
         fitting: Sequence[str],
         planned: JointPlan,
     ) -> JointPlan | None:
-        """Return a cheaper plan in which those that fit without an eviction may take other nodes, where nodes are
-        few; None if there is none.
-        """
+        """Return a cheaper plan that may move entities which fit without an eviction; None if there is none."""
         if not fitting or len(self._cluster.nodes) > MOST_NODES:
             return None
         peers = [self._tried(running, entity, fitting=True) for entity in entities]
@@ -140,8 +138,8 @@ class JointAttempts:
 
     def _plugin(self, entity: Entity) -> DefaultPreemption | None:
         profile = self._profiles.of(next(iter(entity.ready.values()))).profile
-        found = first_of(DefaultPreemption, profile.post_filters)
-        return found if found is not None and found.plans_together else None
+        plugin = first_of(DefaultPreemption, profile.post_filters)
+        return plugin if plugin is not None and plugin.plans_together else None
 
     def _joins(self, plugin: DefaultPreemption, entity: Entity) -> bool:
         pods = list(entity.ready.values())
@@ -154,12 +152,12 @@ class JointAttempts:
         fitting: list[str] = []
         failing: list[Peer] = []
         for entity in entities:
-            found = self._tried(running, entity)
-            if isinstance(found, Peer):
-                failing.append(found)
-            elif found:
+            outcome = self._tried(running, entity)
+            if isinstance(outcome, Peer):
+                failing.append(outcome)
+            elif outcome:
                 fitting.append(entity.ref)
-                for pod, row in found:
+                for pod, row in outcome:
                     self._cluster.place(pod, row)
         return fitting, failing
 
@@ -180,7 +178,7 @@ class JointAttempts:
 
 
 def _is_complete(part: JointPart, entity: Entity) -> bool:
-    """Return whether all pods of the part are still to be tried: none was deleted, gated or bound."""
+    """Return whether all pods of the part are still pending: none was deleted, gated or bound."""
     return all(entity.ready.get(pod.uid) is pod for pod, _ in part.places)
 
 

@@ -36,7 +36,7 @@ class LostPlace:
 
 
 def keep(cluster: ClusterState, pod: PodRecord, row: int, until: float) -> LostPlace:
-    """Nominate a stand-in of a pod: it has the pod's requests, and is no object of the API."""
+    """Nominate a stand-in of a pod: it has the pod's requests, and is not an object of the API."""
     keeper = PodRecord(
         namespace=pod.namespace,
         name=pod.name,
@@ -57,7 +57,7 @@ def plain(signature: PodSpecSignature, capacity: int) -> PodSpecSignature:
 
 
 def likeness(lost: PodRecord, pod: PodRecord, *, same_owner: bool) -> int:
-    """Return how surely a pod replaces one of its namespace: 1 most surely; 0: it does not (repair.md 2.3)."""
+    """Return how well a pod matches a lost one of its namespace: 1 is best; 0: no replacement (repair.md 2.3)."""
     if pod.name == lost.name:
         return 1
     its, own = (pod_index(member.labels, member.annotations) for member in (lost, pod))
