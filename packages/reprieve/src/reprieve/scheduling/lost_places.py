@@ -24,7 +24,7 @@ from reprieve.scheduling.nominations import Nominations
 
 
 class LostPlaces:
-    """See the module docstring. `seconds_for`: how long the capacity of a pod of a gang is reserved; 0: not at all."""
+    """See the module docstring. `seconds_for`: seconds for which a lost pod's capacity is reserved; 0: not at all."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class LostPlaces:
         if not self._losses and not self.kept:
             return
         losses, self._losses = self._losses, deque()
-        made = [place for loss in losses if (place := self._keep(*loss, now)) is not None]
+        places = [place for loss in losses if (place := self._keep(*loss, now)) is not None]
         if not self.kept:
             return
         moved = self._nodes != self._cluster.nodes.version
         self._nodes = self._cluster.nodes.version
         for key in list(self.kept) if moved else [key for key in changed if key in self.kept]:
             self._look_at(key, now)
-        self._effects.kept += [place for place in made if not place.replaced]
+        self._effects.kept += [place for place in places if not place.replaced]
         while self._ends and self._ends[0][0] <= now:
             place = heapq.heappop(self._ends)[2]
             if place in self.kept.get(place.group, ()):
@@ -109,13 +109,13 @@ class LostPlaces:
             name = self._cluster.nodes.names[pod.nominated]
             self._add(LostPlace(key, pod, pod.nominated, name, now + seconds, pod))
 
-    # -- inside ------------------------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------------------------
 
     def _keep(self, key: str, pod: PodRecord, row: int, until: float, now: float) -> LostPlace | None:
         """Reserve the place of a lost member if its gang is degraded and its node accepts pods."""
         if key not in self._health.degraded or until <= now or not self._may_keep(key, row):
             return None
-        if any(other.nominated == row for other in self._cluster.groups[key].pending()):
+        if any(member.nominated == row for member in self._cluster.groups[key].pending()):
             return None  # it is nominated there already
         place = keep(self._cluster, pod, row, until)
         self._add(place)

@@ -1,23 +1,23 @@
-"""Bound how many members of a pending entity could get a place, to skip those that cannot fit (scheduling.md 1.7).
+"""Upper bounds of the members of a pending entity that could be placed, to skip futile attempts (scheduling.md 1.7).
 
 A cluster with many pending gangs is full, and every pod that ends is an event for all of them. Trying each of them then
 costs a full attempt and a preemption without success, per gang and event. The capacity of the nodes rules them out: if
 the members of an entity, each counted as if it had the nodes for itself, find fewer places than it needs, it cannot be
 placed, whatever other rules apply.
 
-*Room* of a node, seen from an entity, is what would be free there if all pods were gone that the entity may evict: the
-pods below its priority, none if it never preempts.  The entity's needs are *shapes*: requests and node constraints.
-For each shape the places are summed over the nodes and kept up by the rows that changed, so that an event costs one
-row and not a pass over nodes and entities.
+The *room* of a node, for an entity, is its free capacity without all pods that the entity may evict: the pods below its
+priority, none if it never preempts.  The entity's needs are *shapes*: requests and node constraints. For each shape the
+places are summed over the nodes and updated for changed rows, so that an event costs one row and not a pass over nodes
+and entities.
 
-A domain is no place for a member if its required anti-affinity matches a pod there that stays whatever is evicted. Such
-pods are counted by row, so that one row is read for each pod that comes or goes.  Members with anti-affinity to
-themselves find no more places than there are domains left.
+A domain has no place for a member if its required anti-affinity matches a pod there that stays whatever is evicted.
+Such pods are counted by row, so that one row is read for each pod that is added or removed.  Members with anti-affinity
+to themselves find no more places than there are such domains.
 
-Invariant: never less than what an attempt in the present view could place.  All that is left out of account only makes
-it fewer: other rules about pods, ports, volumes, devices, nominations, topology constraints, filters of others.  Where
-victims may be chosen by a plugin that is not ours, or requests are not compared by ours, nothing is claimed. Property
-tests hold the outcome equal to that of a scheduler that always tries again.
+Invariant: never less than what an attempt in the present view could place.  All ignored rules only reduce it: rules
+about pods, ports, volumes, devices, nominations, topology constraints, filters of others.  If a third-party plugin may
+choose victims, or another plugin compares requests, there is no bound. Property tests compare the outcome with that of
+a scheduler that always tries again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +82,7 @@ class _Rules:
     all_resources: bool
     counts_members: bool
     excludes: bool
-    """Required anti-affinity counts."""
+    """Whether required anti-affinity counts."""
     spreads: PodTopologySpread | None
     pods_rejected_by: frozenset[str]
     groups_rejected_by: frozenset[str]
@@ -108,18 +108,18 @@ class _Level:
 
     def grow(self) -> None:
         """Add free slots."""
-        held = len(self.users)
-        more = max(_STEP, held)
+        size = len(self.users)
+        more = max(_STEP, size)
         self.users += [0] * more
-        self.free += range(held, held + more)
+        self.free += range(size, size + more)
         block = np.zeros((more, len(self.room)), dtype=np.int64)
-        self.divisors = np.vstack([self.divisors, block + 1]) if held else block + 1
-        self.beside = np.vstack([self.beside, block]) if held else block
+        self.divisors = np.vstack([self.divisors, block + 1]) if size else block + 1
+        self.beside = np.vstack([self.beside, block]) if size else block
         self.masks = np.concatenate([self.masks, np.zeros(more, dtype=np.int64)])
         self.totals = np.concatenate([self.totals, np.zeros(more, dtype=np.int64)])
 
     def places(self, room: Amounts) -> Amounts:
-        """Return `int64[slots]`: how many of each shape a node with that `room` (`int64[columns]`) holds."""
+        """Return `int64[slots]`: the number of each shape that a node with that `room` (`int64[columns]`) holds."""
         result: Amounts = (np.maximum(room, 0) // self.divisors + self.beside).min(axis=1, initial=_MANY)
         return result
 
@@ -204,10 +204,10 @@ class RoomBound:
         totals, most = entry.level.totals, self._most
         if entry.least is not None and totals[entry.least[1]] < entry.needed:
             return entry.rejected_by
-        found: dict[int, int] = {}
+        by_mask: dict[int, int] = {}
         for (_, mask), slot, count in entry.kinds:
-            found[mask] = min(found.get(mask, 0) + min(count, int(totals[slot])), most.get(mask, _MANY))
-        if sum(found.values()) < entry.needed:
+            by_mask[mask] = min(by_mask.get(mask, 0) + min(count, int(totals[slot])), most.get(mask, _MANY))
+        if sum(by_mask.values()) < entry.needed:
             return entry.rejected_by
         for spread in entry.spreads:
             members = spread.members()
@@ -242,7 +242,7 @@ class RoomBound:
         if noted != self._noted:
             self._noted = noted
             nominated = cluster.nodes.nominated
-            self._nominated = {cluster.entity_ref(pod) for there in nominated.values() for pod in there.values()}
+            self._nominated = {cluster.entity_ref(pod) for by_uid in nominated.values() for pod in by_uid.values()}
         if not self._levels:
             return
         crowded = len(self._masks) > _MASKS + 2 * self.sizes()["waiting_shapes"]
@@ -265,7 +265,7 @@ class RoomBound:
             self._spreads.laid_out()
             self._rearranged = self._rearranged[:0]
 
-    # -- inside --------------------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------------------
 
     def _changed_rows(
         self, touched: Sequence[int] | None, *, nodes_changed: bool
@@ -373,29 +373,29 @@ class RoomBound:
         return entry
 
     def _place(self, entry: _Entry) -> None:
-        """Compute again what an entity's spread constraints allow."""
+        """Compute again the members that an entity's spread constraints allow."""
         places = self._places(entry.level, entry.together[0])
         for spread in entry.spreads:
             self._spreads.place(spread, places)
 
     def _after_nodes_changed(self, touched: Sequence[int], before: Mask) -> npt.NDArray[np.int64]:
-        """Read masks and domains of nodes again. Returns the rows to count again: those `touched`, and new ones.
+        """Read masks and domains of nodes again. Return the rows to count again: those `touched`, and new ones.
 
         `before`: the earlier masks, as wide as there are rows now.
         """
-        cluster, known = self._cluster, self._version[1]
-        rows = np.union1d(np.array(touched, dtype=np.int64), np.arange(known, len(cluster.nodes), dtype=np.int64))
+        cluster, rows_before = self._cluster, self._version[1]
+        rows = np.union1d(np.array(touched, dtype=np.int64), np.arange(rows_before, len(cluster.nodes), dtype=np.int64))
         for index, counts in self._exclusions.items():
             self._exclusions[index] = _widened(counts, len(cluster.nodes))
             self._count_staying(index, rows)
         self._allowed = np.array([self._allowed_rows(index) for index in range(len(self._masks))], dtype=np.bool_)
         self._rearranged = self._spreads.lay_out()
-        # If device classes begin or stop to serve a resource, the amounts change too.
+        # If device classes start or stop serving a resource, the amounts change too.
         allocatable = self._stated()
-        other = np.flatnonzero((allocatable != _widened(self._allocatable, len(cluster.nodes))).any(axis=0))
+        resized = np.flatnonzero((allocatable != _widened(self._allocatable, len(cluster.nodes))).any(axis=0))
         self._allocatable = allocatable.copy()
         opened_or_shut = np.flatnonzero((self._allowed != before).any(axis=0))
-        return np.unique(np.concatenate([rows, self._rearranged, other, opened_or_shut]))
+        return np.unique(np.concatenate([rows, self._rearranged, resized, opened_or_shut]))
 
     def _stated(self) -> Amounts:
         """Return `int64[columns, rows]`: the capacity of the nodes."""
@@ -457,7 +457,7 @@ class RoomBound:
         return slot
 
     def _places(self, level: _Level, shape: _Shape) -> Amounts:
-        """Return `int64[rows]`: how many of a shape each node holds."""
+        """Return `int64[rows]`: the number of a shape that each node holds."""
         requests, mask = shape
         places: Amounts = np.where(self._allowed[mask], _MANY, 0)
         for column, amount in requests:
@@ -471,23 +471,23 @@ class RoomBound:
 
     def _exclude(self, index: int) -> None:
         """Count again the pods that match a mask's terms and stay."""
-        known = self._masks[index]
-        assert known is not None
+        mask_key = self._masks[index]
+        assert mask_key is not None
         rows = len(self._cluster.nodes)
-        self._exclusions[index] = np.zeros((len(known[0][2]), rows), dtype=np.int64)
+        self._exclusions[index] = np.zeros((len(mask_key[0][2]), rows), dtype=np.int64)
         self._count_staying(index, np.arange(rows, dtype=np.int64))
 
     def _count_staying(self, index: int, rows: npt.NDArray[np.int64]) -> bool:
         """Count the pods on these rows; return whether the counts changed."""
-        known = self._masks[index]
-        assert known is not None
-        (_, _, terms, _, priority), _ = known
+        mask_key = self._masks[index]
+        assert mask_key is not None
+        (_, _, terms, _, priority), _ = mask_key
         pods, counts = self._cluster.nodes.pods, self._exclusions[index]
         shifted = False
         for row in rows.tolist():
-            there = pods[row].values()
+            pods_there = pods[row].values()
             for at, term in enumerate(terms):
-                count = sum(self._stays(other, term, priority) for other in there)
+                count = sum(self._stays(pod, term, priority) for pod in pods_there)
                 if count != counts[at, row]:
                     counts[at, row] = count
                     shifted = True
@@ -495,11 +495,11 @@ class RoomBound:
 
     def _allowed_rows(self, index: int) -> Mask:
         """Return one mask, `bool[rows]`."""
-        known = self._masks[index]
+        mask_key = self._masks[index]
         nodes = self._cluster.nodes
-        if known is None:
+        if mask_key is None:
             return nodes.alive[: len(nodes)]
-        (profile, _, terms, apart, _), pod = known
+        (profile, _, terms, apart, _), pod = mask_key
         allowed = self._rules[profile].running.evaluator.allowed_nodes(pod)[: len(nodes)]
         if not terms:
             return allowed
@@ -528,22 +528,22 @@ class RoomBound:
     def _room(self, priority: float, rows: npt.NDArray[np.int64]) -> Amounts:
         """Return `int64[columns, rows]`: the free amounts of these rows without all pods below the priority."""
         cluster, nodes = self._cluster, self._cluster.nodes
-        there = slice(FIRST_RESOURCE, len(cluster.resources))
-        room = nodes.allocatable[there, rows]
+        columns = slice(FIRST_RESOURCE, len(cluster.resources))
+        room = nodes.allocatable[columns, rows]
         if priority == _EVICTS_ALL:
             return room
-        room -= nodes.used[there, rows]
+        room -= nodes.used[columns, rows]
         if priority == _EVICTS_NONE:
             return room
         for at, row in enumerate(rows.tolist()):
             for pod in nodes.pods[row].values():
                 if effective_priority(cluster, pod) < priority:
-                    room[:, at] += pod.signature.delta[there]
+                    room[:, at] += pod.signature.delta[columns]
         return room
 
 
 def _rules(running: RunningProfile) -> _Rules | None:
-    """Return the properties of a profile for bounds; None: it allows none."""
+    """Return the properties of a profile for bounds; None if it allows none."""
     profile = running.profile
     fit = next((plugin for plugin in map(unguarded, profile.node_filters) if type(plugin) is NodeResourcesFit), None)
     victims = [*profile.post_filters, *profile.group_post_filters]

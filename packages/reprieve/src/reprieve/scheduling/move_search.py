@@ -1,10 +1,10 @@
-"""Find the fewest running units that free capacity for pending pods by moving, by amounts alone (moving.md 2).
+"""The search for the fewest running units that free capacity for pending pods by moving, by amounts (moving.md 2).
 
 The search is best-first over partial plans. A step takes the first pod without a place and gives it a node where it
-fits, or one where a smallest set of units frees capacity for it; the pods of these units are then without a place too.
-A lower bound on the further moves of a plan makes the first complete plan one of the fewest units, within the nodes
-that a step tries: the few tightest of each kind. The number of steps is limited. Two quick searches come first, which
-place the pending pods first; a plan within one unit of the bound is used.
+fits, or one where a smallest set of units frees capacity for it; the pods of these units then need places too. A lower
+bound on the further moves of a plan makes the first complete plan one of the fewest units, within the nodes that a step
+tries: the few tightest of each kind. The number of steps is limited. Two quick searches come first, which place the
+pending pods first; a plan within one unit of the bound is used.
 
 Invariant: the same problem has the same answer; rows and units are numbers in the caller's order.
 """
@@ -84,7 +84,7 @@ def fewest_moves(problem: MoveProblem, most: int, steps: int = STEPS) -> MoveAns
 
 
 class _MoveOrder(Enum):
-    """Which partial plan is continued first, once all pending pods have a place:"""
+    """The order in which partial plans are continued, once all pending pods have a place:"""
 
     SHORT = auto()
     """the lowest bound."""
@@ -99,7 +99,7 @@ class _Item(NamedTuple):
 
     kind: int
     origin: int
-    """The row that it must leave; -1: none."""
+    """The row that it must leave; -1 if there is none."""
     unit: int
     pod: int
 
@@ -163,22 +163,22 @@ class _MoveSearch:
     def run(self, most: int, steps: int, order: "_MoveOrder") -> tuple[_Partial | None, bool]:
         """Return a complete plan within a number of units, and whether the limit of steps ended the search."""
         heap: list[tuple[tuple[float, ...], int, _Partial]] = [((0.0,), 0, self.start)]
-        known: set[object] = set()
-        made = 0
+        states: set[object] = set()
+        plans = 0
         while heap:
             _, _, plan = heapq.heappop(heap)
             if not plan.pending:
                 return plan, False
             for child in self._children(plan, most):
-                made += 1
+                plans += 1
                 least = child.moved + self.bound(child)
                 if least > most:
                     continue
                 state = (child.units, child.pending, frozenset(child.over.items()))
-                if state not in known:
-                    known.add(state)
-                    heapq.heappush(heap, (self._rank(child, least, order), made, child))
-            if made >= steps:
+                if state not in states:
+                    states.add(state)
+                    heapq.heappush(heap, (self._rank(child, least, order), plans, child))
+            if plans >= steps:
                 return None, bool(heap)
         return None, False
 
@@ -290,7 +290,7 @@ class _MoveSearch:
         sort = (free, tuple(sorted((str(key), len(units)) for key, units in sorts.items())))
         covers = []
         for units in _covering([gain for gain, _ in choices], [len(u) for _, u in choices], _minus(need, free)):
-            chosen = tuple(unit for (_, some), count in zip(choices, units, strict=True) for unit in some[:count])
+            chosen = tuple(unit for (_, group), count in zip(choices, units, strict=True) for unit in group[:count])
             weight = sum(self._weight[pod] for unit in chosen for pod, _ in self._units[unit])
             covers.append(_Cover((len(chosen), weight), row, chosen, sort))
         return heapq.nsmallest(_SETS, covers, key=lambda cover: (cover.cost, cover.units))
@@ -298,8 +298,8 @@ class _MoveSearch:
     def _pointless(self, unit: int, kind: int) -> bool:
         """Return whether the other pod could use every row that a single pod could use."""
         pods = self._units[unit]
-        own, other = self._kinds[pods[0][0]], self._kinds[kind]
-        return len(pods) == 1 and _covers(own.need, other.need) and own.rows & ~other.rows == 0
+        own, wanted = self._kinds[pods[0][0]], self._kinds[kind]
+        return len(pods) == 1 and _covers(own.need, wanted.need) and own.rows & ~wanted.rows == 0
 
     def _on(self, unit: int, row: int) -> Amounts:
         """Return the amounts that a unit uses on a row."""
@@ -331,35 +331,33 @@ class _MoveSearch:
                 steps = self._wanted_steps(kind)
                 least = max(least, _ceiling(steps[min(len(steps) - 1, max(0, count - holes))]))
             holes += sum(base.values()) - sum(base.get(row, 0) for row in plan.over)
-            as_large = sum(
-                number for other, number in waiting.items() if _covers(self._kinds[other].need, need) and other != kind
-            )
+            as_large = sum(number for k, number in waiting.items() if _covers(self._kinds[k].need, need) and k != kind)
             if count + as_large > holes and all(self._kinds[o].rows & ~self._kinds[kind].rows == 0 for o in waiting):
                 least = max(least, 1)
         return least
 
     def _base_holes(self, kind: int) -> dict[int, int]:
-        """Return how many pods of a kind fit on each row with capacity for one."""
+        """Return the number of pods of a kind that fit on each row with capacity for one."""
         if kind not in self._holes:
             need = self._kinds[kind].need
             self._holes[kind] = {row: _times(self._free[row], need) for row in self._base_fits(kind)}
         return self._holes[kind]
 
     def _wanted_steps(self, kind: int) -> list[float]:
-        """Return how many units must move for 0, 1, 2 ... pods of a kind: fractions of the cheapest nodes."""
+        """Return the number of units to move for 0, 1, 2 ... pods of a kind: fractions of the cheapest nodes."""
         if kind not in self._steps_of:
             need = self._kinds[kind].need
             rates = []
             for row in self._rows:
                 if not self._allowed(kind, row):
                     continue
-                held = _times(self._free[row], need)
+                fitting = _times(self._free[row], need)
                 total = self._free[row]
                 for unit in self._on_row.get(row, ()):
                     total = _plus(total, self._on(unit, row))
-                rates += [0.0] * held
+                rates += [0.0] * fitting
                 fewest = min((cover.cost[0] for cover in self._sets_for_more(row, kind)), default=0)
-                more = _times(total, need) - held
+                more = _times(total, need) - fitting
                 if fewest and more > 0:
                     rates += [fewest / more] * more
             rates.sort()
@@ -405,20 +403,20 @@ def _covering(gains: Sequence[Amounts], counts: Sequence[int], missing: Amounts)
 
 
 def _times(free: Amounts, need: Amounts) -> int:
-    """Return how often an amount fits."""
+    """Return the number of times that an amount fits."""
     return max(0, min((has // asks for has, asks in zip(free, need, strict=True) if asks), default=0))
 
 
-def _plus(one: Amounts, other: Amounts) -> Amounts:
-    return tuple([a + b for a, b in zip(one, other, strict=True)])
+def _plus(left: Amounts, right: Amounts) -> Amounts:
+    return tuple([a + b for a, b in zip(left, right, strict=True)])
 
 
-def _minus(one: Amounts, other: Amounts) -> Amounts:
-    return tuple([a - b for a, b in zip(one, other, strict=True)])
+def _minus(left: Amounts, right: Amounts) -> Amounts:
+    return tuple([a - b for a, b in zip(left, right, strict=True)])
 
 
-def _covers(one: Amounts, other: Amounts) -> bool:
-    return all(a >= b for a, b in zip(one, other, strict=True) if b > 0)
+def _covers(left: Amounts, right: Amounts) -> bool:
+    return all(a >= b for a, b in zip(left, right, strict=True) if b > 0)
 
 
 def _ceiling(number: float) -> int:

@@ -1,8 +1,8 @@
-"""Find running units that could move so that a pending entity fits, by the engine's own filters (moving.md 2).
+"""The search for running units that could move so that a pending entity fits, by the engine's filters (moving.md 2).
 
-`reprieve.scheduling.move_search` proposes by amounts; this module carries out the proposal in a trial view: it removes
-the units, places their pods on the new nodes if every filter agrees, and then places the entity by its own algorithm.
-If a filter rejects a place, the search continues without it.
+`reprieve.scheduling.move_search` proposes by amounts; this module tries the proposal in a trial view: it removes the
+units, places their pods on the new nodes if every filter agrees, and then places the entity by its own algorithm. If a
+filter rejects a place, the search continues without it.
 
 Invariant: the cluster is not changed.
 """
@@ -139,8 +139,8 @@ class _Finder:
         spent = False
         for number, domain in enumerate(self._domains(free)):
             most = MOST_UNITS if best is None else len(best.moves) - 1
-            found, limited = self._within(number, domain, amounts, units, most)
-            best, spent = found or best, spent or limited
+            plan_there, limited = self._within(number, domain, amounts, units, most)
+            best, spent = plan_there or best, spent or limited
             if best is not None and len(best.moves) == 1:
                 break
         return best, spent
@@ -152,30 +152,30 @@ class _Finder:
         nodes = self._cluster.nodes
         n = len(nodes)
         free = nodes.allocatable[:, :n] - nodes.used[:, :n]
-        rows, held = nodes.nominated_amounts.held(-ABOVE_ALL, len(free))
-        free[:, rows] -= held
+        rows, by_nominated = nodes.nominated_amounts.held(-ABOVE_ALL, len(free))
+        free[:, rows] -= by_nominated
         free[:, ~nodes.alive[:n]] = 0
         return free
 
     def _enough(self, free: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> bool:
         total = np.maximum(free, 0).sum(axis=1)
-        asked = np.zeros(len(free), dtype=np.int64)
+        requested = np.zeros(len(free), dtype=np.int64)
         for pod in self._wanted:
-            asked[: len(pod.signature.delta)] += pod.signature.delta
-        return bool((total >= asked)[FIRST_RESOURCE:].all())
+            requested[: len(pod.signature.delta)] += pod.signature.delta
+        return bool((total >= requested)[FIRST_RESOURCE:].all())
 
     def _units(self, free: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> list[PreemptionUnit]:
         """Return the units that may move, of all nodes or of those that lack least for the largest pending pod."""
         nodes = self._cluster.nodes
         rows = np.flatnonzero(nodes.alive[: len(nodes)])
         if len(rows) > _MOST_ROWS:
-            delta = max((pod.signature.delta for pod in self._wanted), key=lambda one: one[FIRST_RESOURCE:].tolist())
-            asked = np.flatnonzero(delta[FIRST_RESOURCE:]) + FIRST_RESOURCE
-            lack = np.maximum(delta[asked][:, None] - free[asked][:, rows], 0) / delta[asked][:, None]
+            delta = max((pod.signature.delta for pod in self._wanted), key=lambda d: d[FIRST_RESOURCE:].tolist())
+            columns = np.flatnonzero(delta[FIRST_RESOURCE:]) + FIRST_RESOURCE
+            lack = np.maximum(delta[columns][:, None] - free[columns][:, rows], 0) / delta[columns][:, None]
             usable = self._mask(self._wanted[0])[rows]
             rows = rows[np.lexsort((nodes.rank[rows], lack.max(axis=0), ~usable))[:_MOST_ROWS]]
-        there = [pod for row in rows.tolist() for pod in nodes.pods[row].values()]
-        units = movable_units(self._cluster, there, self._entity.group)
+        nearby = [pod for row in rows.tolist() for pod in nodes.pods[row].values()]
+        units = movable_units(self._cluster, nearby, self._entity.group)
         units.sort(key=lambda unit: (unit.priority, unit.name))
         return [unit for unit in units if self._may_move(unit)]
 
@@ -186,9 +186,9 @@ class _Finder:
         if placements is None:
             return [None]
         column = max(
-            (int(column) for column in self._columns), key=lambda one: max(p.signature.delta[one] for p in self._wanted)
+            (int(column) for column in self._columns), key=lambda c: max(p.signature.delta[c] for p in self._wanted)
         )
-        order = sorted(placements, key=lambda one: (-int(np.maximum(free[column, one.rows], 0).sum()), one.name))
+        order = sorted(placements, key=lambda p: (-int(np.maximum(free[column, p.rows], 0).sum()), p.name))
         masks: list[Mask | None] = []
         for placement in order[:_PROPOSALS]:
             mask = np.zeros(free.shape[1], dtype=np.bool_)
@@ -204,7 +204,7 @@ class _Finder:
         return self._masks[key]
 
     def _kind(self, pod: PodRecord, domain: int, within: Mask | None) -> int:
-        """Return the number of a pod's kind. `domain`: -1 for pods that run."""
+        """Return the number of a pod's kind. `domain`: -1 for running pods."""
         key = pod.signature.id, id(self._profiles.of(pod)), domain
         if key not in self._numbers:
             mask = self._mask(pod) if within is None else self._mask(pod) & within
@@ -227,13 +227,13 @@ class _Finder:
             for unit in units
         ]
         for _ in range(_PROPOSALS):
-            found = fewest_moves(MoveProblem(free, self._kinds, wanted, moving, self._forbidden), most)
-            if found.solution is None:
-                return None, found.spent
+            answer = fewest_moves(MoveProblem(free, self._kinds, wanted, moving, self._forbidden), most)
+            if answer.solution is None:
+                return None, answer.spent
             refused = len(self._forbidden)
-            plan = self._checked(found.solution, units, wanted, moving)
+            plan = self._checked(answer.solution, units, wanted, moving)
             if plan is not None or refused == len(self._forbidden):
-                return plan, found.spent
+                return plan, answer.spent
         return None, True
 
     def _checked(
@@ -262,15 +262,15 @@ class _Finder:
             return MovePlan(tuple(moves), tuple(places_of_entity))
 
     def _placed(self, unit: PreemptionUnit, rows: tuple[int, ...], kinds: Sequence[int]) -> tuple[int, ...] | None:
-        """Place the pods of a unit in the trial view; None: a filter rejects one."""
+        """Place the pods of a unit in the trial view; None if a filter rejects one."""
         cluster = self._cluster
         group = cluster.groups.get(unit.pods[0].group) if unit.pods[0].group is not None else None
         running = self._profiles.of(unit.pods[0])
         if isinstance(group, GroupState) and group.spec is not None and _keeps_together(running, group, unit.pods):
-            found = group_places(running, group, unit.pods)
-            if found is None or len(found) < len(unit.pods):
+            places = group_places(running, group, unit.pods)
+            if places is None or len(places) < len(unit.pods):
                 return None
-            row_of = {pod.uid: row for pod, row in found}
+            row_of = {pod.uid: row for pod, row in places}
             rows = tuple(row_of[pod.uid] for pod in unit.pods)
         for pod, row, kind in zip(unit.pods, rows, kinds, strict=True):
             if not self._profiles.of(pod).evaluator.fits_row(CycleState(cluster, pod, group), row):

@@ -1,8 +1,8 @@
-"""Observed and decided values of a pod's `status.nominatedNodeName`, to recognise echoes.
+"""Observed and decided values of a pod's `status.nominatedNodeName`, to recognize echoes.
 
-A nomination that is written comes back through the watch, perhaps after the next decision. The list of a pod has the
-last observed value, then the decided values that have not been observed yet. An observed value in the list is an echo;
-any other is another scheduler's nomination, which is taken over (kube-scheduler: nominator.UpdatePod). Invariant: a pod
+A written nomination comes back through the watch, perhaps after the next decision. The list of a pod has the last
+observed value, then the decided values that have not been observed yet. An observed value in the list is an echo; any
+other is another scheduler's nomination, which is adopted (kube-scheduler: nominator.UpdatePod). Invariant: a pod
 without a list has no nomination in the API, and none is being written.
 """
 

@@ -1,4 +1,4 @@
-"""Make and end nominations: in the cluster cache, for the queue, and for the API.
+"""Nominations: made and ended in the cluster cache, for the queue, and for the API.
 
 A nomination is a pending pod's claim on capacity that is being freed on a node. It ends by a decision, which reports it
 (the pod is bound or nominated to another node, or a more important pod takes this one), or without one (its node is
@@ -53,10 +53,10 @@ class Nominations:
     def decide(
         self, ref: str, places: Places, priority: int, leaving: Iterable[PodRecord], now: float
     ) -> tuple[PodRecord, ...]:
-        """Nominate in memory first; lower-priority nominations on the same nodes make way (preemption.md 7.1, 7.4).
+        """Nominate in memory first; displace lower-priority nominations on the same nodes (preemption.md 7.1, 7.4).
 
         The capacity is free when all of `leaving` have terminated; from then on it is reserved for `hold_seconds` at
-        most. Returns the pods that lost theirs.
+        most. Return the pods that lost their nominations.
         """
         places = tuple(places)
         room_by = max((self._gone_by(pod, now) for pod in leaving), default=now)
@@ -71,12 +71,12 @@ class Nominations:
         """
         places = tuple(places)
         self.held.forget(ref)
-        kept = {pod.uid for pod, _ in places}
+        renominated = {pod.uid for pod, _ in places}
         entity = self._queue.get(ref)
         before = [(pod, pod.nominated) for pod in entity.ready.values() if pod.nominated >= 0] if entity else []
         self.moved(before, places, now)
         for pod, _ in before:
-            if pod.uid not in kept:
+            if pod.uid not in renominated:
                 self.end(pod)
         for pod in self._nominate(places, priority, now):
             self._effects.unnominated[pod.uid] = pod
@@ -88,19 +88,19 @@ class Nominations:
         cluster = self._cluster
         displaced: dict[str, list[tuple[PodRecord, int]]] = {}
         for pod, row in places:
-            for other in list(cluster.nodes.nominated.get(row, {}).values()):
-                if other.priority < priority and other.uid not in cluster.pods:
-                    cluster.clear_nomination(other)  # a stand-in, which is not in the API (repair.md 2.3)
-                elif other.priority < priority:
-                    self.clear(other)
-                    displaced.setdefault(cluster.entity_ref(other), []).append((other, row))
-                    self.freed(other, row, now)
+            for rival in list(cluster.nodes.nominated.get(row, {}).values()):
+                if rival.priority < priority and rival.uid not in cluster.pods:
+                    cluster.clear_nomination(rival)  # a stand-in, which is not in the API (repair.md 2.3)
+                elif rival.priority < priority:
+                    self.clear(rival)
+                    displaced.setdefault(cluster.entity_ref(rival), []).append((rival, row))
+                    self.freed(rival, row, now)
             cluster.nominate(pod, row)
             self._echoes.decided(pod.uid, cluster.nodes.names[row])
             self._effects.unnominated.pop(pod.uid, None)
-        for held in displaced.values():
-            self.release(held, Released.TAKEN, f"it is taken for priority {priority}", now)
-        return tuple(pod for held in displaced.values() for pod, _ in held)
+        for lost in displaced.values():
+            self.release(lost, Released.TAKEN, f"it is taken for priority {priority}", now)
+        return tuple(pod for lost in displaced.values() for pod, _ in lost)
 
     def hand_over(self, place: LostPlace, pod: PodRecord) -> None:
         """Nominate the replacement in place of its stand-in; nothing else changes (repair.md 2.3)."""
@@ -137,13 +137,13 @@ class Nominations:
         `outside`: another scheduler placed it, which respects no nomination, so any priority counts (preemption.md
         2.7).
         """
-        there = self._cluster.nodes.nominated.get(row)
-        if there is None:
+        by_uid = self._cluster.nodes.nominated.get(row)
+        if by_uid is None:
             return
         own = self._cluster.entity_ref(placed)
-        for other in list(there.values()):
-            ref = self._cluster.entity_ref(other)
-            if ref != own and (outside or other.priority < placed.priority):
+        for nominated_pod in list(by_uid.values()):
+            ref = self._cluster.entity_ref(nominated_pod)
+            if ref != own and (outside or nominated_pod.priority < placed.priority):
                 self.overtaken.add(ref)
                 self._queue.overtake(ref, now)
 
@@ -183,10 +183,10 @@ class Nominations:
             rows = {pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
             if not rows:
                 continue
-            there = [pod for row in rows for pod in self._cluster.nodes.pods[row].values()]
+            pods_there = [pod for row in rows for pod in self._cluster.nodes.pods[row].values()]
             for uid in (
                 *self.in_flight.victims_of(ref),
-                *(pod.uid for pod in there if pod.terminating and pod.preempted),
+                *(pod.uid for pod in pods_there if pod.terminating and pod.preempted),
             ):
                 self._cluster.set_overdue(uid)
             text = f"it was held for {seconds:g} s and not used"
@@ -228,15 +228,15 @@ class Nominations:
         return min(max(due, now) if due is not None else now + pod.grace, now + LONGEST)
 
     def _seconds_for(self, pod: PodRecord) -> float:
-        found = self._hold_seconds.get(pod.scheduler_name)
-        return found if found is not None else next(iter(self._hold_seconds.values()))
+        seconds = self._hold_seconds.get(pod.scheduler_name)
+        return seconds if seconds is not None else next(iter(self._hold_seconds.values()))
 
     def _begin_known(self, pod: PodRecord, now: float) -> None:
         """Reserve capacity for a nomination in the API: by another scheduler, or by this one before a restart."""
         ref = self._cluster.entity_ref(pod)
         if ref not in self.held and pod.nominated >= 0:
-            there = self._cluster.nodes.pods[pod.nominated].values()
-            leaving = [self._gone_by(other, now) for other in there if other.terminating and other.preempted]
+            pods_there = self._cluster.nodes.pods[pod.nominated].values()
+            leaving = [self._gone_by(victim, now) for victim in pods_there if victim.terminating and victim.preempted]
             self.held.begin(ref, max(leaving, default=now), self._seconds_for(pod))
 
     def resume(self, now: float) -> None:
@@ -247,7 +247,7 @@ class Nominations:
                 self.held.forget(entity.ref)
                 self._begin_known(first, now)
 
-    # -- what the API says -------------------------------------------------------------------------
+    # -- observed in the API -----------------------------------------------------------------------
 
     def known(self, pod: PodRecord, node: str, now: float) -> None:
         """Handle a new pod with a nomination."""

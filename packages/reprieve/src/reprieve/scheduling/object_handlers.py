@@ -29,7 +29,7 @@ class ObjectHandler(NamedTuple):
 
 
 def handlers(
-    pods: PodChanges, groups: GroupChanges, resources: StorageAndDeviceEvents, others: "OtherChanges"
+    pods: PodChanges, groups: GroupChanges, resources: StorageAndDeviceEvents, rest: "OtherChanges"
 ) -> Mapping[str, ObjectHandler]:
     """Return the handler of every kind that the engine reads."""
     return {
@@ -37,13 +37,11 @@ def handlers(
         objects.PodGroup.KIND: ObjectHandler(groups.set, groups.remove),
         objects.CompositePodGroup.KIND: ObjectHandler(groups.set_composite, groups.remove_composite),
         **{kind.KIND: ObjectHandler(groups.set_owner, groups.remove_owner) for kind in OWNER_KINDS},
-        objects.Node.KIND: ObjectHandler(others.set_node, others.remove_node),
-        objects.PriorityClass.KIND: ObjectHandler(others.set_class, others.remove_class),
-        objects.Namespace.KIND: ObjectHandler(others.set_namespace, others.remove_namespace),
-        objects.PodDisruptionBudget.KIND: ObjectHandler(others.set_budget, others.remove_budget),
-        **{
-            k.KIND: ObjectHandler(others.set_selector_owner, others.remove_selector_owner) for k in SELECTOR_OWNER_KINDS
-        },
+        objects.Node.KIND: ObjectHandler(rest.set_node, rest.remove_node),
+        objects.PriorityClass.KIND: ObjectHandler(rest.set_class, rest.remove_class),
+        objects.Namespace.KIND: ObjectHandler(rest.set_namespace, rest.remove_namespace),
+        objects.PodDisruptionBudget.KIND: ObjectHandler(rest.set_budget, rest.remove_budget),
+        **{k.KIND: ObjectHandler(rest.set_selector_owner, rest.remove_selector_owner) for k in SELECTOR_OWNER_KINDS},
         **{kind.KIND: ObjectHandler(resources.set_volume, resources.remove_volume) for kind in VOLUME_KINDS},
         **{kind.KIND: ObjectHandler(resources.set_device, resources.remove_device) for kind in DEVICE_KINDS},
     }
@@ -61,9 +59,9 @@ class OtherChanges:
         """Add or change a node."""
         nodes = self._cluster.nodes
         before = nodes.row_of.get(node.metadata.name)
-        known = before is not None and bool(nodes.alive[before])
+        existed = before is not None and bool(nodes.alive[before])
         if self._cluster.set_node(node):
-            kind = EventKind.NODE_CHANGED if known else EventKind.NODE_ADDED
+            kind = EventKind.NODE_CHANGED if existed else EventKind.NODE_ADDED
             self._queue.on_event(ClusterEvent(kind, row=nodes.row_of[node.metadata.name]), now)
 
     def remove_node(self, ref: ObjectRef, now: float) -> bool:
@@ -88,10 +86,10 @@ class OtherChanges:
 
     def remove_class(self, ref: ObjectRef, now: float) -> bool:
         """Remove a PriorityClass; pods keep their priority."""
-        known = self._cluster.remove_class(ref.name)
-        if known:
+        existed = self._cluster.remove_class(ref.name)
+        if existed:
             self._queue.retry_all(now)
-        return known
+        return existed
 
     def set_namespace(self, namespace: objects.Namespace, now: float, _created: float | None = None) -> None:
         """Add or change a namespace: terms with a namespace selector may match other pods."""
@@ -100,10 +98,10 @@ class OtherChanges:
 
     def remove_namespace(self, ref: ObjectRef, now: float) -> bool:
         """Remove a namespace."""
-        known = self._cluster.remove_namespace(ref.name)
-        if known:
+        existed = self._cluster.remove_namespace(ref.name)
+        if existed:
             self._queue.on_event(ClusterEvent(EventKind.NAMESPACE_CHANGED), now)
-        return known
+        return existed
 
     def set_selector_owner(self, item: SelectorOwner, now: float, _created: float | None = None) -> None:
         """Add or change a service or controller: default spread constraints use its selector."""
@@ -113,11 +111,11 @@ class OtherChanges:
 
     def remove_selector_owner(self, ref: ObjectRef, now: float) -> bool:
         """Remove a service or controller."""
-        known = self._cluster.default_selectors.remove(ref.kind, ref.namespace, ref.name)
+        existed = self._cluster.default_selectors.remove(ref.kind, ref.namespace, ref.name)
         self._cluster.controllers.remove(ref.kind, ref.namespace, ref.name)
-        if known:
+        if existed:
             self._queue.on_event(ClusterEvent(EventKind.SELECTOR_CHANGED), now)
-        return known
+        return existed
 
     def set_budget(self, budget: objects.PodDisruptionBudget, now: float, _created: float | None = None) -> None:
         """Add or change a PodDisruptionBudget: preemptors that respect budgets are tried again."""
@@ -126,10 +124,10 @@ class OtherChanges:
 
     def remove_budget(self, ref: ObjectRef, now: float) -> bool:
         """Remove a PodDisruptionBudget: preemptors that respect budgets are tried again."""
-        known = ref.key in self._cluster.budgets
+        existed = ref.key in self._cluster.budgets
         self._cluster.remove_budget(ref.key)
         self._retry_for_budgets(now)
-        return known
+        return existed
 
     def _retry_for_budgets(self, now: float) -> None:
         if any(terms.respects_budgets for terms in self._cluster.classes.values()):

@@ -1,4 +1,4 @@
-"""Evict backfilled work that runs longer than it stated (reservations.md 4.5).
+"""Evictions of backfilled work that runs longer than it stated (reservations.md 4.5).
 
 Invariants: a unit is evicted only while a reservation needs its capacity and waits for nothing else, and after its
 stated end and margin; its eviction is requested at most once in `_PAUSE`.
@@ -70,23 +70,23 @@ class Overruns:
 
     def _late(self, now: float) -> dict[str, PodRecord]:
         """Return the pods that run too long; forget pods that have ended."""
-        known = self._cluster.pods
-        for uid in [uid for uid in self._lent if uid not in known]:
+        pods = self._cluster.pods
+        for uid in [uid for uid in self._lent if uid not in pods]:
             del self._lent[uid]
             self._looked_at.pop(uid, None)
         return {
             uid: pod for uid, (pod, end) in self._lent.items() if end <= now and pod.row >= 0 and not pod.terminating
         }
 
-    def review(self, held: Iterable[AdvanceReservation], now: float) -> list[Overrun]:
+    def review(self, reservations: Iterable[AdvanceReservation], now: float) -> list[Overrun]:
         """Return the units to evict now."""
         while self._ends and self._ends[0] <= now:
             heapq.heappop(self._ends)
         late = self._late(now) if self._lent else {}
         if not late:
             return []
-        found: dict[str, Overrun] = {}
-        for holder in held:
+        overruns: dict[str, Overrun] = {}
+        for holder in reservations:
             if any(pod.uid not in late and not pod.terminating for pod in holder.waits_for):
                 continue
             rows = set(holder.rows.tolist())
@@ -94,10 +94,10 @@ class Overruns:
                 if self._looked_at.get(pod.uid, -_PAUSE) + _PAUSE <= now:
                     self._looked_at[pod.uid] = now
                     unit = self._unit(pod)
-                    if unit.name not in found and may_be_evicted(self._cluster, unit, holder.holder, now):
-                        found[unit.name] = self._overrun(unit, holder, pod)
-        self.made += len(found)
-        return list(found.values())
+                    if unit.name not in overruns and may_be_evicted(self._cluster, unit, holder.holder, now):
+                        overruns[unit.name] = self._overrun(unit, holder, pod)
+        self.made += len(overruns)
+        return list(overruns.values())
 
     def next_time(self) -> float | None:
         """Return when `review` is next due, if nothing else happens."""

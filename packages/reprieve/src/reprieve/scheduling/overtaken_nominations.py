@@ -1,4 +1,4 @@
-"""Check whether a nomination is still useful while its victims terminate (preemption.md 2.7).
+"""The check whether a nomination is still useful while its victims terminate (preemption.md 2.7).
 
 A pod of higher priority may take a part of the capacity without preempting anything, and another scheduler may bind a
 pod there. The preemptor would wait for victims that no longer help it. Invariant: the cluster is not changed. In doubt
@@ -21,11 +21,11 @@ def pod_is_overtaken(running: RunningProfile, state: CycleState) -> bool:
     Its own nomination is lifted in the present view.
     """
     cluster, evaluator, pod, row = running.cluster, running.evaluator, state.pod, state.nominated
-    known = state.preemption_under_way
-    if ineligible(cluster, pod.priority, False, (row,), under_way=known) is None:
+    under_way = state.preemption_under_way
+    if ineligible(cluster, pod.priority, False, (row,), under_way=under_way) is None:
         return False
     with cluster.trial():
-        cluster.displace_all(_leaving_rows(cluster, (row,), pod.priority, known=known))
+        cluster.displace_all(_leaving_rows(cluster, (row,), pod.priority, known=under_way))
         if evaluator.fits_row(CycleState(cluster, pod), row):
             return False
         if evaluator.ruled(CycleState(cluster, pod)):  # pods that terminate elsewhere may matter

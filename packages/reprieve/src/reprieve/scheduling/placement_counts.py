@@ -1,4 +1,4 @@
-"""Bound how many pods of a group a set of nodes can hold, by requests and node constraints."""
+"""Upper bounds of the pods of a group that sets of nodes can hold, by requests and node constraints."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def holds_at_most(
 
     Each kind of pod is counted as if it had the nodes for itself, by its requests and by the nodes' own objects, and
     nominated pods count as running; other kinds and rules about other pods can only reduce the number. `beyond`: count
-    all pods of each kind that fit, also more than exist.
+    all pods of each kind that fit, even beyond those that exist.
     """
     if not placements:
         return np.zeros(0, dtype=np.int64)
@@ -55,13 +55,13 @@ def holds_at_most(
         most = _UNBOUNDED if beyond else len(kind)
         holds = np.full(len(rows), most, dtype=np.int64)
         if counted:
-            held = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
+            nominated = nominated_rows(cluster, pod.priority, slice(0, len(nodes)))
             for column, amount in pod.signature.requests:
                 free = nodes.allocatable[column, rows] - nodes.used[column, rows]
-                if len(held.rows):
-                    taken = np.zeros(len(nodes), dtype=np.int64)
-                    taken[held.rows] = held.amounts[column]
-                    free -= taken[rows]
+                if len(nominated.rows):
+                    reserved = np.zeros(len(nodes), dtype=np.int64)
+                    reserved[nominated.rows] = nominated.amounts[column]
+                    free -= reserved[rows]
                 holds = np.minimum(holds, np.maximum(free, 0) // amount)
         if evaluator.identity(pod) is not None:
             holds = np.where(evaluator.usable_nodes(CycleState(cluster, pod))[rows], holds, 0)
@@ -82,8 +82,8 @@ def free_amounts(running: RunningProfile, pods: Sequence[PodRecord]) -> Counts:
     """Return `int64[columns, rows]`: free amounts by row for these pods, nominated pods counted as running."""
     nodes = running.cluster.nodes
     count = len(nodes)
-    held = nominated_rows(running.cluster, min(pod.priority for pod in pods), slice(0, count))
+    nominated = nominated_rows(running.cluster, min(pod.priority for pod in pods), slice(0, count))
     free: Counts = nodes.allocatable[:, :count] - nodes.used[:, :count]
-    for turn, row in enumerate(held.rows):
-        free[:, row] -= held.amounts[:, turn]
+    for turn, row in enumerate(nominated.rows):
+        free[:, row] -= nominated.amounts[:, turn]
     return free

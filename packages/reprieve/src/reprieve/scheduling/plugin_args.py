@@ -259,21 +259,21 @@ class _BindingArgs(_Args, frozen=True, kw_only=True):
 
 
 def node_resources_fit(_gates: FeatureGates, args: Args) -> Plugin:
-    """NodeResourcesFitArgs."""
-    found = msgspec.convert(args, _FitArgs)
-    for index, resource in enumerate(found.ignored_resources):
+    """Return the plugin for NodeResourcesFitArgs."""
+    fit_args = msgspec.convert(args, _FitArgs)
+    for index, resource in enumerate(fit_args.ignored_resources):
         _label_name(f"ignoredResources[{index}]", resource)
-    for index, group in enumerate(found.ignored_resource_groups):
+    for index, group in enumerate(fit_args.ignored_resource_groups):
         if "/" in group:
             raise ConfigurationError(f"ignoredResourceGroups[{index}]", "resource group name can't contain '/'")
         _label_name(f"ignoredResourceGroups[{index}]", group)
-    chosen = found.scoring_strategy
+    chosen = fit_args.scoring_strategy
     resources = _weighted(chosen.resources, "scoringStrategy.resources")
     return NodeResourcesFit(
         resources,
         _strategy(chosen),
-        ignored=found.ignored_resources,
-        ignored_groups=found.ignored_resource_groups,
+        ignored=fit_args.ignored_resources,
+        ignored_groups=fit_args.ignored_resource_groups,
     )
 
 
@@ -287,8 +287,8 @@ def _strategy(chosen: _ScoringStrategy) -> Strategy:
     if chosen.type == "MostAllocated":
         return MOST_ALLOCATED
     if not ratio:
-        known = "LeastAllocated, MostAllocated or RequestedToCapacityRatio"
-        raise ConfigurationError("scoringStrategy.type", f"{chosen.type!r}: expected {known}")
+        types = "LeastAllocated, MostAllocated or RequestedToCapacityRatio"
+        raise ConfigurationError("scoringStrategy.type", f"{chosen.type!r}: expected {types}")
     if chosen.requested_to_capacity_ratio is None:
         where = "scoringStrategy.requestedToCapacityRatio"
         raise ConfigurationError(where, "must be specified when type is RequestedToCapacityRatio")
@@ -307,7 +307,7 @@ def _strategy(chosen: _ScoringStrategy) -> Strategy:
 
 
 def _weighted(resources: Sequence[_ResourceSpec], where: str) -> tuple[tuple[str, int], ...]:
-    """Return (name, weight) pairs; none given means cpu and memory, a weight of 0 means 1."""
+    """Return (name, weight) pairs; an empty list means cpu and memory, a weight of 0 means 1."""
     result = []
     for index, resource in enumerate(resources or _CPU_AND_MEMORY):
         weight = resource.weight or 1
@@ -320,10 +320,10 @@ def _weighted(resources: Sequence[_ResourceSpec], where: str) -> tuple[tuple[str
 
 
 def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
-    """NodeResourcesBalancedAllocationArgs."""
+    """Return the plugin for NodeResourcesBalancedAllocationArgs."""
     resources = _weighted(msgspec.convert(args, _BalancedArgs).resources, "resources")
     for index, (name, weight) in enumerate(resources):
-        if name in {other for other, _ in resources[:index]}:
+        if name in {earlier for earlier, _ in resources[:index]}:
             raise ConfigurationError(f"resources[{index}].name", f"{name!r} is given twice")
         if weight != 1:
             raise ConfigurationError(f"resources[{index}].weight", f"resource weight of {name} should be 1")
@@ -334,7 +334,7 @@ def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
 
 
 def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
-    """NodeAffinityArgs."""
+    """Return the plugin for NodeAffinityArgs."""
     added = msgspec.convert(args, _AffinityArgs).added_affinity
     if added is not None:
         where = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
@@ -350,52 +350,52 @@ def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
 
 
 def inter_pod_affinity(_gates: FeatureGates, args: Args) -> Plugin:
-    """InterPodAffinityArgs."""
-    found = msgspec.convert(args, _InterPodArgs)
-    weight = found.hard_pod_affinity_weight
+    """Return the plugin for InterPodAffinityArgs."""
+    affinity = msgspec.convert(args, _InterPodArgs)
+    weight = affinity.hard_pod_affinity_weight
     if not 0 <= weight <= 100:
         raise ConfigurationError("hardPodAffinityWeight", f"{weight}: not in valid range [0-100]")
-    return InterPodAffinity(hard_weight=weight, ignore_preferred=found.ignore_preferred_terms_of_existing_pods)
+    return InterPodAffinity(hard_weight=weight, ignore_preferred=affinity.ignore_preferred_terms_of_existing_pods)
 
 
 def pod_topology_spread(_gates: FeatureGates, args: Args) -> Plugin:
-    """PodTopologySpreadArgs."""
-    found = msgspec.convert(args, _SpreadArgs)
-    _one_of("defaultingType", found.defaulting_type, ("System", "List"))
-    if found.defaulting_type == "System":
-        if found.default_constraints:
+    """Return the plugin for PodTopologySpreadArgs."""
+    spread = msgspec.convert(args, _SpreadArgs)
+    _one_of("defaultingType", spread.defaulting_type, ("System", "List"))
+    if spread.defaulting_type == "System":
+        if spread.default_constraints:
             raise ConfigurationError("defaultConstraints", "when .defaultingType is System, must be empty")
         return PodTopologySpread(SYSTEM_DEFAULTS)
     seen: set[tuple[str, str]] = set()
-    for index, constraint in enumerate(found.default_constraints):
+    for index, constraint in enumerate(spread.default_constraints):
         same = (constraint.topology_key, constraint.when_unsatisfiable)
         if same in seen:
             text = f"{{{same[0]}, {same[1]}}} is given twice"
             raise ConfigurationError(f"defaultConstraints[{index}]", text)
         seen.add(same)
     return PodTopologySpread(
-        [_default(c, f"defaultConstraints[{index}]") for index, c in enumerate(found.default_constraints)],
+        [_default(c, f"defaultConstraints[{index}]") for index, c in enumerate(spread.default_constraints)],
         system=False,
     )
 
 
-def _default(found: _DefaultConstraint, where: str) -> objects.TopologySpreadConstraint:
-    if found.max_skew <= 0:
-        raise ConfigurationError(f"{where}.maxSkew", f"{found.max_skew}: must be greater than zero")
-    if not found.topology_key:
+def _default(constraint: _DefaultConstraint, where: str) -> objects.TopologySpreadConstraint:
+    if constraint.max_skew <= 0:
+        raise ConfigurationError(f"{where}.maxSkew", f"{constraint.max_skew}: must be greater than zero")
+    if not constraint.topology_key:
         raise ConfigurationError(f"{where}.topologyKey", "can not be empty")
-    _label_name(f"{where}.topologyKey", found.topology_key)
-    _one_of(f"{where}.whenUnsatisfiable", found.when_unsatisfiable, (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
-    if found.label_selector is not None:
+    _label_name(f"{where}.topologyKey", constraint.topology_key)
+    _one_of(f"{where}.whenUnsatisfiable", constraint.when_unsatisfiable, (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
+    if constraint.label_selector is not None:
         message = "constraint must not define a selector, as they deduced for each pod"
         raise ConfigurationError(f"{where}.labelSelector", message)
     return objects.TopologySpreadConstraint(
-        max_skew=found.max_skew,
-        topology_key=found.topology_key,
-        when_unsatisfiable=found.when_unsatisfiable,
-        min_domains=found.min_domains,
-        node_affinity_policy=found.node_affinity_policy or "Honor",
-        node_taints_policy=found.node_taints_policy or "Ignore",
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        when_unsatisfiable=constraint.when_unsatisfiable,
+        min_domains=constraint.min_domains,
+        node_affinity_policy=constraint.node_affinity_policy or "Honor",
+        node_taints_policy=constraint.node_taints_policy or "Ignore",
     )
 
 
@@ -408,21 +408,21 @@ class _DynamicResourcesArgs(_Args, frozen=True, kw_only=True):
 
 
 def dynamic_resources(gates: FeatureGates, args: Args) -> Plugin:
-    """Return a plugin of DynamicResourcesArgs. `filterTimeout` is not used: steps, not time, limit the search."""
-    given = msgspec.convert(args, _DynamicResourcesArgs)
-    if checked_duration("filterTimeout", given.filter_timeout) < 0:
+    """Return the plugin for DynamicResourcesArgs. `filterTimeout` is not used: steps, not time, limit the search."""
+    devices = msgspec.convert(args, _DynamicResourcesArgs)
+    if checked_duration("filterTimeout", devices.filter_timeout) < 0:
         raise ConfigurationError("filterTimeout", "must be zero or positive")
-    seconds = checked_duration("bindingTimeout", given.binding_timeout)
+    seconds = checked_duration("bindingTimeout", devices.binding_timeout)
     if seconds < 1:
         raise ConfigurationError("bindingTimeout", "must be at least 1 second")
     return DynamicResources(binding_timeout=seconds, group_claims=gates.dra_workload_resource_claims)
 
 
-def _lasting(path: str, given: str | int) -> float:
+def _lasting(path: str, value: str | int) -> float:
     """Return a time in seconds that may be zero."""
-    seconds = float(given) if isinstance(given, int) else checked_duration(path, given)
+    seconds = float(value) if isinstance(value, int) else checked_duration(path, value)
     if not 0 <= seconds <= LONGEST:
-        raise ConfigurationError(path, f"{given}: must be zero or positive, and at most ten years")
+        raise ConfigurationError(path, f"{value}: must be zero or positive, and at most ten years")
     return seconds
 
 
@@ -436,51 +436,51 @@ def _within(path: str, value: float, least: int, most: int) -> None:
 
 
 def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
-    """DefaultPreemptionArgs."""
-    found = msgspec.convert(args, _PreemptionArgs)
-    percentage, absolute = found.min_candidate_nodes_percentage, found.min_candidate_nodes_absolute
+    """Return the plugin for DefaultPreemptionArgs."""
+    preemption = msgspec.convert(args, _PreemptionArgs)
+    percentage, absolute = preemption.min_candidate_nodes_percentage, preemption.min_candidate_nodes_absolute
     _within("minCandidateNodesPercentage", percentage, 0, 100)
     if absolute < 0:
         raise ConfigurationError("minCandidateNodesAbsolute", f"{absolute}: not in valid range [0, inf)")
     if percentage == absolute == 0:
         text = "cannot be zero at the same time as minCandidateNodesAbsolute"
         raise ConfigurationError("minCandidateNodesPercentage", text)
-    _within("cascadeDepth", found.cascade_depth, 0, DEEPEST)
-    _one_of("victimSearch", found.victim_search, (REPRIEVE, PRIORITY_FLOOR))
-    _one_of("placement", found.placement, (COMPATIBLE, MINIMIZE_VICTIMS, SCORED))
-    hold = _lasting("holdSeconds", found.hold_seconds)
-    wait = _lasting("waitForCompletions", found.wait_for_completions)
-    checkpoint = _lasting("waitForCheckpoint", found.wait_for_checkpoint)
-    _one_of("moving", found.moving, (SUGGEST, MOVE))
-    _within("movesPerHour", found.moves_per_hour, 1, _MOST_EVICTIONS)
-    limits = _eviction_limits(found.eviction_limits)
-    cost = found.cost
+    _within("cascadeDepth", preemption.cascade_depth, 0, DEEPEST)
+    _one_of("victimSearch", preemption.victim_search, (REPRIEVE, PRIORITY_FLOOR))
+    _one_of("placement", preemption.placement, (COMPATIBLE, MINIMIZE_VICTIMS, SCORED))
+    hold = _lasting("holdSeconds", preemption.hold_seconds)
+    wait = _lasting("waitForCompletions", preemption.wait_for_completions)
+    checkpoint = _lasting("waitForCheckpoint", preemption.wait_for_checkpoint)
+    _one_of("moving", preemption.moving, (SUGGEST, MOVE))
+    _within("movesPerHour", preemption.moves_per_hour, 1, _MOST_EVICTIONS)
+    limits = _eviction_limits(preemption.eviction_limits)
+    cost = preemption.cost
     if "cost" not in args:
         counted = any(limit.count == EVICTIONS for limit in limits)
         cost = WITH_LIMITS if counted else WITH_WAITS if checkpoint else cost
     options = PreemptionOptions(
         group_policy=gates.pod_group_preemption_policy,
-        victim_search=found.victim_search,
-        placement=found.placement,
+        victim_search=preemption.victim_search,
+        placement=preemption.placement,
         hold_seconds=hold,
-        successor=found.successor,
+        successor=preemption.successor,
         wait_for_completions=wait,
-        together=found.together,
+        together=preemption.together,
         wait_for_checkpoint=checkpoint,
-        moves=found.moving == MOVE,
-        moves_per_hour=found.moves_per_hour,
+        moves=preemption.moving == MOVE,
+        moves_per_hour=preemption.moves_per_hour,
         cost=cost,
-        cascade_depth=found.cascade_depth,
+        cascade_depth=preemption.cascade_depth,
         eviction_limits=limits,
     )
     return DefaultPreemption(options)
 
 
-def _eviction_limits(given: Sequence[_EvictionLimit]) -> tuple[EvictionLimit, ...]:
-    if len(given) > _MOST_LIMITS:
-        raise ConfigurationError("evictionLimits", f"{len(given)} limits: at most {_MOST_LIMITS}")
+def _eviction_limits(specs: Sequence[_EvictionLimit]) -> tuple[EvictionLimit, ...]:
+    if len(specs) > _MOST_LIMITS:
+        raise ConfigurationError("evictionLimits", f"{len(specs)} limits: at most {_MOST_LIMITS}")
     result = []
-    for index, limit in enumerate(given):
+    for index, limit in enumerate(specs):
         where = f"evictionLimits[{index}]"
         _one_of(f"{where}.per", limit.per, SCOPES)
         _one_of(f"{where}.count", limit.count, (EVICTIONS, REPEATS))
@@ -496,48 +496,48 @@ def _eviction_limits(given: Sequence[_EvictionLimit]) -> tuple[EvictionLimit, ..
 
 
 def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
-    """GangSchedulingArgs; kube-scheduler's plugin has none."""
-    found = msgspec.convert(args, _GangArgs)
-    _one_of("treeSearch", found.tree_search, (GREEDY, RETRY))
-    kept, degraded = (
-        _lasting("repairSeconds", found.repair_seconds),
-        _lasting("degradedSeconds", found.degraded_seconds),
+    """Return the plugin for GangSchedulingArgs; kube-scheduler's plugin has none."""
+    gangs = msgspec.convert(args, _GangArgs)
+    _one_of("treeSearch", gangs.tree_search, (GREEDY, RETRY))
+    repair_seconds, degraded = (
+        _lasting("repairSeconds", gangs.repair_seconds),
+        _lasting("degradedSeconds", gangs.degraded_seconds),
     )
-    repair = RepairOptions(found.repair_first, kept, degraded)
-    _one_of("provisioningRequests", found.provisioning_requests, (NEVER, ANNOTATED, ALWAYS))
-    after = _lasting("provisioningAfter", found.provisioning_after)
-    if not found.provisioning_class_name:
+    repair = RepairOptions(gangs.repair_first, repair_seconds, degraded)
+    _one_of("provisioningRequests", gangs.provisioning_requests, (NEVER, ANNOTATED, ALWAYS))
+    after = _lasting("provisioningAfter", gangs.provisioning_after)
+    if not gangs.provisioning_class_name:
         raise ConfigurationError("provisioningClassName", "must not be empty")
-    provisioning = ProvisioningOptions(found.provisioning_requests, after, found.provisioning_class_name)
-    return GangScheduling(found.tree_search, repair, provisioning)
+    provisioning = ProvisioningOptions(gangs.provisioning_requests, after, gangs.provisioning_class_name)
+    return GangScheduling(gangs.tree_search, repair, provisioning)
 
 
 def topology_placement(_gates: FeatureGates, args: Args) -> Plugin:
-    """TopologyPlacementArgs; kube-scheduler's plugin has none."""
+    """Return the plugin for TopologyPlacementArgs; kube-scheduler's plugin has none."""
     return TopologyPlacement(follows_terms=msgspec.convert(args, _TopologyArgs).preferences)
 
 
 def reservations(_gates: FeatureGates, args: Args) -> Plugin:
-    """ReservationsArgs; kube-scheduler has no such plugin."""
-    found = msgspec.convert(args, _ReservationsArgs)
-    after, longest = _lasting("reserveAfter", found.reserve_after), checked_duration("maxReserved", found.max_reserved)
+    """Return the plugin for ReservationsArgs; kube-scheduler has no such plugin."""
+    spec = msgspec.convert(args, _ReservationsArgs)
+    after, longest = _lasting("reserveAfter", spec.reserve_after), checked_duration("maxReserved", spec.max_reserved)
     if not 0 < longest <= LONGEST:
-        raise ConfigurationError("maxReserved", f"{found.max_reserved}: must be positive, and at most ten years")
-    _within("maxReservations", found.max_reservations, 1, 64)
-    _within("minPods", found.min_pods, 1, 1 << 20)
-    _within("backfillMargin", found.backfill_margin, 0, 1000)
-    _within("maxIdleShare", found.max_idle_share, 0, 1)
-    _one_of("backfillOverrun", found.backfill_overrun, (WAIT, EVICT))
-    ageing = _lasting("queueing.ageing", found.queueing.ageing)
+        raise ConfigurationError("maxReserved", f"{spec.max_reserved}: must be positive, and at most ten years")
+    _within("maxReservations", spec.max_reservations, 1, 64)
+    _within("minPods", spec.min_pods, 1, 1 << 20)
+    _within("backfillMargin", spec.backfill_margin, 0, 1000)
+    _within("maxIdleShare", spec.max_idle_share, 0, 1)
+    _one_of("backfillOverrun", spec.backfill_overrun, (WAIT, EVICT))
+    ageing = _lasting("queueing.ageing", spec.queueing.ageing)
     return ReservationsPlugin(
         ReservationOptions(
             reserve_after=after,
-            max_reservations=found.max_reservations,
-            min_pods=found.min_pods,
-            backfill_margin=found.backfill_margin / 100,
+            max_reservations=spec.max_reservations,
+            min_pods=spec.min_pods,
+            backfill_margin=spec.backfill_margin / 100,
             max_reserved=longest,
-            max_idle_share=found.max_idle_share,
-            evict_overrun=found.backfill_overrun == EVICT,
+            max_idle_share=spec.max_idle_share,
+            evict_overrun=spec.backfill_overrun == EVICT,
             ageing=ageing,
         )
     )
@@ -548,20 +548,20 @@ def _label_name(path: str, name: str) -> None:
         raise ConfigurationError(path, f"{name!r}: {problem}")
 
 
-def _one_of(path: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ConfigurationError(path, f"{value!r}: expected {' or '.join(known)}")
+def _one_of(path: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ConfigurationError(path, f"{value!r}: expected {' or '.join(allowed)}")
 
 
 # -- volumes --------------------------------------------------------------------------------------------------------
 
 
 def volume_binding(_gates: FeatureGates, args: Args) -> Plugin:
-    """VolumeBindingArgs."""
-    found = msgspec.convert(args, _BindingArgs)
-    if found.bind_timeout_seconds < 0:
+    """Return the plugin for VolumeBindingArgs."""
+    binding = msgspec.convert(args, _BindingArgs)
+    if binding.bind_timeout_seconds < 0:
         message = "invalid BindTimeoutSeconds, should not be a negative value"
         raise ConfigurationError("bindTimeoutSeconds", message)
-    if found.shape is not None:
+    if binding.shape is not None:
         raise ConfigurationError("shape", "unexpected field `shape`, feature StorageCapacityScoring is disabled")
-    return VolumeBinding(float(found.bind_timeout_seconds))
+    return VolumeBinding(float(binding.bind_timeout_seconds))

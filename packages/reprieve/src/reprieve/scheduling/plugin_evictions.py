@@ -72,7 +72,7 @@ class Preemptor:
 
 
 def taken(
-    running: RunningProfile, preemptor: Preemptor, found: PostFilterResult, plugin: str, point: str
+    running: RunningProfile, preemptor: Preemptor, result: PostFilterResult, plugin: str, point: str
 ) -> PostFilterResult:
     """Return the success with the plugin's choice as `proposal`; no success if the preemptor may not preempt now.
 
@@ -80,21 +80,21 @@ def taken(
     """
     delayed = None
     try:
-        places = _places(running.cluster, preemptor, found.nominations)
-        if not found.victims:
-            return replace(found, proposal=Nominated(places))
+        places = _places(running.cluster, preemptor, result.nominations)
+        if not result.victims:
+            return replace(result, proposal=Nominated(places))
         why_not = preemptor.why_not
         if why_not is None:
-            preemption = _preemption(running, preemptor, places, found.victims, plugin)
+            preemption = _preemption(running, preemptor, places, result.victims, plugin)
             delayed = until_delay_is_over(running.cluster, preemptor.pods)
             if delayed is None:
-                return replace(found, proposal=preemption)
+                return replace(result, proposal=preemption)
             why_not = delayed.message
     except _RefusedError as error:
         raise PluginError(plugin, point, ValueError(str(error))) from None
     prefix = "preemption: " if preemptor.group is None else ""
     status = Status(Code.UNSCHEDULABLE, prefix + why_not, plugin)
-    return PostFilterResult(status, deferred_writes=found.deferred_writes, put_off=delayed)
+    return PostFilterResult(status, deferred_writes=result.deferred_writes, put_off=delayed)
 
 
 def held_places(outcome: PostFilterResult | None) -> Assigned:
@@ -113,9 +113,9 @@ def _places(
     unknown = set(nominations) - {pod.key for pod in preemptor.pods}
     if unknown:
         raise _RefusedError(f"nominates {_listed(unknown)}, of the pods to schedule there is none of that name")
-    gone = {node for node in nominations.values() if node not in cluster.nodes.row_of}
-    if gone:
-        raise _RefusedError(f"nominates to {_listed(gone)}, no node has that name")
+    missing = {node for node in nominations.values() if node not in cluster.nodes.row_of}
+    if missing:
+        raise _RefusedError(f"nominates to {_listed(missing)}, no node has that name")
     row_of = cluster.nodes.row_of
     return tuple((pod, row_of[nominations[pod.key]]) for pod in preemptor.pods if pod.key in nominations)
 
@@ -176,10 +176,10 @@ def _units(cluster: ClusterState, preemptor: Preemptor, victims: Sequence[str]) 
     terms = cluster.class_terms_of(preemptor.group if preemptor.group is not None else preemptor.pods[0])
     units = potential_victims(cluster, priority, pods, terms)
     covered = {pod.uid for unit in units for pod in unit.pods}
-    kept = {pod.key for pod in pods if pod.uid not in covered}
-    if kept:
+    protected = {pod.key for pod in pods if pod.uid not in covered}
+    if protected:
         raise _RefusedError(
-            f"names victim {_listed(kept)}, which may not be evicted now (its group's priority, its "
+            f"names victim {_listed(protected)}, which may not be evicted now (its group's priority, its "
             "minimum-runtime, below-minimum: Protect, an eviction limit, or an eviction that is overdue)"
         )
     for unit in units:
@@ -214,9 +214,9 @@ def _check_levels(running: RunningProfile, group: Group, by_leaf: _Rows) -> None
             _check_levels(running, child, by_leaf)
         reached = sum(1 for child in children if _counts(child, by_leaf))
     if not progress(running.profile, group, reached, 0).ok:
-        what = "pods" if isinstance(group, GroupState) else "groups"
+        kind = "pods" if isinstance(group, GroupState) else "groups"
         raise _RefusedError(
-            f"{group.kind} {group.key} has {reached} of the {group.min_count} {what} it needs with these nominations"
+            f"{group.kind} {group.key} has {reached} of the {group.min_count} {kind} it needs with these nominations"
         )
 
 

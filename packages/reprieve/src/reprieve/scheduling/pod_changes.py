@@ -72,15 +72,15 @@ class PodChanges:
     def set(self, pod: objects.Pod, now: float, created: float | None = None) -> None:
         """Add, change or end a pod. `created` (seconds) replaces a missing creationTimestamp."""
         uid = uid_of(pod)
-        known = self._cluster.pods.get(uid)
+        record = self._cluster.pods.get(uid)
         if pod.status.phase in _ENDED:
             if pod.status.phase == "Succeeded" and pod.metadata.deletion_timestamp is None:
                 self._succeeded(pod, uid)
             self.gone(uid, now)
-        elif known is None:
+        elif record is None:
             self._new(pod, now, created)
         else:
-            self._changed(known, pod, now)
+            self._changed(record, pod, now)
 
     def remove(self, ref: ObjectRef, now: float) -> bool:
         """Remove a deleted pod."""
@@ -90,9 +90,9 @@ class PodChanges:
 
     def _succeeded(self, pod: objects.Pod, uid: str) -> None:
         """Record that a pod succeeded: its gang has not lost it (repair.md 1.3)."""
-        known = self._cluster.pods.get(uid)
-        membership = self._sources.membership(pod) if known is None else None
-        group = known.group if known is not None else self._groups.key_of(pod, membership) if membership else None
+        record = self._cluster.pods.get(uid)
+        membership = self._sources.membership(pod) if record is None else None
+        group = record.group if record is not None else self._groups.key_of(pod, membership) if membership else None
         if group:
             self._repair.health.succeeded(group, uid)
 
@@ -162,71 +162,73 @@ class PodChanges:
         self._queue.on_event(event, now)
         self._nominations.overtake(pod, pod.row, now, outside=True)
 
-    def _changed(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
+    def _changed(self, record: PodRecord, pod: objects.Pod, now: float) -> None:
         """Handle another version of a pod."""
-        known.preempted = was_preempted(pod)
-        known.moved = moved_of(pod)
-        known.generation = pod.metadata.generation
-        known.annotations = annotations_of(pod.metadata)
-        terms_changed(self._cluster, self._queue, known, work_terms_of(pod), now)
-        claims = self._cluster.devices.with_extended(known, claims_of(pod))
-        if claims != known.claims:
-            self._cluster.set_claims(known, claims)
-            self._queue.update_pod(known, now)
-        before = known.signature
-        spec_changed(self._cluster, self._queue, known, pod, now)
+        record.preempted = was_preempted(pod)
+        record.moved = moved_of(pod)
+        record.generation = pod.metadata.generation
+        record.annotations = annotations_of(pod.metadata)
+        terms_changed(self._cluster, self._queue, record, work_terms_of(pod), now)
+        claims = self._cluster.devices.with_extended(record, claims_of(pod))
+        if claims != record.claims:
+            self._cluster.set_claims(record, claims)
+            self._queue.update_pod(record, now)
+        before = record.signature
+        spec_changed(self._cluster, self._queue, record, pod, now)
         due = gone_by(pod)
-        if due is not None and not known.terminating:
-            self._terminating(known, now, due)
+        if due is not None and not record.terminating:
+            self._terminating(record, now, due)
         elif due is not None:
-            self._cluster.set_terminating(known, due=due)  # it may have got a shorter grace period
+            self._cluster.set_terminating(record, due=due)  # its grace period may be shorter now
         if pod.spec.node_name:
-            self._bound_to(known, pod.spec.node_name, now)
-            changed = before is not known.signature
-            self._resizes.observe(known, pod, now, ours=self._scheduled_here(known), changed=changed)
-        elif known.row < 0:
-            self._still_pending(known, pod, now)
+            self._bound_to(record, pod.spec.node_name, now)
+            changed = before is not record.signature
+            self._resizes.observe(record, pod, now, ours=self._scheduled_here(record), changed=changed)
+        elif record.row < 0:
+            self._still_pending(record, pod, now)
 
-    def _bound_to(self, known: PodRecord, node: str, now: float) -> None:
-        known.bound = True
+    def _bound_to(self, record: PodRecord, node: str, now: float) -> None:
+        record.bound = True
         row = self._cluster.nodes.row_for_pod(node)
-        if known.row >= 0:
-            if known.row != row:
-                # Another scheduler bound it elsewhere: the API is right, our assumption was not.
-                self._cluster.displace(known)
-                self._cluster.place(known, row)
+        if record.row >= 0:
+            if record.row != row:
+                # Another scheduler bound it elsewhere: the API is authoritative, not our assumption.
+                self._cluster.displace(record)
+                self._cluster.place(record, row)
             return
-        self._queue.remove_pod(known, now)
-        self._cluster.clear_nomination(known)
-        self._nominations.bound(known.uid)
-        self._cluster.place(known, row)
-        self._placed_outside(known, now)
+        self._queue.remove_pod(record, now)
+        self._cluster.clear_nomination(record)
+        self._nominations.bound(record.uid)
+        self._cluster.place(record, row)
+        self._placed_outside(record, now)
 
-    def _still_pending(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
-        if not known.terminating:
-            self._nominations.observe(known, pod.status.nominated_node_name, now)
-        self._tried_by_another(known, pod, now)
+    def _still_pending(self, record: PodRecord, pod: objects.Pod, now: float) -> None:
+        if not record.terminating:
+            self._nominations.observe(record, pod.status.nominated_node_name, now)
+        self._tried_by_another(record, pod, now)
         gates = tuple(gate.name for gate in pod.spec.scheduling_gates or ())
-        if gates == known.gates:
+        if gates == record.gates:
             return
-        known.gates = gates
-        self._queue.update_pod(known, now)
+        record.gates = gates
+        self._queue.update_pod(record, now)
         if gates:
-            self._nominations.give_up((known,), now, Released.GATED, f"gated by {', '.join(gates)}")
-        if known.group is not None:
-            event = ClusterEvent(EventKind.GATES_REMOVED, pod=known, group=known.group)
+            self._nominations.give_up((record,), now, Released.GATED, f"gated by {', '.join(gates)}")
+        if record.group is not None:
+            event = ClusterEvent(EventKind.GATES_REMOVED, pod=record, group=record.group)
             self._queue.on_event(event, now)
 
-    def _tried_by_another(self, known: PodRecord, pod: objects.Pod, now: float) -> None:
-        """Record an attempt of another scheduler: a standby knows since when a pod is pending (reservations.md 1.2)."""
-        if known.unschedulable_since is not None:
+    def _tried_by_another(self, record: PodRecord, pod: objects.Pod, now: float) -> None:
+        """Record an attempt of another scheduler, so that a standby knows how long pods are pending (reservations.md
+        1.2).
+        """
+        if record.unschedulable_since is not None:
             return
-        entity = self._queue.find(known)
+        entity = self._queue.find(record)
         if entity is None or entity.attempts or entity.state is not QueueState.ACTIVE:
             return
-        known.unschedulable_since = unschedulable_since(pod)
-        if known.unschedulable_since is not None:
-            self._queue.update_pod(known, now)
+        record.unschedulable_since = unschedulable_since(pod)
+        if record.unschedulable_since is not None:
+            self._queue.update_pod(record, now)
 
     def terminating(self, uid: str, now: float, *, preempted: bool) -> None:
         """Handle a pod's deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""

@@ -49,8 +49,8 @@ def schedule_pod(
             outcome, texts = _post_filters(running, state, diagnosis)
     preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
     deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, Deferral) else None
-    held = held_places(outcome)
-    clears = preemption is None and not held and (overtaken or outcome is None or outcome.clear_nomination)
+    nominations = held_places(outcome)
+    clears = preemption is None and not nominations and (overtaken or outcome is None or outcome.clear_nomination)
     names = cluster.nodes.names
     return Decision(
         ref=ref,
@@ -60,7 +60,7 @@ def schedule_pod(
         put_off=deferral,
         nominations=((pod, preemption.domain),)
         if preemption is not None
-        else tuple((pod, names[row]) for pod, row in held),
+        else tuple((pod, names[row]) for pod, row in nominations),
         cleared=(pod,) if clears and pod.nominated >= 0 else (),
         diagnosis=diagnosis,
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
@@ -69,7 +69,7 @@ def schedule_pod(
 
 
 def pod_without_help(running: RunningProfile, ref: str, pod: PodRecord) -> Decision | None:
-    """Decide for a pod without evictions; None: it does not fit in the present view."""
+    """Decide for a pod without evictions; None if it does not fit in the present view."""
     with running.cluster.trial():
         nominated = pod.nominated
         running.cluster.clear_nomination(pod)

@@ -44,7 +44,7 @@ def waits_for_completions(profiles: Iterable[Profile]) -> bool:
 
 
 class Released(Enum):
-    """Why a reservation ended."""
+    """The reason why a reservation ended."""
 
     NOT_USED = "NotUsed"
     """It expired."""
@@ -103,7 +103,7 @@ class PreemptorReservations:
         return len(self._holds)
 
     def begin(self, ref: str, room_by: float, seconds: float) -> float | None:
-        """Reserve until so many seconds after the capacity is due to be free; return the end. 0: without an end."""
+        """Reserve until `seconds` after the capacity is due to be free; return the end. 0: without an end."""
         self._holds.pop(ref, None)
         if seconds <= 0:
             return None

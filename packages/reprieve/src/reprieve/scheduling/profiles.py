@@ -181,11 +181,11 @@ def profiles_of(
 def _placing_by_score(profile: ProfileConfiguration) -> ProfileConfiguration:
     result = list(profile.plugin_config)
     for plugin, args in _PLACED_BY_SCORE.items():
-        given = next((turn for turn, config in enumerate(result) if config.name == plugin), None)
-        if given is None:
+        turn_of_plugin = next((turn for turn, config in enumerate(result) if config.name == plugin), None)
+        if turn_of_plugin is None:
             result.append(PluginConfig(name=plugin, args=dict(args)))
         else:
-            result[given] = replace(result[given], args={**result[given].args, **args})
+            result[turn_of_plugin] = replace(result[turn_of_plugin], args={**result[turn_of_plugin].args, **args})
     return replace(profile, plugin_config=tuple(result))
 
 

@@ -80,43 +80,43 @@ class FewestBreaks:
             self._extend([*chosen, -1], free, member.domain, self._after(cost, last, member.domain))
             return
         state = (turn, last, self._state(free))
-        known = self._seen.get(state)
-        if known is not None and known <= cost:
+        best_cost = self._seen.get(state)
+        if best_cost is not None and best_cost <= cost:
             return
         self._seen[state] = cost
         for index in self._choices(member, free, last, cost):
             if self.steps <= 0:
                 return
             self.steps -= 1
-            there = free[index]
+            left = free[index]
             for column, amount in enumerate(member.asks):
-                there[column] -= amount
+                left[column] -= amount
             chosen.append(index)
             domain = self.bins[index].domain
             self._extend(chosen, free, domain, self._after(cost, last, domain))
             chosen.pop()
             for column, amount in enumerate(member.asks):
-                there[column] += amount
+                left[column] += amount
 
     def _after(self, cost: tuple[int, ...], last: int, domain: int) -> tuple[int, ...]:
         if last in (-1, domain):
             return cost
         pairs = zip(self.apart[last], self.apart[domain], strict=True)
-        return tuple(count + (one != other) for count, (one, other) in zip(cost, pairs, strict=True))
+        return tuple(count + (a != b) for count, (a, b) in zip(cost, pairs, strict=True))
 
     def _choices(self, member: Member, free: list[list[int]], last: int, cost: tuple[int, ...]) -> list[int]:
         """Return the bins into which the member fits, the cheapest first; of identical bins the first."""
         choices: dict[tuple[tuple[int, ...], int, tuple[int, ...]], int] = {}
         for index in sorted(member.bins):
-            there, domain = free[index], self.bins[index].domain
+            left_there, domain = free[index], self.bins[index].domain
             if member.beside and domain != last:
                 continue
-            if all(amount <= left for amount, left in zip(member.asks, there, strict=True)):
-                alike = (domain, self._kinds[index], *there)
-                choices.setdefault((self._after(cost, last, domain), sum(there), alike), index)
+            if all(amount <= left for amount, left in zip(member.asks, left_there, strict=True)):
+                alike = (domain, self._kinds[index], *left_there)
+                choices.setdefault((self._after(cost, last, domain), sum(left_there), alike), index)
         return [index for _, index in sorted(choices.items(), key=lambda item: (*item[0][:2], item[1]))]
 
     def _state(self, free: list[list[int]]) -> tuple[object, ...]:
         """Return a key of the remaining capacity, which is equal after an exchange of bins of one domain."""
-        left = ((item.domain, kind, *there) for item, kind, there in zip(self.bins, self._kinds, free, strict=True))
+        left = ((item.domain, kind, *amounts) for item, kind, amounts in zip(self.bins, self._kinds, free, strict=True))
         return tuple(sorted(left))

@@ -7,7 +7,7 @@ priority on the node are evicted as for a pending pod for which resources are al
 The deferred resizes of a gang are one entity: pods are evicted for all that do not fit, or for none.
 
 Invariant: a pod is `resizing` as long as its resize is deferred and may evict pods, whether it is queued or not; then
-`resize_ref` is its queued entity, else empty.
+`resize_ref` is its queued entity.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,26 +44,26 @@ class PendingResizes:
         self._queue = queue
         self._on = gates.in_place_pod_vertical_scaling_scheduler_preemption
 
-    def observe(self, known: PodRecord, pod: objects.Pod, now: float, *, ours: bool, changed: bool) -> None:
+    def observe(self, record: PodRecord, pod: objects.Pod, now: float, *, ours: bool, changed: bool) -> None:
         """Handle a version of a running pod; `changed`: it counts with other amounts than before."""
-        deferred = self._on and ours and known.row >= 0 and not known.terminating and resize_is_deferred(pod)
+        deferred = self._on and ours and record.row >= 0 and not record.terminating and resize_is_deferred(pod)
         disabled = deferred and resize_may_not_preempt(pod)
-        freed = known.resize_disabled and not disabled
-        known.resize_disabled = disabled
+        freed = record.resize_disabled and not disabled
+        record.resize_disabled = disabled
         if not deferred or disabled:
-            self.end(known, now)
-        elif not known.resizing:
-            known.resize_ref = _ref(self._cluster, known)
-            known.resizing = True
-            self._queue_all(known, now)
+            self.end(record, now)
+        elif not record.resizing:
+            record.resize_ref = _ref(self._cluster, record)
+            record.resizing = True
+            self._queue_all(record, now)
         if freed:
-            self._queue.wake(_ref(self._cluster, known), now)
-        if changed and known.row >= 0:
-            self._left_on(known.row, now)
+            self._queue.wake(_ref(self._cluster, record), now)
+        if changed and self._on and record.row >= 0:
+            self._left_on(record.row, now)
 
     def _queue_all(self, pod: PodRecord, now: float) -> None:
         """Queue a resize, and those of its gang that had left the queue because they fitted."""
-        peers = [peer for peer in _of_gang(self._cluster, pod) if peer.resize_ref == pod.resize_ref]
+        peers = [peer for peer in _of_gang(self._cluster, pod) if peer.resizing and peer.resize_ref == pod.resize_ref]
         for peer in peers if self._queue.get(pod.resize_ref) is None else (pod,):
             self._queue.add_pod(peer, now)
 
@@ -98,7 +98,7 @@ class PendingResizes:
         """Try the resizes of pods again that were victims and are not evicted."""
         for uid in uids:
             pod = self._cluster.pods.get(uid)
-            if pod is not None:
+            if pod is not None and pod.resizing:
                 self._queue.wake(pod.resize_ref, now)
 
 
@@ -129,7 +129,7 @@ def _of_gang(cluster: ClusterState, pod: PodRecord) -> list[PodRecord]:
 def decide_resizes(running: RunningProfile, ref: str, pods: Sequence[PodRecord], *, under_way: bool) -> Decision:
     """Decide for the running pods of one entity with deferred resizes; the cluster is not changed (resizes.md 2).
 
-    They are all of one gang, or it is one pod alone.
+    They all belong to one gang, or there is only one pod.
     """
     cluster = running.cluster
     staying = [pod for pod in pods if pod.uid not in cluster.doomed]
@@ -168,8 +168,8 @@ def decide_resizes(running: RunningProfile, ref: str, pods: Sequence[PodRecord],
 def _beside(pod: PodRecord, text: str, hopeless: dict[str, str]) -> Rejection:
     """Return why a pod is not resized if no evictions help it or another pod of its gang."""
     if pod.key not in hopeless:
-        other, why = next(iter(sorted(hopeless.items())))
-        text = f"{text} preemption: {ALL_OR_NONE}: pod {other}: {why}"
+        key, why = next(iter(sorted(hopeless.items())))
+        text = f"{text} preemption: {ALL_OR_NONE}: pod {key}: {why}"
     return Rejection(pod, UNSCHEDULABLE, text)
 
 
@@ -182,7 +182,7 @@ def _short(running: RunningProfile, pod: PodRecord) -> list[int]:
 
 
 def _exceeds(cluster: ClusterState, pod: PodRecord) -> bool:
-    """Return whether the pod wants more than its node has (resizes.md 2.4)."""
+    """Return whether the pod requests more than its node has (resizes.md 2.4)."""
     return any(amount > cluster.nodes.allocatable[column, pod.row] for column, amount in pod.signature.requests)
 
 

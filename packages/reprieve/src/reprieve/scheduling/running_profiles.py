@@ -47,9 +47,7 @@ class RunningProfiles(dict[str, RunningProfile]):
 
     @property
     def blocking(self) -> bool:
-        """Return whether a step may wait for something outside (an extender, a third-party plugin in its own
-        thread).
-        """
+        """Return whether a step may wait for something outside, such as an extender or a plugin's thread."""
         return any(running.profile.blocking for running in self.values())
 
     def sizes(self) -> dict[str, int]:

@@ -40,7 +40,7 @@ class SliceUnit:
     pods: Sequence[PodRecord]
     zones: Sequence[Placement]
     beside: bool
-    """The domain of the previous unit is tried first."""
+    """Whether the domain of the previous unit is tried first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ def sliced(
     ranks = ranks_of(group)
     without = next((pod for pod in pods if pod.uid not in ranks.of), None)
     if without is not None:
-        known = ", ".join(dict.fromkeys(inner for _, inner in INDEXES))
-        return Slicing(slices, error=f"slice {slices}: pod {without.key} has no index ({known})")
+        index_names = ", ".join(dict.fromkeys(inner for _, inner in INDEXES))
+        return Slicing(slices, error=f"slice {slices}: pod {without.key} has no index ({index_names})")
     rows = np.flatnonzero(cluster.nodes.alive[: len(cluster.nodes)]) if within is None else within
     column, _ = cluster.nodes.label_column(label)
     rows = rows[column[rows] >= 0]
@@ -137,12 +137,12 @@ def searched(running: RunningProfile, slicing: Slicing) -> dict[str, Rows] | Non
         if fixed is not None:
             members.append(Member(domain=names.index(fixed) if fixed in zones else len(names)))
         for turn, pod in enumerate(unit.pods):
-            asked, usable = (
+            requests, usable = (
                 dict(pod.signature.requests),
                 running.evaluator.usable_nodes(CycleState(running.cluster, pod)),
             )
             allowed = frozenset(index for index, (row, _) in enumerate(bins) if usable[row])
-            asks = tuple(asked.get(column, 0) for column in columns)
+            asks = tuple(requests.get(column, 0) for column in columns)
             members.append(Member(asks, allowed, beside=turn > 0 or fixed is not None))
     nodes = [Bin(turn, tuple(int(free[column, row]) for column in columns)) for row, turn in bins]
     apart = [(turn,) for turn in range(len(names) + 1)]
@@ -224,8 +224,8 @@ class _Plan:
         if number in self.fixed:
             return [self.zones[zone] for zone in fitting if self.zones[zone].name == self.fixed[number]]
         rows = [self.nominated[pod.uid] for pod in pods if pod.uid in self.nominated]
-        there = [int(np.isin(rows, zone.rows).sum()) for zone in self.zones]
-        fitting.sort(key=lambda zone: (-there[zone], zone != planned, room[zone], zone))
+        nominated_in = [int(np.isin(rows, zone.rows).sum()) for zone in self.zones]
+        fitting.sort(key=lambda zone: (-nominated_in[zone], zone != planned, room[zone], zone))
         return [self.zones[zone] for zone in fitting]
 
     def _planned(self, counts: Sequence[int]) -> dict[int, int]:
@@ -252,24 +252,24 @@ class _Plan:
                 running.add(fitting[0])
         if not parts:
             return self._spread(full, left, running, NO_ZONE)[1]
-        asked = len(self.pods[parts[-1]])
+        partial = len(self.pods[parts[-1]])
         plans = [
-            (*self._spread(full, [room - asked * (zone == at) for at, room in enumerate(left)], running, zone), zone)
-            for zone in self._fitting(left, asked, running)[:_MOST_TRIED]
+            (*self._spread(full, [room - partial * (zone == at) for at, room in enumerate(left)], running, zone), zone)
+            for zone in self._fitting(left, partial, running)[:_MOST_TRIED]
         ]
         if not plans:
             return result | self._spread(full, left, running, NO_ZONE)[1]
         _, planned, zone = min(plans, key=lambda plan: plan[0])
         return result | planned | {parts[-1]: zone}
 
-    def _fitting(self, left: Sequence[int], asked: int, running: Collection[int]) -> list[int]:
+    def _fitting(self, left: Sequence[int], needed: int, running: Collection[int]) -> list[int]:
         """Return the domains with capacity for a part of a slice, the best first."""
         size = self.slicing.slices.size
 
         def worth(zone: int) -> tuple[object, ...]:
-            return left[zone] // size - (left[zone] - asked) // size, zone not in running, left[zone], zone
+            return left[zone] // size - (left[zone] - needed) // size, zone not in running, left[zone], zone
 
-        return sorted((zone for zone, room in enumerate(left) if room >= asked), key=worth)
+        return sorted((zone for zone, room in enumerate(left) if room >= needed), key=worth)
 
     def _spread(
         self, full: Sequence[int], left: Sequence[int], running: Collection[int], last: int
@@ -286,8 +286,8 @@ class _Plan:
         count = min(len(full), sum(capacity))
         places = sorted(chosen_places(cells, count) or [], key=lambda place: place[0] == last)
         zones = [zone for zone, units in places for _ in range(units)]
-        taken = [*dict.fromkeys(zones), *((last,) if last != NO_ZONE and last not in zones else ())]
-        worth = len(full) - count, before.score(taken), sum(max(0, left[zone]) for zone in taken)
+        zones_used = [*dict.fromkeys(zones), *((last,) if last != NO_ZONE and last not in zones else ())]
+        worth = len(full) - count, before.score(zones_used), sum(max(0, left[zone]) for zone in zones_used)
         return worth, dict(zip(full, zones, strict=False))
 
     def _labels(self) -> list[list[int]]:

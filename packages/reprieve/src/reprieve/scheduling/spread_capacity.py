@@ -97,22 +97,22 @@ class Spread:
 
     @property
     def to_be_placed(self) -> bool:
-        """A bound is possible, and `SpreadBounds.place` has not been called since then."""
+        """Whether a bound is possible, and `SpreadBounds.place` has not been called since then."""
         return bool(self.layout.there) and not self.placed
 
     def members(self) -> int | None:
-        """Return the maximum number of members with a place; None: no bound."""
-        there = self.layout.there
-        if not there:
+        """Return the maximum number of members that can be placed; None if there is no bound."""
+        compared = self.layout.there
+        if not compared:
             return None
         if self.most is None:
-            constraint, places, held, stay = self.constraint, self.places, self.held, self.stay
+            constraint, places, counted, stay = self.constraint, self.places, self.held, self.stay
             least = 0
-            if len(there) >= constraint.min_domains:
-                least = min([held[domain] + places[domain] for domain in there])
+            if len(compared) >= constraint.min_domains:
+                least = min([counted[domain] + places[domain] for domain in compared])
             highest = constraint.max_skew + least
             self.most = places[_UNCOUNTED] + sum(
-                [min(places[domain], max(0, highest - stay[domain])) for domain in there]
+                [min(places[domain], max(0, highest - stay[domain])) for domain in compared]
             )
         return self.most
 
@@ -199,11 +199,11 @@ class SpreadBounds:
         moved = [np.zeros(0, dtype=np.int64)]
         changed = set()
         for layout in self._layouts.values():
-            there = layout.there
+            compared = layout.there
             rows = layout.work_out(self._cluster)
             if len(rows):
                 moved.append(rows)
-            if len(rows) or there != layout.there:
+            if len(rows) or compared != layout.there:
                 changed.add(id(layout))
         for spread in self._spreads.values() if changed else ():
             if id(spread.layout) in changed:
@@ -266,24 +266,24 @@ class SpreadBounds:
     def _count(self, spread: Spread, row: int) -> None:
         if not spread.placed:
             return
-        held = stay = 0
+        counted = stay = 0
         domain = int(spread.layout.domain_of[row])
         if domain != _UNCOUNTED:
             accepts = spread.constraint.matcher.accepts
             for pod in self._cluster.nodes.pods[row].values():
                 if accepts(pod.namespace, {}, pod.labels, terminating=pod.terminating):
-                    held += 1
+                    counted += 1
                     stay += effective_priority(self._cluster, pod) >= spread.priority
         before = spread.counted.get(row, _NONE)
-        now = (held, stay, domain) if held else _NONE
+        now = (counted, stay, domain) if counted else _NONE
         if before == now:
             return
         spread.held[before[2]] -= before[0]
         spread.stay[before[2]] -= before[1]
-        spread.held[domain] += held
+        spread.held[domain] += counted
         spread.stay[domain] += stay
         spread.most = None
-        if held:
+        if counted:
             spread.counted[row] = now
             self._on_row.setdefault(row, set()).add(spread.number)
         else:
@@ -296,7 +296,7 @@ class SpreadBounds:
         spread.counted = {}
 
     def _left_row(self, spread: Spread, row: int) -> None:
-        there = self._on_row[row]
-        there.discard(spread.number)
-        if not there:
+        numbers = self._on_row[row]
+        numbers.discard(spread.number)
+        if not numbers:
             del self._on_row[row]

@@ -61,26 +61,26 @@ def third_party(
     configuration names a plugin that is not in-tree.  Raises PluginLoadError for a reference that cannot be used, or a
     name that is taken.
     """
-    taken = frozenset(in_tree)
+    reserved = frozenset(in_tree)
     references = tuple(references)
     if not references and found is None:
         return ThirdParty(_Installed())
     offered = _by_name(_installed() if found is None else found)
     factories = _factories(offered)
     named: list[str] = []
-    for given in references:
-        if isinstance(given, str):
-            reference, kind = given, _class_of(given)
+    for plugin_ref in references:
+        if isinstance(plugin_ref, str):
+            reference, kind = plugin_ref, _class_of(plugin_ref)
         else:
-            reference = f"{getattr(given, '__module__', '?')}:{getattr(given, '__qualname__', given)}"
-            kind = _checked(reference, given)
-        if kind.name in taken:
+            reference = f"{getattr(plugin_ref, '__module__', '?')}:{getattr(plugin_ref, '__qualname__', plugin_ref)}"
+            kind = _checked(reference, plugin_ref)
+        if kind.name in reserved:
             raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by a plugin that comes with reprieve")
         if kind.name in named:
             raise PluginLoadError(f"{reference}: a plugin {kind.name!r} was named before")
         if any(_reference(point) != _reference_of(reference) for point in offered.get(kind.name, ())):
-            others = ", ".join(_described(point) for point in offered[kind.name])
-            raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by {others}")
+            owners = ", ".join(_described(point) for point in offered[kind.name])
+            raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by {owners}")
         factories[kind.name] = _factory(kind)
         named.append(kind.name)
     return ThirdParty(factories, tuple(named))
@@ -166,29 +166,29 @@ def _class_of(reference: str) -> type[Plugin]:
     if not colon or not module or not name:
         raise PluginLoadError(f"{reference!r}: expected MODULE:CLASS")
     imported = _guarded(reference, f"importing {module}", lambda: import_module(module))
-    found: object = imported
+    value: object = imported
     for part in name.split("."):
-        found = getattr(found, part, None)
-        if found is None:
+        value = getattr(value, part, None)
+        if value is None:
             raise PluginLoadError(f"{reference}: module {module!r} has no {name!r}")
-    return _checked(reference, found)
+    return _checked(reference, value)
 
 
-def _checked(reference: str, found: object) -> type[Plugin]:
+def _checked(reference: str, value: object) -> type[Plugin]:
     """Return the class if it is a plugin. Raises PluginLoadError."""
-    if not isinstance(found, type) or not issubclass(found, Plugin):
+    if not isinstance(value, type) or not issubclass(value, Plugin):
         raise PluginLoadError(f"{reference}: not a plugin: it does not derive from reprieve.Plugin")
-    if not isinstance(found.name, str) or not found.name:
+    if not isinstance(value.name, str) or not value.name:
         raise PluginLoadError(f"{reference}: the class has no name: set `name` to what configurations call it")
-    if not issubclass(found, _EXTENSION_POINTS):
+    if not issubclass(value, _EXTENSION_POINTS):
         raise PluginLoadError(f"{reference}: it extends no extension point, such as reprieve.FilterPlugin")
-    return found
+    return value
 
 
-def _guarded(reference: str, what: str, do: Callable[[], object]) -> object:
+def _guarded(reference: str, action: str, do: Callable[[], object]) -> object:
     try:
         return do()
     except BaseException as error:
         if is_ctrl_c(error):
             raise
-        raise PluginLoadError(f"{reference}: {what} failed: {named(error)}") from error
+        raise PluginLoadError(f"{reference}: {action} failed: {named(error)}") from error

@@ -1,9 +1,9 @@
-"""Placing a tree of groups in one view (composite.md 3.2-3.5).
+"""The placement of a tree of groups in one view (composite.md 3.2-3.5).
 
-A pod group is a tree of one level, and placed as `group_algorithm` and `group_placements` say.  A composite treats its
-children as a pod group treats its pods: each is placed in turn beside earlier ones, and is undone if it fails; after
-each, PlacementFeasible plugins check whether the composite can still succeed. Invariant: nothing below a level that
-failed stays assumed, and the view is not changed.
+A pod group is a tree of one level, placed by `group_algorithm` and `group_placements`.  A composite treats its children
+as a pod group treats its pods: each is placed in turn beside earlier ones, and is undone if it fails; after each,
+PlacementFeasible plugins check whether the composite can still succeed. Invariant: nothing below a failed level stays
+assumed, and the view is not changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,24 +66,24 @@ def place(
 
 
 def arranged_tree(
-    cycle: GroupCycle, found: GroupAssignment, within: Placement | None = None, *, diagnose: bool = True
+    cycle: GroupCycle, assignment: GroupAssignment, within: Placement | None = None, *, diagnose: bool = True
 ) -> GroupAssignment:
     """Return the tree's assignment with the members of its groups in preferred domains (topology.md 2.4).
 
-    The assignment stays if fewer pods would get a place. If the root prefers levels for all of them, the tree is also
+    The assignment stays if fewer pods would be placed. If the root prefers levels for all of them, the tree is also
     tried in single domains, and the result with the fewest domains is used.
     """
     if not has_terms(cycle):
-        return found
+        return assignment
     preference = TreePreference.of(cycle)
-    single = preference.single(len(found.placed)) if preference is not None and cycle.placements is None else ()
-    best, least = found, preference.worth(found.placed) if preference is not None else ()
+    single = preference.single(len(assignment.placed)) if preference is not None and cycle.placements is None else ()
+    best, least = assignment, preference.worth(assignment.placed) if preference is not None else ()
     for placement in (within, *(single if within is None and not cycle.nominated else ())):
         result = _Walk(cycle, diagnose=diagnose, arranges=True).run(placement)
-        if not result.feasible or len(result.placed) < len(found.placed):
+        if not result.feasible or len(result.placed) < len(assignment.placed):
             continue
         worth = preference.worth(result.placed) if preference is not None else ()
-        if worth < least or (best is found and worth == least):
+        if worth < least or (best is assignment and worth == least):
             best, least = result, worth
     return best
 
@@ -91,8 +91,7 @@ def arranged_tree(
 def in_another_way(
     cycle: GroupCycle, failed: GroupAssignment, within: Placement | None = None
 ) -> GroupAssignment | None:
-    """Return the first other way in which the tree can be placed, in the present view; None if none of those tried
-    works.
+    """Return the first other way to place the tree in the present view; None if none of the tried ones works.
 
     If a child took more than it needs, children are limited to their minimum and filled up afterwards; then the pods of
     gangs are tried in other orders, with and without that (composite.md 3.5).
@@ -116,7 +115,7 @@ def _beyond(level: Level) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _WalkOrder:
-    """How a tree is walked. `least_first`: no level takes more than its minimum before the root has succeeded."""
+    """The way to walk a tree. `least_first`: no level takes more than its minimum before the root has succeeded."""
 
     least_first: bool = False
     other_orders: bool = False
@@ -132,7 +131,7 @@ class _Walk:
     way: _WalkOrder = field(default_factory=_WalkOrder)
     chosen: Mapping[str, Placement] = field(default_factory=dict)
     arranges: bool = False
-    """Members are placed in preferred domains."""
+    """Whether members are placed in preferred domains."""
     _pods: dict[str | None, list[PodRecord]] = field(default_factory=dict)
     _filling: bool = False
 
@@ -171,16 +170,16 @@ class _Walk:
         running.meter.generated(group.kind, len(placements))
         if not placements:
             names = {plugin.name for plugin in running.profile.placement_generators}
-            found = GroupAssignment(status=Status(Code.UNSCHEDULABLE), rejected_by=names, why=NO_PLACEMENTS)
-            return _with_level(group, found, 0, len(group.children))
+            assignment = GroupAssignment(status=Status(Code.UNSCHEDULABLE), rejected_by=names, why=NO_PLACEMENTS)
+            return _with_level(group, assignment, 0, len(group.children))
         below = [pod for leaf in group.leaves() for pod in self._pods.get(leaf.key, ())]
         cycle = replace(self.cycle, group=group, pods=below)
         first = nominated_placement(placements, {p.uid: n for p in below if (n := self._nominated(p)) is not None})
         if first is not None:
-            found = self._below(group, first)
-            if found.feasible:
-                found.placement = first
-                return found
+            assignment = self._below(group, first)
+            if assignment.feasible:
+                assignment.placement = first
+                return assignment
 
         def assigned(placement: Placement, _most: int) -> Assigned | None:
             mark = cluster.undo_mark
@@ -194,16 +193,16 @@ class _Walk:
         plain = free and self.ties is None and self.way == _WalkOrder()
         best = best_of(cycle, placements, first, assigned, shared=plain)
         reported = first or placements[0]
-        found = self._below(group, best or reported)
-        if best is not None and found.status.ok:
-            found.placement = best
-            return found
+        assignment = self._below(group, best or reported)
+        if best is not None and assignment.status.ok:
+            assignment.placement = best
+            return assignment
         if best is not None and best is not reported:
-            found = self._below(group, reported)
-        found.why = self._failed(len(placements), found.status.reason)
-        found.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
-        found.levels[group.ref] = replace(found.levels[group.ref], why=found.why)
-        return found
+            assignment = self._below(group, reported)
+        assignment.why = self._failed(len(placements), assignment.status.reason)
+        assignment.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
+        assignment.levels[group.ref] = replace(assignment.levels[group.ref], why=assignment.why)
+        return assignment
 
     def _silently(self, group: Group, within: Placement) -> GroupAssignment:
         diagnose, self.diagnose = self.diagnose, False
@@ -243,25 +242,25 @@ class _Walk:
         most = least if self.way.least_first and not self._filling else None
         cycle = replace(self.cycle, group=group, pods=pods, placements=placements, most=most)
         before = group.scheduled
-        found = assign(cycle)
-        if self.way.other_orders and not found.status.ok and pods:
-            other = in_another_order(
-                cycle, found, lambda order, inside: assign(cycle.ordered(order)), anywhere=placements is None
+        assignment = assign(cycle)
+        if self.way.other_orders and not assignment.status.ok and pods:
+            reordered = in_another_order(
+                cycle, assignment, lambda order, inside: assign(cycle.ordered(order)), anywhere=placements is None
             )
-            found = other or found
-        if self.arranges and found.feasible:
-            found = arranged(cycle, found, within)
-        if found.status.ok:
-            for pod, row in found.placed if not found.kept else ():
+            assignment = reordered or assignment
+        if self.arranges and assignment.feasible:
+            assignment = arranged(cycle, assignment, within)
+        if assignment.status.ok:
+            for pod, row in assignment.placed if not assignment.kept else ():
                 cluster.clear_nomination(pod)
                 cluster.place(pod, row)
         else:
-            found.in_vain |= {pod.uid for pod, _ in found.placed}
-        succeeded = before + len(found.placed)
-        if not found.status.ok:
-            found.placed = []
-            found.why = found.why or self._failed(1, found.status.reason)
-        return _with_level(group, found, succeeded, before + len(pods))
+            assignment.in_vain |= {pod.uid for pod, _ in assignment.placed}
+        succeeded = before + len(assignment.placed)
+        if not assignment.status.ok:
+            assignment.placed = []
+            assignment.why = assignment.why or self._failed(1, assignment.status.reason)
+        return _with_level(group, assignment, succeeded, before + len(pods))
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
@@ -279,9 +278,9 @@ class _Walk:
             if self.way.least_first and not self._filling and status.ok and succeeded:
                 break
             remaining -= 1
-            found = self._level(child, within)
-            succeeded += found.status.ok
-            _add(result, found)
+            assignment = self._level(child, within)
+            succeeded += assignment.status.ok
+            _add(result, assignment)
             status = progress(profile, group, succeeded, remaining)
         if status.code is not Code.UNSCHEDULABLE:
             status = progress(profile, group, succeeded, 0)
@@ -294,24 +293,24 @@ class _Walk:
             result.why = self._failed(1, status.reason)
         return _with_level(group, result, succeeded, len(children))
 
-    def _fill(self, group: Group, above: Placement | None, found: GroupAssignment) -> None:
+    def _fill(self, group: Group, above: Placement | None, assignment: GroupAssignment) -> None:
         """Place further pods below a level that has succeeded, up to the limits; pods that do not fit stay pending."""
         placements = proposed(self.cycle.running, group, above)
         within = placements[0] if placements else above  # the one placement of the pods that are assumed
         if isinstance(group, GroupState):
-            placed = {pod.uid for pod, _ in found.placed}
+            placed = {pod.uid for pod, _ in assignment.placed}
             self._pods[group.key] = [pod for pod in self._pods.get(group.key, ()) if pod.uid not in placed]
-            _add(found, self._below(group, within))
+            _add(assignment, self._below(group, within))
             return
         children = [child for child in group.children if child.fault is None]
         for child in children:
-            level = found.levels.get(child.ref)
+            level = assignment.levels.get(child.ref)
             if level is not None and level.ok:
-                self._fill(child, within, found)
+                self._fill(child, within, assignment)
             else:
-                _add(found, self._level(child, within))
-        succeeded = sum(1 for child in children if found.levels[child.ref].ok)
-        _with_level(group, found, succeeded, len(children))
+                _add(assignment, self._level(child, within))
+        succeeded = sum(1 for child in children if assignment.levels[child.ref].ok)
+        _with_level(group, assignment, succeeded, len(children))
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -320,20 +319,20 @@ class _Walk:
         return first_of(placements, status) if by_topology else status
 
 
-def _with_level(group: Group, found: GroupAssignment, succeeded: int, of: int) -> GroupAssignment:
+def _with_level(group: Group, assignment: GroupAssignment, succeeded: int, of: int) -> GroupAssignment:
     """Return the assignment with the message of the level."""
     short = tuple(
-        child.name for child in group.children if (level := found.levels.get(child.ref)) is None or not level.ok
+        child.name for child in group.children if (level := assignment.levels.get(child.ref)) is None or not level.ok
     )
-    why = "" if found.status.ok else found.why
-    found.levels[group.ref] = Level(group, found.status.ok, succeeded, of, why, short)
-    return found
+    why = "" if assignment.status.ok else assignment.why
+    assignment.levels[group.ref] = Level(group, assignment.status.ok, succeeded, of, why, short)
+    return assignment
 
 
-def _add(result: GroupAssignment, found: GroupAssignment) -> None:
+def _add(result: GroupAssignment, child: GroupAssignment) -> None:
     """Add the result of a child to that of its parent."""
-    result.placed += found.placed
-    result.failed.update(found.failed)
-    result.rejected_by |= found.rejected_by
-    result.levels.update(found.levels)
-    result.in_vain |= found.in_vain
+    result.placed += child.placed
+    result.failed.update(child.failed)
+    result.rejected_by |= child.rejected_by
+    result.levels.update(child.levels)
+    result.in_vain |= child.in_vain
