@@ -5,9 +5,9 @@ write instead of words that earlier versions used. The check reads Markdown page
 comments, string literals and defined names in packages, tests, tools and examples, and YAML of tests. On Markdown pages
 it also reports lines of more than 120 characters outside tables and code, and sentences that begin as `INVERSIONS`
 lists. In the sources of packages it also reports a module named by a participle, a class name that two modules use, a
-public method without a docstring that overrides none with one, a file of more than 600 lines and a function of more
-than 60 lines. A comment `# long: REASON` allows the last two: on a
-line of its own in the file, or between the first line of the function and its first statement.
+variable whose name does not say what it holds (`VAGUE`), a public method without a docstring that overrides none with
+one, a file of more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last two:
+on a line of its own in the file, or between the first line of the function and its first statement.
 
     check_words.py         check the repository
     check_words.py PATH    check these files and folders
@@ -84,6 +84,11 @@ NAMES: tuple[tuple[str, str], ...] = (
     (r"at_odds", "conflicting"),
     (r"virtual_time", "simulated_time"),
 )
+# Names of variables and parameters in the sources of packages that do not say what they hold.
+_VAGUE_NAMES = "found one ones each there here other others asked told this that these those it some such thing made"
+VAGUE = frozenset(re.findall(r"\w+", _VAGUE_NAMES))
+COMPARISONS = frozenset(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"))
+"""Methods whose operand may be called `other`."""
 
 # Beginnings of sentences on Markdown pages, and what to write instead.
 INVERSIONS: tuple[tuple[str, str], ...] = (
@@ -203,15 +208,20 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def _defined(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
-    """Yield the names that a module defines; annotated fields of classes stay out, they are names of JSON fields."""
-    fields = {
+def _fields(nodes: Sequence[ast.AST]) -> set[int]:
+    """Return the ids of the nodes that name annotated fields of classes."""
+    return {
         id(statement.target)
         for node in nodes
         if isinstance(node, ast.ClassDef)
         for statement in node.body
         if isinstance(statement, ast.AnnAssign)
     }
+
+
+def _defined(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Yield the names that a module defines; annotated fields of classes stay out, they are names of JSON fields."""
+    fields = _fields(nodes)
     for node in nodes:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
@@ -228,6 +238,18 @@ def _names(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
         match = pattern.search(_snake(name))
         if match is not None:
             yield Finding(path, line, f"the name `{name}`: {instead[(match.lastindex or 1) - 1]}")
+
+
+def _vague(path: str, nodes: Sequence[ast.AST]) -> Iterator[Finding]:
+    """Find variables and parameters with a name of `VAGUE`."""
+    kept = _fields(nodes)
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and node.name in COMPARISONS:
+            kept.add(id(node.args.args[1]))
+    for node in nodes:
+        name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
+        if name in VAGUE and id(node) not in kept and not isinstance(getattr(node, "ctx", None), ast.Load):
+            yield Finding(path, node.lineno, f"the name `{name}`: a noun for what it holds")
 
 
 def prose(source: str) -> str:
@@ -347,6 +369,7 @@ def findings(paths: Sequence[str]) -> list[Finding]:
         if product:
             result += _sizes(path, text, nodes)
             result += _module_name(path)
+            result += _vague(path, nodes)
             for node in nodes:
                 if isinstance(node, ast.ClassDef):
                     classes[node.name].append((path, node.lineno))

@@ -96,6 +96,19 @@ def test_tests_have_rules_for_words_alone(repository: Path, capsys: pytest.Captu
     ]
 
 
+def test_names_of_variables_say_what_they_hold(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of fields stay, and so do those of tests."""
+    source = (
+        "class A:\n    found: int\n\n\ndef f(one: int) -> int:\n    found_pods = other = one\n    return found_pods\n"
+    )
+    write(repository, "packages/a/src/a/m.py", source)
+    write(repository, "packages/a/tests/test_m.py", source)
+    assert printed(capsys) == [
+        f"packages/a/src/a/m.py:{line}: the name `{name}`: a noun for what it holds"
+        for line, name in ((5, "one"), (6, "other"))
+    ]
+
+
 def test_words_in_the_name_of_a_module(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, "packages/p/src/p/in_vain.py", "")
     assert len(printed(capsys)) == 1

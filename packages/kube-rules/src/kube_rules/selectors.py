@@ -506,7 +506,7 @@ def _split_unescaped(text: str) -> list[str]:
 
 
 def _unescape(text: str, value: str) -> str:
-    def one(match: re.Match[str]) -> str:
+    def unescaped(match: re.Match[str]) -> str:
         escaped = match.group(1)
         if escaped not in ("\\", ",", "="):
             raise SelectorError(f"invalid field selector: invalid escape sequence in '{excerpt(text, _QUOTED)}'")
@@ -514,4 +514,4 @@ def _unescape(text: str, value: str) -> str:
 
     if re.search(r"(?<!\\)(?:\\\\)*=", value):
         raise SelectorError(f"invalid field selector: unescaped '=' in '{excerpt(text, _QUOTED)}'")
-    return _ESCAPED.sub(one, value)
+    return _ESCAPED.sub(unescaped, value)

@@ -212,10 +212,10 @@ def _mode_down(mode: Any) -> Any:
 
 
 def _renamed_conditions(names: Mapping[str, str]) -> Callable[[Any], Any]:
-    def one(condition: Any, _path: str) -> Any:
+    def renamed(condition: Any, _path: str) -> Any:
         return _changed(condition, type=lambda name: names.get(name, name) if isinstance(name, str) else name)
 
-    return lambda status: _changed(status, conditions=_each(one, "status.conditions"))
+    return lambda status: _changed(status, conditions=_each(renamed, "status.conditions"))
 
 
 def _template_up(template: Any, path: str) -> Any:

@@ -19,7 +19,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from reprieve.cli import evidence
-from reprieve.cli.evidence import Asked, Evidence, leaves_below, read_above
+from reprieve.cli.evidence import Evidence, ExplainTarget, leaves_below, read_above
 from reprieve.client.connection import Connection, Identity
 from reprieve.client.errors import ApiError, ConfigError
 from reprieve.client.kubeconfig import SCHEDULER_EXTENSION
@@ -110,7 +110,7 @@ def answering(answers: Mapping[str, Json | int], seen: list[str]) -> Reply:
 
 
 def ask(
-    asked: Asked,
+    asked: ExplainTarget,
     answers: Mapping[str, Json | int],
     records: str | None = None,
     extensions: Mapping[str, object] | None = None,
@@ -119,7 +119,7 @@ def ask(
 
 
 def asking(
-    asked: Asked,
+    asked: ExplainTarget,
     answers: Mapping[str, Json | int],
     records: str | None = None,
     extensions: Mapping[str, object] | None = None,
@@ -137,7 +137,7 @@ def asking(
     return asyncio.run(run()), seen
 
 
-RUNS = Asked("Pod", "default", "p")
+RUNS = ExplainTarget("Pod", "default", "p")
 
 
 def test_pod_is_read_with_its_group_and_all_trees_above() -> None:
@@ -195,7 +195,7 @@ def test_object_that_cannot_be_read_is_an_error_that_says_why() -> None:
 
 def test_tree_has_the_pods_of_all_groups_below_it() -> None:
     found = ask(
-        Asked("CompositePodGroup", "default", "mid"),
+        ExplainTarget("CompositePodGroup", "default", "mid"),
         {
             f"{TREES}/mid": tree("mid", "root"),
             f"{TREES}/root": tree("root", "gone"),
@@ -258,7 +258,7 @@ def test_event_says_how_often_and_when_last(event: Json, count: int, at: float |
 
 def test_events_are_those_of_the_object_in_order_of_time() -> None:
     items = [{"reason": name, "eventTime": f"2026-01-01T00:00:0{at}Z"} for name, at in (("b", 2), ("c", 3), ("a", 1))]
-    found, seen = asking(Asked("PodGroup", "default", "g"), {PODS: listed(), EVENTS: {"items": items}})
+    found, seen = asking(ExplainTarget("PodGroup", "default", "g"), {PODS: listed(), EVENTS: {"items": items}})
     assert [each.reason for each in found.events] == ["a", "b", "c"]
     [asked] = [each for each in seen if each.startswith(EVENTS)]
     assert unquote(asked).endswith("?fieldSelector=involvedObject.kind=PodGroup,involvedObject.name=g")
@@ -413,12 +413,12 @@ def test_suggestions_come_from_the_last_record_in_clusters_of_up_to_500_nodes(
     [
         (RUNS, ("", "n1"), True),
         (RUNS, ("n1", ""), False),
-        (Asked("PodGroup", "default", "g"), ("n1", ""), True),
-        (Asked("PodGroup", "default", "g"), ("n1", "n1"), False),
-        (Asked("PodGroup", "default", "gone"), ("", ""), False),
+        (ExplainTarget("PodGroup", "default", "g"), ("n1", ""), True),
+        (ExplainTarget("PodGroup", "default", "g"), ("n1", "n1"), False),
+        (ExplainTarget("PodGroup", "default", "gone"), ("", ""), False),
     ],
 )
-def test_plan_is_computed_for_pending_pods_alone(asked: Asked, on: tuple[str, str], worked_out: bool) -> None:
+def test_plan_is_computed_for_pending_pods_alone(asked: ExplainTarget, on: tuple[str, str], worked_out: bool) -> None:
     """Of a pod by itself, of a group if one of its pods waits; of what is gone nothing."""
     pods = [pod("p", "g", on[0]), pod("q", "g", on[1])]
     node = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}}

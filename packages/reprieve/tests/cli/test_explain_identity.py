@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from reprieve.cli.evidence import Asked, Evidence, Owned, belongs, tells_of_object
+from reprieve.cli.evidence import Evidence, ExplainTarget, Owned, belongs, tells_of_object
 from reprieve.cli.explain_text import explanation_of, state_of
 from reprieve.decisions.records import DecisionRecord, EntityReference, UnitRecord
 from tests.building import group, pod
@@ -52,7 +52,7 @@ def test_pod_that_was_recreated_does_not_inherit_the_eviction_of_its_predecessor
     item = pod("a", node="n1", group="crew" if how != "alone" else None)
     assert item.metadata.uid == "uid-a"
     evicted = unit("a", uid=uid) if how == "alone" else unit("crew", kind="PodGroup", uid="g", pods={"default/a": uid})
-    found = Evidence(Asked("Pod", "default", "a"), pod=item, source="s")
+    found = Evidence(ExplainTarget("Pod", "default", "a"), pod=item, source="s")
     if how != "alone":
         crew = group("crew", min_count=1)
         found.group = replace(crew, metadata=replace(crew.metadata, uid="g"))
@@ -63,7 +63,7 @@ def test_pod_that_was_recreated_does_not_inherit_the_eviction_of_its_predecessor
 def test_group_that_was_recreated_does_not_inherit_either(uid: str, told: bool) -> None:
     crew = group("crew", min_count=1)
     crew = replace(crew, metadata=replace(crew.metadata, uid="uid-crew"))
-    found = Evidence(Asked("PodGroup", "default", "crew"), group=crew, source="s")
+    found = Evidence(ExplainTarget("PodGroup", "default", "crew"), group=crew, source="s")
     assert bool(story_of(found, eviction_of(unit("crew", kind="PodGroup", uid=uid, pods={"default/x": "u"})))) is told
     failed = record(entity=EntityReference(kind="PodGroup", namespace="default", name="crew", uid=uid, priority=1))
     assert belongs(found, failed) is told
@@ -74,7 +74,7 @@ def test_record_without_a_uid_is_of_an_object_that_was_there_by_then(seconds: in
     item = pod("a", node="n1")
     stamp = datetime.fromtimestamp(AT + seconds, UTC)
     item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
-    found = Evidence(Asked("Pod", "default", "a"), pod=item, source="s")
+    found = Evidence(ExplainTarget("Pod", "default", "a"), pod=item, source="s")
     told_of = eviction_of(unit("a", uid=""))
     assert belongs(found, told_of) is told
     assert tells_of_object(found, told_of) is told
@@ -94,7 +94,7 @@ def test_record_without_a_uid_is_of_an_object_that_was_there_by_then(seconds: in
 )
 def test_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) -> None:
     """Also when it has no pods any more; not one that was recreated."""
-    found = Evidence(Asked(owner.kind, owner.namespace, owner.name), owner=owner, source="s")
+    found = Evidence(ExplainTarget(owner.kind, owner.namespace, owner.name), owner=owner, source="s")
     titles = story_of(found, eviction_of(unit("train-x", uid="u", owner="job default/train")))
     assert bool(titles) is told
     if told:
@@ -106,14 +106,17 @@ def test_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) -> 
 
 
 def test_object_that_is_gone_has_the_records_of_its_name() -> None:
-    found = Evidence(Asked("Pod", "default", "a"), source="s")
+    found = Evidence(ExplainTarget("Pod", "default", "a"), source="s")
     assert story_of(found, eviction_of(unit("a", uid="whichever")))
 
 
 def test_unit_that_was_not_evicted_is_nobodys_story() -> None:
     kept = replace(unit("a", uid="uid-a", owner="job default/train"), outcome="NotEvicted")
     owner = Owned("Job", "default", "train", 0, 0, exists=False)
-    assert story_of(Evidence(Asked("Job", "default", "train"), owner=owner, source="s"), eviction_of(kept)) == []
     assert (
-        story_of(Evidence(Asked("Pod", "default", "a"), pod=pod("a", node="n1"), source="s"), eviction_of(kept)) == []
+        story_of(Evidence(ExplainTarget("Job", "default", "train"), owner=owner, source="s"), eviction_of(kept)) == []
+    )
+    assert (
+        story_of(Evidence(ExplainTarget("Pod", "default", "a"), pod=pod("a", node="n1"), source="s"), eviction_of(kept))
+        == []
     )

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
-from reprieve.cli.evidence import MANIFESTS, Asked, Evidence, Occurrence, Owned
+from reprieve.cli.evidence import MANIFESTS, Evidence, ExplainTarget, Occurrence, Owned
 from reprieve.cli.explain_text import document, explanation_of, own_record, state_of
 from reprieve.cli.sections import Section, Tone, plain
 from reprieve.cli.whatif import Answered
@@ -45,7 +45,7 @@ def notes(found: Evidence, title: str) -> list[str]:
 
 
 def of_group(**changes: Any) -> Evidence:
-    return Evidence(Asked("PodGroup", "default", "g"), **{"group": group("g", min_count=2), **changes})
+    return Evidence(ExplainTarget("PodGroup", "default", "g"), **{"group": group("g", min_count=2), **changes})
 
 
 # -- states --------------------------------------------------------------------------------------------------------
@@ -103,14 +103,14 @@ def test_states_and_sentences_of_a_group(members: list[objects.Pod], state: str,
 @pytest.mark.parametrize(("least", "needed"), [(None, ""), (1, ""), (2, " It needs 2 of its groups.")])
 def test_waiting_tree_shows_how_many_groups_it_needs(least: int | None, needed: str) -> None:
     tree = composite("t", min_groups=least)
-    found = Evidence(Asked("CompositePodGroup", "default", "t"), composite=tree, members=[pod("a")])
+    found = Evidence(ExplainTarget("CompositePodGroup", "default", "t"), composite=tree, members=[pod("a")])
     assert state_of(found)[1] == f"compositepodgroup default/t is pending: 0 of its 1 pod on nodes.{needed}"
     minimum = f", minGroupCount {least}" if least is not None else ""
     assert f"Priority 0{minimum}." in notes(found, "compositepodgroup default/t is pending")
 
 
 def test_deleted_object_is_explained_from_records() -> None:
-    gone = Evidence(Asked("Pod", "default", "a"), records=[record()], source="s")
+    gone = Evidence(ExplainTarget("Pod", "default", "a"), records=[record()], source="s")
     assert state_of(gone) == ("Gone", "pod default/a is gone; this is from the scheduler's records.", Tone.QUIET)
 
 

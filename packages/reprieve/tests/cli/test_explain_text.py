@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.errors import Origin
 from kube_rules.manifests import Loaded, Manifests
-from reprieve.cli.evidence import Asked, Evidence, Occurrence
+from reprieve.cli.evidence import Evidence, ExplainTarget, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain
 from reprieve.cli.whatif import Answered, ask
@@ -37,7 +37,7 @@ from reprieve.decisions.records import (
 )
 from tests.building import START, composite, gang, group, pod
 
-WAITING = Asked("Pod", "default", "a")
+WAITING = ExplainTarget("Pod", "default", "a")
 
 
 def record(**changes: Any) -> DecisionRecord:
@@ -103,7 +103,7 @@ def test_gang_lacks(lacking: Shortfall, expected: str) -> None:
     members = MemberCounts(tried=4, placed=1, min_count=4)
     entity = EntityReference(kind="PodGroup", namespace="default", name="g")
     found = Evidence(
-        Asked("PodGroup", "default", "g"),
+        ExplainTarget("PodGroup", "default", "g"),
         group=group("g", min_count=4),
         members=[pod(f"g-{i}", group="g") for i in range(4)],
         records=[record(entity=entity, members=members, lack=lacking)],
@@ -286,7 +286,7 @@ def test_member_of_a_whole_group_learns_that_it_went_with_it() -> None:
     made = record(
         entity=EntityReference(kind="Pod", namespace="default", name="a", priority=9), preemption=preempting()
     )
-    found = Evidence(Asked("Pod", "default", "old-1"), records=[made], source="http://s")
+    found = Evidence(ExplainTarget("Pod", "default", "old-1"), records=[made], source="http://s")
     text = plain(explanation_of(found))
     assert "pod default/old-1 is gone: it was preempted." in text
     assert "It was evicted with its whole group default/old (2 pods): disruptionMode all." in text
@@ -338,13 +338,15 @@ def test_state_of_a_preempted_group_follows_from_its_present_pods(members: list[
     target = objects.Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     preempted = group("g", min_count=2, whole=True)
     preempted = replace(preempted, status=objects.PodGroupStatus(conditions=(target,)))
-    assert state_of(Evidence(Asked("PodGroup", "default", "g"), group=preempted, members=members))[1] == sentence
+    assert (
+        state_of(Evidence(ExplainTarget("PodGroup", "default", "g"), group=preempted, members=members))[1] == sentence
+    )
 
 
 def test_group_without_a_priority_has_that_of_its_pods() -> None:
     """api.md: no admission resolves the class of a custom resource; the live scheduler gives it its pods' highest."""
     members = [pod("a", group="g", priority=7), pod("b", group="g", priority=7)]
-    asked = Asked("PodGroup", "default", "g")
+    asked = ExplainTarget("PodGroup", "default", "g")
     for own, expected in ((None, "Priority 7, minCount 2."), (3, "Priority 3, minCount 2.")):
         found = Evidence(asked, group=group("g", min_count=2, priority=own), members=members)
         assert expected in plain(explanation_of(found))
@@ -371,7 +373,7 @@ def test_pod_of_another_scheduler_is_reported_as_such() -> None:
 )
 def test_schedulers_that_pods_of_a_group_ask_for(schedulers: tuple[str, ...], expected: str | None) -> None:
     members = [pod(f"m{i}", group="crew", scheduler=name) for i, name in enumerate(schedulers)]
-    found = Evidence(Asked("PodGroup", "default", "crew"), group=group("crew", min_count=2), members=members)
+    found = Evidence(ExplainTarget("PodGroup", "default", "crew"), group=group("crew", min_count=2), members=members)
     text = plain(explanation_of(found))
     assert expected in text if expected is not None else "scheduler" not in text.partition("\n\n")[0]
 
@@ -472,16 +474,16 @@ def test_document_has_the_fields_of_each_kind() -> None:
     assert (waits["nodeName"], waits["podGroup"], waits["priority"]) == (None, None, 0)
     members = [pod("g-0", cpu=1, group="g", node="n1"), pod("g-1", cpu=1, group="g")]
     [of_group] = [one for one in gang("g", 2, min_count=2, cpu=1) if isinstance(one, objects.PodGroup)]
-    found = Evidence(Asked("PodGroup", "default", "g"), group=of_group, members=members)
+    found = Evidence(ExplainTarget("PodGroup", "default", "g"), group=of_group, members=members)
     shown = document(found)["object"]
     assert (shown["minCount"], shown["pods"], shown["scheduled"], shown["priority"]) == (2, 2, 1, 0)
     assert not {"nodeName", "podGroup", "minGroupCount"} & shown.keys()
     root = composite("root", min_groups=3)
-    tree = Evidence(Asked("CompositePodGroup", "default", "root"), composite=root, members=members)
+    tree = Evidence(ExplainTarget("CompositePodGroup", "default", "root"), composite=root, members=members)
     shown = document(tree)["object"]
     assert (shown["minGroupCount"], shown["pods"], shown["scheduled"], shown["priority"]) == (3, 2, 1, 0)
     assert "minCount" not in shown
-    ranked = Evidence(Asked("PodGroup", "default", "r"), group=group("r", min_count=1, priority=7), members=[])
+    ranked = Evidence(ExplainTarget("PodGroup", "default", "r"), group=group("r", min_count=1, priority=7), members=[])
     assert document(ranked)["object"]["priority"] == 7
 
 

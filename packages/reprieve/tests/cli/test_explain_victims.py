@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from reprieve.cli.evidence import Asked, Evidence
+from reprieve.cli.evidence import Evidence, ExplainTarget
 from reprieve.cli.explain_text import explanation_of, helps, state_of
 from reprieve.cli.sections import BUDGET_OVERRULED
 from reprieve.decisions.records import (
@@ -34,36 +34,41 @@ def went(unit: str, kind: str, pods: int, *names: str) -> UnitRecord:
 @pytest.mark.parametrize(
     ("asked", "above", "evicted", "unit"),
     [
-        (Asked("Pod", "default", "a"), [], [went("a", "Pod", 1, "a")], "default/a"),
-        (Asked("Pod", "default", "a"), [], [went("b", "Pod", 1, "b"), went("a", "Pod", 1, "a")], "default/a"),
-        (Asked("Pod", "default", "a"), [], [went("a", "PodGroup", 2, "b", "c")], None),
-        (Asked("Pod", "default", "a"), [], [went("g", "PodGroup", 2, "b", "a")], "default/g"),
-        (Asked("Pod", "default", "a"), [], [went("b", "Pod", 1, "a")], None),
-        (Asked("Pod", "other", "a"), [], [went("a", "Pod", 1, "a")], None),
-        (Asked("PodGroup", "default", "g"), [], [went("g", "PodGroup", 2, "a")], "default/g"),
-        (Asked("PodGroup", "default", "a"), [], [went("g", "PodGroup", 2, "a", "b")], None),
-        (Asked("PodGroup", "default", "g"), ["mid", "top"], [went("top", "CompositePodGroup", 9)], "default/top"),
-        (Asked("Pod", "default", "a"), ["mid", "top"], [went("mid", "CompositePodGroup", 9)], "default/mid"),
-        (Asked("Pod", "default", "a"), ["mid"], [went("other", "CompositePodGroup", 1, "b")], None),
-        (Asked("Pod", "default", "a"), ["mid"], [went("mid", "PodGroup", 1, "b")], None),
-        (Asked("Pod", "default", "a"), [], [went("wide", "PodGroup", 3, "b", "c")], "default/wide"),
+        (ExplainTarget("Pod", "default", "a"), [], [went("a", "Pod", 1, "a")], "default/a"),
+        (ExplainTarget("Pod", "default", "a"), [], [went("b", "Pod", 1, "b"), went("a", "Pod", 1, "a")], "default/a"),
+        (ExplainTarget("Pod", "default", "a"), [], [went("a", "PodGroup", 2, "b", "c")], None),
+        (ExplainTarget("Pod", "default", "a"), [], [went("g", "PodGroup", 2, "b", "a")], "default/g"),
+        (ExplainTarget("Pod", "default", "a"), [], [went("b", "Pod", 1, "a")], None),
+        (ExplainTarget("Pod", "other", "a"), [], [went("a", "Pod", 1, "a")], None),
+        (ExplainTarget("PodGroup", "default", "g"), [], [went("g", "PodGroup", 2, "a")], "default/g"),
+        (ExplainTarget("PodGroup", "default", "a"), [], [went("g", "PodGroup", 2, "a", "b")], None),
         (
-            Asked("Pod", "default", "a"),
+            ExplainTarget("PodGroup", "default", "g"),
+            ["mid", "top"],
+            [went("top", "CompositePodGroup", 9)],
+            "default/top",
+        ),
+        (ExplainTarget("Pod", "default", "a"), ["mid", "top"], [went("mid", "CompositePodGroup", 9)], "default/mid"),
+        (ExplainTarget("Pod", "default", "a"), ["mid"], [went("other", "CompositePodGroup", 1, "b")], None),
+        (ExplainTarget("Pod", "default", "a"), ["mid"], [went("mid", "PodGroup", 1, "b")], None),
+        (ExplainTarget("Pod", "default", "a"), [], [went("wide", "PodGroup", 3, "b", "c")], "default/wide"),
+        (
+            ExplainTarget("Pod", "default", "a"),
             [],
             [went("w", "PodGroup", 3, "b"), went("v", "CompositePodGroup", 3, "c")],
             None,
         ),
         (
-            Asked("Pod", "default", "a"),
+            ExplainTarget("Pod", "default", "a"),
             [],
             [went("full", "PodGroup", 1, "b"), went("w", "PodGroup", 2, "c")],
             "default/w",
         ),
-        (Asked("PodGroup", "default", "a"), [], [went("wide", "CompositePodGroup", 3, "b")], None),
+        (ExplainTarget("PodGroup", "default", "a"), [], [went("wide", "CompositePodGroup", 3, "b")], None),
     ],
 )
 def test_victim_went_by_itself_or_with_its_group_or_tree(
-    asked: Asked, above: list[str], evicted: list[UnitRecord], unit: str | None
+    asked: ExplainTarget, above: list[str], evicted: list[UnitRecord], unit: str | None
 ) -> None:
     """A unit names its first pods only: where one alone names fewer than it has, that is the one."""
     preemptor = EntityReference(kind="Pod", namespace="x", name="high", priority=9)
@@ -119,9 +124,9 @@ def test_unit_is_called_what_it_is(kind: str, size: int, called: str) -> None:
 def test_pod_evicted_with_its_group_or_tree_is_reported_so(kind: str, sentence: str) -> None:
     preemptor = EntityReference(kind="Pod", namespace="x", name="high", priority=9)
     made = record(entity=preemptor, preemption=preempting(evicted=[went("v", kind, 2, "v-0", "v-1")]))
-    found = Evidence(Asked("Pod", "default", "v-0"), records=[made], source="http://s")
+    found = Evidence(ExplainTarget("Pod", "default", "v-0"), records=[made], source="http://s")
     assert sentence in notes(found, "Preempted by")
-    whole = Evidence(Asked(kind, "default", "v"), records=[made], source="http://s")
+    whole = Evidence(ExplainTarget(kind, "default", "v"), records=[made], source="http://s")
     assert not [each for each in notes(whole, "Preempted by") if "disruptionMode" in each]
 
 
@@ -139,7 +144,7 @@ def test_priority_of_the_newest_preemptor_would_have_spared_the_pod() -> None:
         for name, priority in (("newest", 7), ("before", 9))
         for made in [preempting(evicted=[went("a", "Pod", 1, "a")])]
     ]
-    assert helps(Evidence(Asked("Pod", "default", "a"), records=preemptions, source="http://s")) == [
+    assert helps(Evidence(ExplainTarget("Pod", "default", "a"), records=preemptions, source="http://s")) == [
         "With a priority of 7 or more it would not have been a potential victim."
     ]
 

@@ -50,7 +50,9 @@ def test_leader_is_found(namespace: str, name: str, labels: Json, found: str, mo
             for pod in ("leader", "standby"):
                 await make(client, namespace, pod, labels)
             await lease(client, namespace, name, "leader")
-            where, records = await evidence._from_leader(client, (), evidence.Evidence(evidence.Asked("", "", "")))
+            where, records = await evidence._from_leader(
+                client, (), evidence.Evidence(evidence.ExplainTarget("", "", ""))
+            )
             if found:
                 assert (where, records) == (f"the scheduler's pod {found}", [])
                 assert asked == [f"/api/v1/namespaces/{namespace}/pods/https%3A{found}%3A10259/proxy/explain"]

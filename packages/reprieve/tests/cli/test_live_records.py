@@ -11,7 +11,7 @@ import pytest
 
 from kube_rules import objects
 from reprieve.cli import evidence
-from reprieve.cli.evidence import Asked, Evidence, Owned
+from reprieve.cli.evidence import Evidence, ExplainTarget, Owned
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.decisions.records import DecisionRecord, EntityReference
@@ -40,7 +40,7 @@ class Cluster:
     """What `explain` was asked, and what it finds: a pod that waits, unless there is none."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Asked, str | None, bool]] = []
+        self.asked: list[tuple[ExplainTarget, str | None, bool]] = []
         self.owners: list[Owned | None] = []
         self.exists = True
         self.records: list[DecisionRecord] = []
@@ -48,7 +48,7 @@ class Cluster:
         self.error: Exception | None = None
 
     async def gather(
-        self, connection: Connection, asked: Asked, records: str | None, *, owner: Owned | None, suggest: bool
+        self, connection: Connection, asked: ExplainTarget, records: str | None, *, owner: Owned | None, suggest: bool
     ) -> Evidence:
         assert connection is CONNECTION
         self.asked.append((asked, records, suggest))
@@ -71,19 +71,19 @@ def cluster(connected: object, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 @pytest.mark.parametrize(
     ("arguments", "asked"),
     [
-        (("pod", "p"), Asked("Pod", "ours", "p")),
-        (("pods/p",), Asked("Pod", "ours", "p")),
-        (("po/p", "-n", "theirs"), Asked("Pod", "theirs", "p")),
-        (("PG", "g"), Asked("PodGroup", "ours", "g")),
-        (("podgroups", "g"), Asked("PodGroup", "ours", "g")),
-        (("podgroup", "g"), Asked("PodGroup", "ours", "g")),
-        (("cpg", "t"), Asked("CompositePodGroup", "ours", "t")),
-        (("compositepodgroups/t",), Asked("CompositePodGroup", "ours", "t")),
-        (("compositepodgroup/t",), Asked("CompositePodGroup", "ours", "t")),
+        (("pod", "p"), ExplainTarget("Pod", "ours", "p")),
+        (("pods/p",), ExplainTarget("Pod", "ours", "p")),
+        (("po/p", "-n", "theirs"), ExplainTarget("Pod", "theirs", "p")),
+        (("PG", "g"), ExplainTarget("PodGroup", "ours", "g")),
+        (("podgroups", "g"), ExplainTarget("PodGroup", "ours", "g")),
+        (("podgroup", "g"), ExplainTarget("PodGroup", "ours", "g")),
+        (("cpg", "t"), ExplainTarget("CompositePodGroup", "ours", "t")),
+        (("compositepodgroups/t",), ExplainTarget("CompositePodGroup", "ours", "t")),
+        (("compositepodgroup/t",), ExplainTarget("CompositePodGroup", "ours", "t")),
     ],
 )
 def test_object_is_of_the_namespace_of_the_context_unless_one_is_named(
-    run: Run, cluster: Cluster, connected: list[Any], arguments: tuple[str, ...], asked: Asked
+    run: Run, cluster: Cluster, connected: list[Any], arguments: tuple[str, ...], asked: ExplainTarget
 ) -> None:
     cluster.exists = asked.kind == "Pod"
     run("explain", *arguments, "--kubeconfig", "k", "--context", "c")
@@ -93,7 +93,7 @@ def test_object_is_of_the_namespace_of_the_context_unless_one_is_named(
 
 def test_records_and_suggestions_are_as_asked_for(run: Run, cluster: Cluster) -> None:
     run("explain", "pod/p", "--records", "http://s", "--no-suggest")
-    assert cluster.asked == [(Asked("Pod", "ours", "p"), "http://s", False)]
+    assert cluster.asked == [(ExplainTarget("Pod", "ours", "p"), "http://s", False)]
 
 
 def test_unread_resources_are_a_warning_above_the_answer(run: Run, cluster: Cluster) -> None:
@@ -144,7 +144,7 @@ def test_kubeconfig_that_is_no_good_is_bad_input(
     ("kind", "message", "asked"),
     [
         ("node", "'node': expected pod, podgroup or compositepodgroup", []),
-        ("replicaset/none", "no replicaset ours/none", [Asked("ReplicaSet", "ours", "none")]),
+        ("replicaset/none", "no replicaset ours/none", [ExplainTarget("ReplicaSet", "ours", "none")]),
     ],
 )
 def test_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
@@ -154,7 +154,7 @@ def test_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
     message: str,
-    asked: list[Asked],
+    asked: list[ExplainTarget],
 ) -> None:
     """Only for kinds that make pods is all of the cluster read; one that is not there may have records."""
     cluster.exists = False
@@ -168,7 +168,7 @@ def test_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
 def test_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reprieve.python.inputs.read_live", _read_live)
     run("explain", "rs", "web", "-n", "default")
-    assert [asked for asked, _, _ in cluster.asked] == [Asked("Pod", "default", "web-aaaaa")]
+    assert [asked for asked, _, _ in cluster.asked] == [ExplainTarget("Pod", "default", "web-aaaaa")]
     assert [str(owner) for owner in cluster.owners] == ["replicaset default/web"]
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace as with_fields
 from kube_rules import objects
 from kube_rules.errors import Origin
 from kube_rules.manifests import Loaded, Manifests
-from reprieve.cli.evidence import Asked, Evidence, Occurrence, Owned
+from reprieve.cli.evidence import Evidence, ExplainTarget, Occurrence, Owned
 from reprieve.cli.redaction import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
 from reprieve.cli.whatif import Answered
@@ -209,7 +209,7 @@ def test_record_of_others_shows_kind_and_priority_alone() -> None:
 
 def of_one(note: str, *records: DecisionRecord, **more: Any) -> Evidence:
     """Of pod `team/mine`, with a note of an event, which is redacted."""
-    found = Evidence(Asked("Pod", "team", "mine"), records=list(records), source="http://s")
+    found = Evidence(ExplainTarget("Pod", "team", "mine"), records=list(records), source="http://s")
     found.pod = building.pod("mine", group="g")
     found.members = [building.pod("mine", group="g"), building.pod("member", group="g")]
     found.events = [Occurrence(at=0.0, type="Warning", reason="R", note=note, count=1)]
@@ -235,7 +235,7 @@ def test_group_tree_and_owner_of_what_is_asked_about_are_named(name: str) -> Non
 
 def test_tree_above_a_tree_is_named() -> None:
     tree = building.composite("mid", min_groups=1, parent="top")
-    asked = Evidence(Asked("CompositePodGroup", "team", "mid"), composite=tree)
+    asked = Evidence(ExplainTarget("CompositePodGroup", "team", "mid"), composite=tree)
     asked.warnings = ["team/top, team/mid and team/other"]
     assert redacted(asked).warnings == ["team/top, team/mid and another object"]
 

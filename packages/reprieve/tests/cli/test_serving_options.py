@@ -360,7 +360,7 @@ def serving_of(
         keys=SimpleNamespace(reader_token="of-the-reader"),
         options=SimpleNamespace(data_dir=data_dir if data_dir is not None else directory),
         kubeconfig=directory / "kubeconfig",
-        control_plane=SimpleNamespace(loaded=LoadReport(made=loaded), found=found or {}),
+        control_plane=SimpleNamespace(loaded=LoadReport(made=loaded), initial_counts=found or {}),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
-from reprieve.cli.evidence import Asked, Evidence
+from reprieve.cli.evidence import Evidence, ExplainTarget
 from reprieve.cli.explain_text import explanation_of, own_record
 from reprieve.cli.history import history_sections
 from reprieve.cli.render import plan_sections
@@ -61,7 +61,7 @@ def recorded(*items: Item | list[objects.KubernetesObject], **options: float) ->
 
 def explained(record: DecisionRecord, item: objects.Pod | None = None, **asked: object) -> str:
     """The text of `explain` about the waiting entity, on one line."""
-    found = Evidence(Asked("Pod", "default", record.entity.name), pod=item, records=[record], source="http://s")
+    found = Evidence(ExplainTarget("Pod", "default", record.entity.name), pod=item, records=[record], source="http://s")
     for name, value in asked.items():
         setattr(found, name, value)
     return " ".join(plain(explanation_of(found)).split())
@@ -123,7 +123,7 @@ def test_record_has_until_when_room_is_held_and_how_it_was_released() -> None:
         "The capacity reserved on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
     )
     assert sentence in text
-    again = Evidence(Asked("Pod", "default", "crew-0"), pod=pod("crew-0", group="crew"), source="http://s")
+    again = Evidence(ExplainTarget("Pod", "default", "crew-0"), pod=pod("crew-0", group="crew"), source="http://s")
     again.records = [replace(record, id=record.id + 1, preemption=PREEMPTED), record]
     text = " ".join(plain(explanation_of(again)).split())
     assert f"Capacity that was reserved for it before {sentence}" in text
@@ -316,7 +316,7 @@ def test_gang_that_lost_members_is_reported() -> None:
     counted = EvictionHistory([EvictionLimit(OWNER, 1, 3600.0)])
     asyncio.run(recall(seen.store, counted, seen.world.now + 200))
     assert counted.used(0, evicted_unit(engine.cluster, restart.unit), seen.world.now + 200) == [seen.world.now + 100]
-    crew = Evidence(Asked("PodGroup", "default", "train"), records=[record], source="s")
+    crew = Evidence(ExplainTarget("PodGroup", "default", "train"), records=[record], source="s")
     [section] = [section for section in explanation_of(crew) if section.title.startswith("Evicted ")]
     assert section.notes == (f"Why it was evicted: {restart.message}.",)
     assert own_record(crew) is None, "it is no attempt to place the gang"

@@ -272,7 +272,7 @@ def _darlings(kind: type[PreemptionCost]) -> dict[str, Profile]:
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": {"cost": [kind.name, *UPSTREAM_ORDER]}}]}],
     }
-    found = third_party([f"{kind.__module__}:{kind.__qualname__}"], found=())
+    found = third_party([f"{kind.__module__}:{kind.__qualname__}"], entry_points=())
     (profile,) = profiles_of(configuration_of(document), FeatureGates(), third_party=found)
     return {profile.name: profile}
 

@@ -29,7 +29,7 @@ def offered(name: str, kind: str, module: str = HERE) -> EntryPoint:
 def profiles(
     document: Mapping[str, object], *named: str, entry_points: tuple[EntryPoint, ...] = ()
 ) -> dict[str, Profile]:
-    found = third_party(named, in_tree=IN_TREE_NAMES, found=entry_points)
+    found = third_party(named, in_tree=IN_TREE_NAMES, entry_points=entry_points)
     made = profiles_of(configuration_of({**FILE, **document}), FeatureGates(), found)
     return {profile.name: profile for profile in made}
 
@@ -127,16 +127,16 @@ def test_each_profile_has_an_instance_of_its_own() -> None:
 )
 def test_reference_that_cannot_be_used_is_one_clear_error(reference: str, message: str) -> None:
     with pytest.raises(PluginLoadError, match=message) as caught:
-        third_party([reference], in_tree=IN_TREE_NAMES, found=())
+        third_party([reference], in_tree=IN_TREE_NAMES, entry_points=())
     assert "\n" not in str(caught.value)
 
 
 def test_same_name_twice() -> None:
     with pytest.raises(PluginLoadError, match="was named before"):
-        third_party([f"{HERE}:Wants", f"{HERE}:Wants"], found=())
+        third_party([f"{HERE}:Wants", f"{HERE}:Wants"], entry_points=())
     with pytest.raises(PluginLoadError, match="is taken by entry point Wants = other:Wants"):
-        third_party([f"{HERE}:Wants"], found=(offered("Wants", "Wants", "other"),))
-    assert third_party([f"{HERE}:Wants"], found=ENTRY).named == ("Wants",)
+        third_party([f"{HERE}:Wants"], entry_points=(offered("Wants", "Wants", "other"),))
+    assert third_party([f"{HERE}:Wants"], entry_points=ENTRY).named == ("Wants",)
 
 
 ENABLES = {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "X"}]}}}]}

@@ -241,12 +241,12 @@ def _sum(items: list[Any]) -> Any:
 def _extreme(name: str, of: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """Return the function for the minimum or the maximum of a list."""
 
-    def found(items: list[Any]) -> Any:
+    def result(items: list[Any]) -> Any:
         if not items:
             raise CelError(f"{name} called on empty list")
         return of(items)
 
-    return found
+    return result
 
 
 # -- conversions ------------------------------------------------------------------------------------------------------

@@ -39,16 +39,16 @@ def completer(node: SchemaNode, cache: dict[SchemaNode, Complete | None]) -> Com
         return None
     if node.type is SchemaType.LIST:
 
-        def each(value: Any) -> None:
+        def check_items(value: Any) -> None:
             for item in value:
                 inner(item)
     else:
 
-        def each(value: Any) -> None:
+        def check_items(value: Any) -> None:
             for item in value.values():
                 inner(item)
 
-    return each
+    return check_items
 
 
 def _struct(node: SchemaNode, cache: dict[SchemaNode, Complete | None]) -> Complete | None:

@@ -58,7 +58,7 @@ T = TypeVar("T", bound=objects.KubernetesObject)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExplainTarget:
     """The object to explain. `kind`: Pod, PodGroup or CompositePodGroup, or the kind of an owner without pods."""
 
     kind: str
@@ -101,9 +101,9 @@ class Owned:
     exists: bool = True
 
     @property
-    def asked(self) -> Asked:
+    def target(self) -> ExplainTarget:
         """Return its name as it is in decision records of evictions of its pods."""
-        return Asked(self.kind.lower(), self.namespace, self.name)
+        return ExplainTarget(self.kind.lower(), self.namespace, self.name)
 
     def __str__(self) -> str:
         return f"{self.kind.lower()} {self.namespace}/{self.name}"
@@ -113,7 +113,7 @@ class Owned:
 class Evidence:
     """All that was read. Without `pod`, `group` and `composite` the object does not exist."""
 
-    asked: Asked
+    target: ExplainTarget
     pod: objects.Pod | None = None
     group: objects.PodGroup | None = None
     composite: objects.CompositePodGroup | None = None
@@ -155,18 +155,23 @@ class Evidence:
     @property
     def object(self) -> objects.Pod | objects.PodGroup | objects.CompositePodGroup | None:
         """Return the object in question."""
-        return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}.get(self.asked.kind)
+        return {"Pod": self.pod, "PodGroup": self.group, "CompositePodGroup": self.composite}.get(self.target.kind)
 
 
 async def gather(
-    connection: Connection, asked: Asked, records: str | None, *, owner: Owned | None = None, suggest: bool = True
+    connection: Connection,
+    target: ExplainTarget,
+    records: str | None,
+    *,
+    owner: Owned | None = None,
+    suggest: bool = True,
 ) -> Evidence:
     """Read everything. `suggest`: also find suggestions, tried on the current cluster.
 
     `owner`: the controller in question, if the object is explained for it; evictions of its pods belong to it. Raises
     ClientError if the API server fails, ConfigError for bad `records`.
     """
-    evidence = Evidence(asked, owner=owner)
+    evidence = Evidence(target, owner=owner)
     async with ApiClient(connection, limits=_SHOWN) as client:
         served = await discover(client)
         await _read_objects(client, served, evidence)
@@ -193,10 +198,10 @@ async def evictions(
 
 
 async def read_records(
-    connection: Connection, names: Sequence[Asked | PreemptionsSince], records: str | None
+    connection: Connection, names: Sequence[ExplainTarget | PreemptionsSince], records: str | None
 ) -> tuple[list[DecisionRecord], str]:
     """Return the records that match the queries, newest first, and their source. Raises as `evictions`."""
-    evidence = Evidence(Asked("", "", ""))
+    evidence = Evidence(ExplainTarget("", "", ""))
     async with ApiClient(connection, limits=_SHOWN) as client:
         if not await _find_records(client, connection, names, records, evidence):
             if evidence.refusal is not None:
@@ -212,16 +217,16 @@ def _small(records: Sequence[DecisionRecord]) -> bool:
     return latest is not None and latest.result == "Unschedulable" and latest.nodes <= MOST_NODES
 
 
-def _names(evidence: Evidence) -> list[Asked]:
+def _names(evidence: Evidence) -> list[ExplainTarget]:
     """Return the names for which records are read: of the object, of its group, and of the root of its tree."""
-    names = [evidence.asked]
+    names = [evidence.target]
     if evidence.pod is not None:
         group = pod_group_name(evidence.pod)
         if group is not None:
-            names.append(Asked("PodGroup", evidence.asked.namespace, group))
-    names += [Asked("CompositePodGroup", evidence.asked.namespace, name) for name in evidence.above[-1:]]
-    if evidence.owner is not None and evidence.owner.asked not in names:
-        names.append(evidence.owner.asked)
+            names.append(ExplainTarget("PodGroup", evidence.target.namespace, group))
+    names += [ExplainTarget("CompositePodGroup", evidence.target.namespace, name) for name in evidence.above[-1:]]
+    if evidence.owner is not None and evidence.owner.target not in names:
+        names.append(evidence.owner.target)
     return names
 
 
@@ -231,16 +236,16 @@ def belongs(evidence: Evidence, record: DecisionRecord) -> bool:
     UIDs are compared; if the record has no UID of an object, times of creation.
     """
     at = _seconds(record.time)
-    asked = evidence.asked
+    target = evidence.target
     if any(item is not None and _tells_of(record, item, at) for item in (evidence.object, evidence.group)):
         return True
     owner = evidence.owner
     if owner is not None and owned_unit(owner, record) is not None:
         return owner.created is None or at >= owner.created
     entity = record.entity
-    if (entity.kind, entity.namespace) == ("CompositePodGroup", asked.namespace) and entity.name in evidence.above:
+    if (entity.kind, entity.namespace) == ("CompositePodGroup", target.namespace) and entity.name in evidence.above:
         return True
-    return not evidence.exists and (owner is None or asked.kind in _KINDS)
+    return not evidence.exists and (owner is None or target.kind in _KINDS)
 
 
 def tells_of_object(evidence: Evidence, record: DecisionRecord) -> bool:
@@ -275,7 +280,7 @@ def owned_unit(owner: Owned, record: DecisionRecord) -> UnitRecord | None:
 
 def _waits(evidence: Evidence) -> bool:
     """Return whether an answer can be computed."""
-    if evidence.asked.kind == "Pod":
+    if evidence.target.kind == "Pod":
         return evidence.pod is not None and (not evidence.pod.spec.node_name or resize_is_deferred(evidence.pod))
     return evidence.exists and any(not pod.spec.node_name for pod in evidence.members)
 
@@ -284,27 +289,29 @@ def _waits(evidence: Evidence) -> bool:
 
 
 async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -> None:
-    asked = evidence.asked
-    if asked.kind not in _KINDS:
+    target = evidence.target
+    if target.kind not in _KINDS:
         return
-    if asked.kind == "CompositePodGroup":
-        evidence.composite = await _composite(client, served, asked.namespace, asked.name)
+    if target.kind == "CompositePodGroup":
+        evidence.composite = await _composite(client, served, target.namespace, target.name)
         if evidence.composite is not None:
             await _read_above(client, served, evidence, evidence.composite.spec.parent_composite_pod_group_name)
             await _read_below(client, served, evidence)
         return
-    if asked.kind == "Pod":
-        evidence.pod = await _get(client, _PODS, objects.Pod, asked)
+    if target.kind == "Pod":
+        evidence.pod = await _get(client, _PODS, objects.Pod, target)
         name = pod_group_name(evidence.pod) if evidence.pod is not None else None
     else:
-        name = asked.name
+        name = target.name
     if name is None:
         return
     for resource in served.readable("PodGroup"):
-        evidence.group = await _get(client, resource, objects.PodGroup, Asked("PodGroup", asked.namespace, name))
+        evidence.group = await _get(
+            client, resource, objects.PodGroup, ExplainTarget("PodGroup", target.namespace, name)
+        )
         if evidence.group is not None:
             break
-    listed = await list_objects(client, _PODS, objects.Pod, namespace=asked.namespace)
+    listed = await list_objects(client, _PODS, objects.Pod, namespace=target.namespace)
     evidence.members = [pod for pod in listed.objects if pod_group_name(pod) == name]
     if evidence.group is not None:
         await _read_above(client, served, evidence, evidence.group.spec.parent_composite_pod_group_name)
@@ -312,7 +319,9 @@ async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -
 
 async def _composite(client: ApiClient, served: Served, namespace: str, name: str) -> objects.CompositePodGroup | None:
     for resource in served.readable("CompositePodGroup"):
-        result = await _get(client, resource, objects.CompositePodGroup, Asked("CompositePodGroup", namespace, name))
+        result = await _get(
+            client, resource, objects.CompositePodGroup, ExplainTarget("CompositePodGroup", namespace, name)
+        )
         if result is not None:
             return result
     return None
@@ -321,7 +330,7 @@ async def _composite(client: ApiClient, served: Served, namespace: str, name: st
 async def _read_above(client: ApiClient, served: Served, evidence: Evidence, parent: str) -> None:
     """Return the composites above an object, upwards; reading stops at cycles and at the maximum depth."""
     while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
-        composite = await _composite(client, served, evidence.asked.namespace, parent)
+        composite = await _composite(client, served, evidence.target.namespace, parent)
         if composite is None:
             evidence.missing = parent
             return
@@ -331,10 +340,10 @@ async def _read_above(client: ApiClient, served: Served, evidence: Evidence, par
 
 async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> None:
     """Return the pods of all groups below a composite."""
-    namespace = evidence.asked.namespace
+    namespace = evidence.target.namespace
     composites = await _every(client, served, objects.CompositePodGroup, namespace)
     groups = await _every(client, served, objects.PodGroup, namespace)
-    leaves = leaves_below(evidence.asked.name, composites, groups)
+    leaves = leaves_below(evidence.target.name, composites, groups)
     listed = await list_objects(client, _PODS, objects.Pod, namespace=namespace)
     evidence.members = [pod for pod in listed.objects if pod_group_name(pod) in leaves]
 
@@ -369,9 +378,9 @@ async def _every(client: ApiClient, served: Served, kind: type[T], namespace: st
     return result
 
 
-async def _get(client: ApiClient, resource: Resource, kind: type[T], asked: Asked) -> T | None:
+async def _get(client: ApiClient, resource: Resource, kind: type[T], target: ExplainTarget) -> T | None:
     try:
-        answer = await client.get(resource.path(asked.namespace, asked.name))
+        answer = await client.get(resource.path(target.namespace, target.name))
     except ApiError as error:
         if error.code == 404:
             return None
@@ -407,9 +416,9 @@ class _Events(msgspec.Struct, frozen=True):
 
 
 async def _events(client: ApiClient, evidence: Evidence) -> list[Occurrence]:
-    asked = evidence.asked
-    query = {"fieldSelector": f"involvedObject.kind={asked.kind},involvedObject.name={asked.name}"}
-    path = Resource("", "v1", "events", "Event", True).path(asked.namespace)
+    target = evidence.target
+    query = {"fieldSelector": f"involvedObject.kind={target.kind},involvedObject.name={target.name}"}
+    path = Resource("", "v1", "events", "Event", True).path(target.namespace)
     try:
         events = (await client.get(path, query)).read(_Events).items
     except ApiError as error:
@@ -447,7 +456,7 @@ class _List(msgspec.Struct, frozen=True):
 async def _find_records(
     client: ApiClient,
     connection: Connection,
-    names: Sequence[Asked | PreemptionsSince],
+    names: Sequence[ExplainTarget | PreemptionsSince],
     records: str | None,
     evidence: Evidence,
 ) -> bool:
@@ -477,7 +486,7 @@ async def _find_records(
 
 
 async def _from(
-    where: str, connection: Connection, names: Sequence[Asked | PreemptionsSince], *, ca: bytes | None
+    where: str, connection: Connection, names: Sequence[ExplainTarget | PreemptionsSince], *, ca: bytes | None
 ) -> list[DecisionRecord]:
     if is_database(where):
         return DatabaseRecords(where).answer(name.query for name in names)
@@ -499,7 +508,9 @@ async def _from(
         return await _explain(scheduler, "/explain", names)
 
 
-async def _explain(client: ApiClient, path: str, names: Sequence[Asked | PreemptionsSince]) -> list[DecisionRecord]:
+async def _explain(
+    client: ApiClient, path: str, names: Sequence[ExplainTarget | PreemptionsSince]
+) -> list[DecisionRecord]:
     result: list[DecisionRecord] = []
     for queried in names:
         result += (await client.get(path, queried.query)).read(_List).items
@@ -517,7 +528,7 @@ def _ca(extension: Mapping[str, object]) -> bytes | None:
 
 
 async def _from_leader(
-    client: ApiClient, names: Sequence[Asked | PreemptionsSince], evidence: Evidence
+    client: ApiClient, names: Sequence[ExplainTarget | PreemptionsSince], evidence: Evidence
 ) -> tuple[str, list[DecisionRecord] | None]:
     """Read records through the API server from the pod that holds the lease; (source, None) if there is no such pod."""
     try:
@@ -562,11 +573,11 @@ def _held_by(lease: Json) -> str:
 async def _compute(client: ApiClient, evidence: Evidence, *, suggest: bool) -> None:
     reading = await read_cluster(client)
     manifests: Manifests = manifests_of(reading, client.connection.server)
-    asked = evidence.asked
+    target = evidence.target
     pod = evidence.pod
     if evidence.group is not None and (pod is None or not pod.spec.node_name):
-        asked = Asked("PodGroup", asked.namespace, evidence.group.metadata.name)
+        target = ExplainTarget("PodGroup", target.namespace, evidence.group.metadata.name)
     try:
-        evidence.computed = ask(manifests, asked.kind, asked.namespace, asked.name, now=time.time(), suggest=suggest)
+        evidence.computed = ask(manifests, target.kind, target.namespace, target.name, now=time.time(), suggest=suggest)
     except InputError as error:
         evidence.warnings.append(f"the answer could not be computed: {error}")

@@ -10,7 +10,7 @@ from reprieve.cli.progress import working
 from reprieve.cli.source import RecordsOption, SuggestOption, gather, show_with_changes, source_of
 
 if TYPE_CHECKING:
-    from reprieve.cli.evidence import Asked, Evidence, Owned
+    from reprieve.cli.evidence import Evidence, ExplainTarget, Owned
     from reprieve.cli.render import RecordOf
     from reprieve.python.inputs import InputSource
 
@@ -74,9 +74,9 @@ def command(
     else:
         evidence = _of_cluster(source, kind, name, namespace, records, suggest=suggest)
     if not evidence.exists and not evidence.records:
-        asked = evidence.asked
+        target = evidence.target
         raise CommandError(
-            f'{asked.kind.lower()} "{asked.name}" not found in namespace "{asked.namespace}"', Exit.NOT_SO
+            f'{target.kind.lower()} "{target.name}" not found in namespace "{target.namespace}"', Exit.NOT_SO
         )
     if redact:
         from reprieve.cli.redaction import redacted
@@ -121,16 +121,16 @@ def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str
 
 def _worked_out(source: "InputSource", kind: str, name: str, namespace: str | None, *, suggest: bool) -> "Evidence":
     """Explain an object of the input."""
-    from reprieve.cli.evidence import Asked
+    from reprieve.cli.evidence import ExplainTarget
     from reprieve.cli.explain_files import evidence_of, resolved, without_refused
 
     space = namespace or (_namespace_of(source) if source.live else "default")
     gathered = gather(source)
-    asked, owner = (Asked(chosen, space, name) if (chosen := _KINDS.get(kind.lower())) else None), None
-    if asked is None:
-        asked, owner = resolved(gathered.with_makers, kind, name, space, source.rows)
+    target, owner = (ExplainTarget(chosen, space, name) if (chosen := _KINDS.get(kind.lower())) else None), None
+    if target is None:
+        target, owner = resolved(gathered.with_makers, kind, name, space, source.rows)
     with working("computing the answer"):
-        evidence = evidence_of(gathered, asked, source, suggest=suggest)
+        evidence = evidence_of(gathered, target, source, suggest=suggest)
     evidence.owner = without_refused(owner, gathered) if owner is not None else None
     return evidence
 
@@ -141,31 +141,31 @@ def _of_cluster(
     """Explain an object of a live cluster from it and its scheduler's records."""
     import asyncio
 
-    from reprieve.cli.evidence import Asked
+    from reprieve.cli.evidence import ExplainTarget
     from reprieve.cli.evidence import gather as gather_evidence
     from reprieve.client.kubeconfig import connect
 
     connection = connect(source.kubeconfig, source.context)
     space = namespace or connection.namespace
     chosen = _KINDS.get(kind.lower())
-    asked, owner, refusal = Asked(chosen or kind, space, name), None, ""
+    target, owner, refusal = ExplainTarget(chosen or kind, space, name), None, ""
     if chosen is None:
-        asked, owner, refusal = _owner(source, kind, name, space)
+        target, owner, refusal = _owner(source, kind, name, space)
     with working("reading the cluster"):
-        evidence = asyncio.run(gather_evidence(connection, asked, records, owner=owner, suggest=suggest))
+        evidence = asyncio.run(gather_evidence(connection, target, records, owner=owner, suggest=suggest))
     if refusal and not evidence.records:
         refuse(refusal)
     return evidence
 
 
-def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tuple[Asked, Owned, str]":
+def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tuple[ExplainTarget, Owned, str]":
     """Return what to explain for a controller of a live cluster, which is read whole only for kinds that make pods.
 
     A controller that has no pods or no longer exists is explained itself, because records may report the eviction of
     its pods. The third value is then the message for the case that there are no such records.
     """
     from kube_rules.errors import FieldError
-    from reprieve.cli.evidence import Asked, Owned
+    from reprieve.cli.evidence import ExplainTarget, Owned
     from reprieve.cli.explain_files import NoPodsError, owned
     from reprieve.client.cluster_reader import manifests_of
     from reprieve.python.inputs import read_live
@@ -184,7 +184,7 @@ def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tupl
         text = error.message
     except FieldError as error:
         refuse(error.message)
-    return Asked(owner.kind, namespace, name), owner, text
+    return ExplainTarget(owner.kind, namespace, name), owner, text
 
 
 def _namespace_of(source: "InputSource") -> str:

@@ -20,7 +20,7 @@ from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.requests import resize_is_deferred
 from kube_rules.versions import DOCUMENT_VERSION
-from reprieve.cli.evidence import CHANGED, MANIFESTS, Asked, Evidence, Owned, leaves_below, read_above
+from reprieve.cli.evidence import CHANGED, MANIFESTS, Evidence, ExplainTarget, Owned, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.topology import terms_of, use_of
 from reprieve.cli.whatif import Expanding, ask
@@ -77,7 +77,7 @@ class NoPodsError(FieldError):
 
 def resolved(
     manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
-) -> tuple[Asked, Owned]:
+) -> tuple[ExplainTarget, Owned]:
     """Return what to explain of an owner: its gang, else a pending pod, else any pod. Without pods the command ends."""
     try:
         return owned(manifests, kind, name, namespace, rows)
@@ -85,7 +85,9 @@ def resolved(
         refuse(error.message)
 
 
-def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None) -> tuple[Asked, Owned]:
+def owned(
+    manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
+) -> tuple[ExplainTarget, Owned]:
     """Return what to explain of an owner. Raises NoPodsError if it has no pods, NotThereError if it does not exist."""
     workloads = Workloads(manifests, rows or TABLE)
     workload = workloads.named(f"{namespace}/{kind}/{name}")
@@ -106,31 +108,37 @@ def owned(manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows
         text = f"{workload} has no pods: it has no replicas, or its controller has not created its pods yet"
         raise NoPodsError(text, owner)
     group = pod_group_name(pods[0])
-    asked = Asked("PodGroup", namespace, group) if group is not None else Asked("Pod", namespace, pods[0].name)
-    return asked, owner
+    target = (
+        ExplainTarget("PodGroup", namespace, group)
+        if group is not None
+        else ExplainTarget("Pod", namespace, pods[0].name)
+    )
+    return target, owner
 
 
-def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, suggest: bool = True) -> Evidence:
+def evidence_of(
+    gathered: PreparedInput, target: ExplainTarget, source: InputSource, *, suggest: bool = True
+) -> Evidence:
     """Return everything that the input has about an object, and the decision that would be made."""
     manifests = gathered.manifests
-    evidence = Evidence(asked, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.applied)
+    evidence = Evidence(target, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.applied)
     evidence.pod = next(
         (
             item.object
             for item in manifests.pods
-            if asked.kind == "Pod" and _is(item.object, asked.namespace, asked.name)
+            if target.kind == "Pod" and _is(item.object, target.namespace, target.name)
         ),
         None,
     )
-    composites = _by_name(manifests, objects.CompositePodGroup, asked.namespace)
-    groups = _by_name(manifests, objects.PodGroup, asked.namespace)
-    pods = [item.object for item in manifests.pods if item.object.namespace == asked.namespace]
-    if asked.kind == "CompositePodGroup":
-        evidence.composite = composites.get(asked.name)
-        leaves = leaves_below(asked.name, composites, groups)
+    composites = _by_name(manifests, objects.CompositePodGroup, target.namespace)
+    groups = _by_name(manifests, objects.PodGroup, target.namespace)
+    pods = [item.object for item in manifests.pods if item.object.namespace == target.namespace]
+    if target.kind == "CompositePodGroup":
+        evidence.composite = composites.get(target.name)
+        leaves = leaves_below(target.name, composites, groups)
         evidence.members = [pod for pod in pods if pod_group_name(pod) in leaves]
     else:
-        group = pod_group_name(evidence.pod) if evidence.pod is not None else asked.name
+        group = pod_group_name(evidence.pod) if evidence.pod is not None else target.name
         if group is not None:
             evidence.group = groups.get(group)
             evidence.members = [pod for pod in pods if pod_group_name(pod) == group]
@@ -147,9 +155,9 @@ def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, s
     resizing = evidence.pod is not None and resize_is_deferred(evidence.pod)
     waiting = resizing or any(not pod.spec.node_name for pod in concerned)
     if evidence.exists and waiting and not evidence.refused:
-        whole = asked
+        whole = target
         if evidence.group is not None and not resizing:
-            whole = Asked("PodGroup", asked.namespace, evidence.group.name)
+            whole = ExplainTarget("PodGroup", target.namespace, evidence.group.name)
         expanding = Expanding(gathered.changed.manifests, source.rows, source.run)
         evidence.computed = ask(
             manifests, whole.kind, whole.namespace, whole.name, now=now, suggest=suggest, expanding=expanding
@@ -159,17 +167,17 @@ def evidence_of(gathered: PreparedInput, asked: Asked, source: InputSource, *, s
 
 def _note_refusals(evidence: Evidence, refused: Plan) -> None:
     """Remove pods that admission refuses from the object and its members: they do not exist (whatif.md 14)."""
-    asked, messages = evidence.asked, {(pod.namespace, pod.name): pod.message or "" for pod in refused.pods}
+    target, messages = evidence.target, {(pod.namespace, pod.name): pod.message or "" for pod in refused.pods}
     if evidence.pod is not None:
-        evidence.refused = messages.get((asked.namespace, asked.name), "")
+        evidence.refused = messages.get((target.namespace, target.name), "")
     names = {pod.name for pod in evidence.members if (pod.namespace, pod.name) in messages}
     evidence.members = [pod for pod in evidence.members if pod.name not in names]
     if names and evidence.pod is None:
         of_members = with_fields(
             refused,
-            pods=tuple(pod for pod in refused.pods if pod.namespace == asked.namespace and pod.name in names),
+            pods=tuple(pod for pod in refused.pods if pod.namespace == target.namespace and pod.name in names),
             refused=tuple(
-                item for item in refused.refused if item.namespace == asked.namespace and names.intersection(item.pods)
+                item for item in refused.refused if item.namespace == target.namespace and names.intersection(item.pods)
             ),
         )
         evidence.refusals = refusal_sentences(of_members)

@@ -53,14 +53,14 @@ _GROUPS: Final = ("PodGroup", "CompositePodGroup")
 
 def document(evidence: Evidence) -> dict[str, Any]:
     """Return the JSON document of `-o json`."""
-    asked = evidence.asked
+    target = evidence.target
     result: dict[str, Any] = {
         "apiVersion": DOCUMENT_VERSION,
         "kind": "Explanation",
         "object": {
-            "kind": asked.kind,
-            "namespace": asked.namespace,
-            "name": asked.name,
+            "kind": target.kind,
+            "namespace": target.namespace,
+            "name": target.name,
             "exists": evidence.exists,
             **_object_details(evidence),
         },
@@ -116,7 +116,7 @@ def _object_details(evidence: Evidence) -> dict[str, Any]:
         details["nodeName"] = pod.spec.node_name or None
         details["podGroup"] = pod_group_name(pod)
         details["priority"] = pod.spec.priority or 0
-    if evidence.asked.kind == "PodGroup" and group is not None:
+    if evidence.target.kind == "PodGroup" and group is not None:
         details["priority"] = group.spec.priority or 0
         details["minCount"] = group.min_count
         details["pods"] = len(evidence.members)
@@ -175,13 +175,13 @@ def own_record(evidence: Evidence) -> DecisionRecord | None:
 
 def _is_about(evidence: Evidence, record: DecisionRecord) -> bool:
     """Return whether a record is of an attempt to place the object, or its group."""
-    entity, asked = record.entity, evidence.asked
+    entity, target = record.entity, evidence.target
     if record.preemption is not None and record.preemption.cause:
         return False
-    if (entity.kind, entity.namespace, entity.name) == (asked.kind, asked.namespace, asked.name):
+    if (entity.kind, entity.namespace, entity.name) == (target.kind, target.namespace, target.name):
         uid = _uid(evidence)
         return not uid or not entity.uid or entity.uid == uid
-    if entity.namespace != asked.namespace:
+    if entity.namespace != target.namespace:
         return False
     if entity.kind == "CompositePodGroup":
         return entity.name in evidence.above[-1:]
@@ -215,20 +215,20 @@ def _preemptions_of(evidence: Evidence) -> Iterable[DecisionRecord]:
 
 def _unit_of(evidence: Evidence, record: DecisionRecord) -> UnitRecord | None:
     """Return the evicted unit that was, or contained, the object."""
-    asked = evidence.asked
-    key = f"{asked.namespace}/{asked.name}"
+    target = evidence.target
+    key = f"{target.namespace}/{target.name}"
     evicted = record.preemption.evicted if record.preemption is not None else []
     evicted = [unit for unit in evicted if unit.outcome != "NotEvicted"]
     for unit in evicted:
-        if unit.unit == key and unit.kind == asked.kind:
+        if unit.unit == key and unit.kind == target.kind:
             return unit
-    trees = {f"{asked.namespace}/{name}" for name in evidence.above}
+    trees = {f"{target.namespace}/{name}" for name in evidence.above}
     for unit in evicted:
         if unit.kind == "CompositePodGroup" and unit.unit in trees:
             return unit
     if evidence.owner is not None and (mine := owned_unit(evidence.owner, record)) is not None:
         return mine
-    if asked.kind != "Pod":
+    if target.kind != "Pod":
         return None
     for unit in evicted:
         if unit.kind in _GROUPS and key in unit.pod_names:
@@ -243,17 +243,17 @@ def _unit_of(evidence: Evidence, record: DecisionRecord) -> UnitRecord | None:
 
 def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
     """Return a word for the state (for `-o json`), a sentence, and its tone."""
-    asked = evidence.asked
+    target = evidence.target
     if evidence.refused:
-        return "Refused", f"{asked} does not exist: admission refuses it.", Tone.BAD
+        return "Refused", f"{target} does not exist: admission refuses it.", Tone.BAD
     owner = evidence.owner
     if owner is not None and owner.pods == 0 and not evidence.exists:
         text = "has no pods: they" if owner.exists else "is gone: its pods"
         return "Preempted", f"{owner} {text} were preempted.", Tone.BAD
     if not evidence.exists:
         if next(iter(_preemptions_of(evidence)), None) is not None:
-            return "Preempted", f"{asked} is gone: it was preempted.", Tone.BAD
-        return "Gone", f"{asked} is gone; this is from the scheduler's records.", Tone.QUIET
+            return "Preempted", f"{target} is gone: it was preempted.", Tone.BAD
+        return "Gone", f"{target} is gone; this is from the scheduler's records.", Tone.QUIET
     if evidence.pod is not None:
         return _pod_state(evidence, evidence.pod)
     return _group_state(evidence)
@@ -275,29 +275,33 @@ def _owner_section(owner: Owned | None) -> list[Section]:
 
 
 def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
-    asked, node = evidence.asked, pod.spec.node_name
+    target, node = evidence.target, pod.spec.node_name
     leaving = pod.metadata.deletion_timestamp is not None
     if was_preempted(pod) and (leaving or node):
-        return "Preempted", f"{asked} is being preempted: it is leaving {node}.", Tone.BAD
+        return "Preempted", f"{target} is being preempted: it is leaving {node}.", Tone.BAD
     if leaving:
-        return "Terminating", f"{asked} is being deleted.", Tone.QUIET
+        return "Terminating", f"{target} is being deleted.", Tone.QUIET
     if pod.status.phase in ("Succeeded", "Failed"):
-        return pod.status.phase, f"{asked} has ended ({pod.status.phase}).", Tone.QUIET
+        return pod.status.phase, f"{target} has ended ({pod.status.phase}).", Tone.QUIET
     if node and resize_is_deferred(pod):
-        return "Resizing", f"{asked} runs on {node}; its resize in place is deferred.", Tone.WAITING
+        return "Resizing", f"{target} runs on {node}; its resize in place is deferred.", Tone.WAITING
     if node:
-        return "Scheduled", f"{asked} is scheduled: it is on {node}.", Tone.GOOD
+        return "Scheduled", f"{target} is scheduled: it is on {node}.", Tone.GOOD
     if pod.spec.scheduling_gates:
         names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-        return "Gated", f"{asked} is gated by its scheduling gates: {names}.", Tone.WAITING
+        return "Gated", f"{target} is gated by its scheduling gates: {names}.", Tone.WAITING
     nominated = pod.status.nominated_node_name
     if nominated:
-        return "Nominated", f"{asked} is nominated to {nominated}: it waits until capacity is free there.", Tone.WAITING
-    return "Waiting", f"{asked} is pending: it has no node.", Tone.WAITING
+        return (
+            "Nominated",
+            f"{target} is nominated to {nominated}: it waits until capacity is free there.",
+            Tone.WAITING,
+        )
+    return "Waiting", f"{target} is pending: it has no node.", Tone.WAITING
 
 
 def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
-    asked = evidence.asked
+    target = evidence.target
     staying = [pod for pod in evidence.members if pod.metadata.deletion_timestamp is None and not was_preempted(pod)]
     total, scheduled = len(staying), _scheduled(staying)
     if not total and any(c.type == "DisruptionTarget" and c.status == "True" for c in _conditions(evidence)):
@@ -305,21 +309,21 @@ def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
         if leaving:
             return (
                 "Preempted",
-                f"{asked} is being preempted: {count(leaving, 'pod')} of it still terminating.",
+                f"{target} is being preempted: {count(leaving, 'pod')} of it still terminating.",
                 Tone.BAD,
             )
-        return "Preempted", f"{asked} was preempted: it has no pods left.", Tone.BAD
+        return "Preempted", f"{target} was preempted: it has no pods left.", Tone.BAD
     if not total:
-        return "Waiting", f"{asked} has no pods.", Tone.WAITING
+        return "Waiting", f"{target} has no pods.", Tone.WAITING
     if scheduled == total:
-        return "Scheduled", f"{asked} is scheduled: {_all(total)} on nodes.", Tone.GOOD
+        return "Scheduled", f"{target} is scheduled: {_all(total)} on nodes.", Tone.GOOD
     if evidence.composite is not None:
         least = evidence.composite.min_group_count
         needed = f" It needs {least} of its groups." if least is not None and least > 1 else ""
     else:
         minimum = evidence.group.min_count if evidence.group is not None else None
         needed = f" It needs {minimum} to start." if minimum is not None and scheduled < minimum else ""
-    return "Waiting", f"{asked} is pending: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
+    return "Waiting", f"{target} is pending: {scheduled} of its {count(total, 'pod')} on nodes.{needed}", Tone.WAITING
 
 
 def _all(total: int) -> str:
@@ -506,7 +510,7 @@ def _preempted(evidence: Evidence, record: DecisionRecord) -> Section:
         title, why, mode, notes = "Evicted", "evicted", "", []
     if evidence.owner is not None:
         notes.append(f"Evicted from {evidence.owner}: {unit.kind.lower()} {unit.unit} ({count(unit.pods, 'pod')}).")
-    elif unit.kind in _GROUPS and unit.kind != evidence.asked.kind:
+    elif unit.kind in _GROUPS and unit.kind != evidence.target.kind:
         whole = "group" if unit.kind == "PodGroup" else "tree"
         notes.append(f"It was evicted with its whole {whole} {unit.unit} ({count(unit.pods, 'pod')}){mode}.")
     notes.append(f"Why it was {why}: {unit.reason or 'everything still fits with it'}.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from reprieve.cli.evidence import Asked, read_records
+from reprieve.cli.evidence import ExplainTarget, read_records
 from reprieve.cli.outcome import CommandError, Exit, note, refuse
 from reprieve.cli.progress import working
 from reprieve.client.errors import ClientError, ConfigError
@@ -29,7 +29,7 @@ def with_attempts(queue: "Queue", source: "InputSource", records: str) -> "Queue
     if not source.live:
         refuse("--records needs a live cluster: --kubeconfig FILE")
     chosen = queue.items[:MOST_ASKED]
-    names = [Asked(item.kind, item.namespace, item.name) for item in chosen]
+    names = [ExplainTarget(item.kind, item.namespace, item.name) for item in chosen]
     try:
         connection = connect(source.kubeconfig, source.context)
         with working("reading the records"):
@@ -40,17 +40,17 @@ def with_attempts(queue: "Queue", source: "InputSource", records: str) -> "Queue
         raise CommandError(f"{error} (set another location with --records URL|FILE)", Exit.UNREACHABLE) from None
     if len(queue.items) > MOST_ASKED:
         note(f"records of the first {MOST_ASKED} workloads were read")
-    latest: dict[Asked, DecisionRecord] = {}
+    latest: dict[ExplainTarget, DecisionRecord] = {}
     for record in records_read:
         entity = record.entity
-        latest.setdefault(Asked(entity.kind, entity.namespace, entity.name), record)
+        latest.setdefault(ExplainTarget(entity.kind, entity.namespace, entity.name), record)
     items = tuple(_with_attempt(item, latest) for item in queue.items)
     return replace(queue, items=items)
 
 
-def _with_attempt(item: QueueItem, latest: dict[Asked, DecisionRecord]) -> QueueItem:
+def _with_attempt(item: QueueItem, latest: dict[ExplainTarget, DecisionRecord]) -> QueueItem:
     """Return the item with its last attempt; records from before its creation are about another object."""
-    record = latest.get(Asked(item.kind, item.namespace, item.name))
+    record = latest.get(ExplainTarget(item.kind, item.namespace, item.name))
     if record is None or (item.since is not None and record.time < item.since):
         return item
     attempt = LastAttempt(time=record.time, attempt=record.attempt, result=record.result, message=record.message)

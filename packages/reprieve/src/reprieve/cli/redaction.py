@@ -106,14 +106,14 @@ class Redaction:
 
 def redacted(evidence: Evidence) -> Evidence:
     """Return the evidence without the names of others."""
-    asked = evidence.asked
+    target = evidence.target
     redaction = Redaction()
-    redaction.namespaces.add(asked.namespace)
+    redaction.namespaces.add(target.namespace)
     group = pod_group_name(evidence.pod) if evidence.pod is not None else None
     above = [evidence.composite.spec.parent_composite_pod_group_name] if evidence.composite is not None else []
-    names = [asked.name, group, *(pod.name for pod in evidence.members), *evidence.above, evidence.missing, *above]
+    names = [target.name, group, *(pod.name for pod in evidence.members), *evidence.above, evidence.missing, *above]
     names += [evidence.owner.name] if evidence.owner is not None else []
-    redaction.own |= {(asked.namespace, name) for name in names if name}
+    redaction.own |= {(target.namespace, name) for name in names if name}
     computed = evidence.computed
     records = [*evidence.records, *([computed.record] if computed is not None and computed.record is not None else [])]
     for record in records:

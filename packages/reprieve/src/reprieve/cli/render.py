@@ -85,19 +85,19 @@ def waiting_sections(answer: Answer, record_of: RecordOf = _no_record) -> list[S
 
 def _verdict(plan: Plan, account: Account) -> Section:
     outcomes = Counter(pod.outcome for pod in plan.asked_pods)
-    placed, asked = outcomes["Scheduled"], len(plan.asked_pods)
-    if not asked:
+    placed, requested = outcomes["Scheduled"], len(plan.asked_pods)
+    if not requested:
         title, tone = "No pods are pending.", Tone.PLAIN
-    elif placed == asked:
-        title, tone = f"{'The pod is' if asked == 1 else f'All {asked} pods are'} placed.", Tone.GOOD
+    elif placed == requested:
+        title, tone = f"{'The pod is' if requested == 1 else f'All {requested} pods are'} placed.", Tone.GOOD
     else:
-        refused, waiting = outcomes["Refused"], asked - placed - outcomes["Refused"]
+        refused, waiting = outcomes["Refused"], requested - placed - outcomes["Refused"]
         parts = [f"{refused} refused"] if refused else []
         if outcomes["Nominated"]:
             parts.append(f"{outcomes['Nominated']} waiting for victims to terminate")
         elif waiting:
             parts.append(f"{waiting} pending")
-        title, tone = f"{placed} of {asked} pods placed, {', '.join(parts)}.", Tone.WAITING
+        title, tone = f"{placed} of {requested} pods placed, {', '.join(parts)}.", Tone.WAITING
     beside = {f"pod {item.namespace}/{item.name}" for item in plan.pods if not item.asked}
     beside |= {f"podgroup {item.namespace}/{item.name}" for item in plan.pod_groups if not item.asked}
     evicted = _evicted_units(item for item in account.preemptions if str(item.outcome.preemptor) not in beside)
@@ -342,7 +342,7 @@ def _lost(plan: Plan, groups: dict[Group, PodGroupOutcome]) -> Section | None:
         else:
             space = f"{pods[0].namespace}/"
             names = [f"{pod.namespace}/{pod.name}" for pod in pods[:MOST_NAMES]]
-            shorter = [names[0], *(other.removeprefix(space) for other in names[1:])]
+            shorter = [names[0], *(name.removeprefix(space) for name in names[1:])]
             name = f"pod{'s' if len(pods) > 1 else ''} {names_text(shorter, MOST_NAMES, len(pods))}"
         rows.append(Row((name, count(len(pods), "pod"), f"with {node}")))
     if not rows:

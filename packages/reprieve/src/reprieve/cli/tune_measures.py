@@ -113,14 +113,14 @@ def measures_on_dask(
             for item in wanted
             for block in item.blocks
         ]
-        found: dict[int, Pair] = {}
+        pairs_by_block: dict[int, Pair] = {}
         for number, result in workers.results([partial(send, item) for item in remote], interrupt):
             if isinstance(result, Failure):
                 raise CommandError(f"--dask {task.dask}: a block was not measured: {result.reason}")
-            found[number] = result
-        if len(found) < len(remote):
+            pairs_by_block[number] = result
+        if len(pairs_by_block) < len(remote):
             raise SearchInterruptedError
-        pairs = iter(found[number] for number in range(len(remote)))
+        pairs = iter(pairs_by_block[number] for number in range(len(remote)))
         return [[next(pairs) for _ in item.blocks] for item in wanted]
 
     return measure

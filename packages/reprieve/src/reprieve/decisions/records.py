@@ -114,8 +114,8 @@ class OversizedRequest(RecordPart, frozen=True):
     @property
     def clause(self) -> str:
         """Return `it asks for 16 cpu, but the largest node has 8`."""
-        asked = f"{self.asked} {self.resource}"
-        return f"it asks for {asked}{' or more' if self.or_more else ''}, but the largest node has {self.largest}"
+        amount = f"{self.asked} {self.resource}"
+        return f"it asks for {amount}{' or more' if self.or_more else ''}, but the largest node has {self.largest}"
 
 
 class Shortfall(RecordPart, frozen=True):

@@ -370,7 +370,9 @@ def _repair(engine: Engine) -> Iterable[Metric]:
         "Number of times that a scheduled gang fell below its minimum, or reached it again.",
         labels=["satisfied"],
     )
-    yield with_samples(transitions, (([str(it).lower()], health.transitions[it]) for it in (True, False)))
+    yield with_samples(
+        transitions, (([str(healthy).lower()], health.transitions[healthy]) for healthy in (True, False))
+    )
     yield CounterMetricFamily(
         "reprieve_pod_group_restarts",
         "Number of evictions of gangs that had less than their minimum for too long.",
@@ -414,7 +416,7 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
         labels=["resource"],
     )
     amounts = {"cpu": 0, "memory": 0, **engine.reservations.idle.amounts}
-    yield with_samples(idle, (([name], one / 1000 if name == "cpu" else one) for name, one in amounts.items()))
+    yield with_samples(idle, (([name], amount / 1000 if name == "cpu" else amount) for name, amount in amounts.items()))
     yield from _repair(engine)
     incoming = CounterMetricFamily(
         "scheduler_queue_incoming_pods",

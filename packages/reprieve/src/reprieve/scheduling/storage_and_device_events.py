@@ -102,7 +102,7 @@ class StorageAndDeviceEvents:
         for uid in sorted(self._lingering.get(key, ())):
             if not self._cluster.devices.lists(key, uid):
                 self._lingering[key].discard(uid)
-                if not any(uid in others for others in self._lingering.values()):
+                if not any(uid in uids for uids in self._lingering.values()):
                     self._nominations.victim_left(uid, now)
         if not self._lingering.get(key, True):
             del self._lingering[key]

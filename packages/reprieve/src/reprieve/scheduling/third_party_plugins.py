@@ -52,20 +52,20 @@ def third_party(
     references: "Iterable[str | type[Plugin]]" = (),
     *,
     in_tree: Iterable[str] = (),
-    found: "Sequence[EntryPoint] | None" = None,
+    entry_points: "Sequence[EntryPoint] | None" = None,
 ) -> ThirdParty:
     """Return the plugins of installed packages and those named as `module:Class`, or given as classes.
 
     `in_tree` are names that are taken: an entry point of such a name is never used, because in-tree plugins take
-    precedence. `found` are the entry points, by default those of this Python: without references they are read when a
+    precedence. `entry_points` are by default those of this Python: without references they are read when a
     configuration names a plugin that is not in-tree.  Raises PluginLoadError for a reference that cannot be used, or a
     name that is taken.
     """
     reserved = frozenset(in_tree)
     references = tuple(references)
-    if not references and found is None:
+    if not references and entry_points is None:
         return ThirdParty(_Installed())
-    offered = _by_name(_installed() if found is None else found)
+    offered = _by_name(_installed() if entry_points is None else entry_points)
     factories = _factories(offered)
     named: list[str] = []
     for plugin_ref in references:

@@ -286,10 +286,13 @@ def budgets_that_matter(ranking: Ranking) -> tuple[tuple[tuple[tuple[int, int], 
             if left[budget] < 0:
                 del left[budget]
     if not left:
-        ones = [(budget, 1) for budget in range(len(ranking.allowed))]
+        single_charges = [(budget, 1) for budget in range(len(ranking.allowed))]
         # Most units are charged with one pod each: they share these tuples.
         charged = tuple(
-            [tuple([ones[pair[0]] if pair[1] == 1 else pair for pair in item.items()]) for item in ranking.charged]
+            [
+                tuple([single_charges[pair[0]] if pair[1] == 1 else pair for pair in item.items()])
+                for item in ranking.charged
+            ]
         )
         return charged, tuple(ranking.allowed)
     short = [budget for budget in range(len(ranking.allowed)) if budget not in left]
