@@ -344,7 +344,7 @@ def test_objects_of_an_input_are_there_before_anything_is_served(number: int) ->
 
 
 def test_objects_of_every_server_come_back_when_they_are_deleted() -> None:
-    """Interfaces.md 4.17."""
+    """Rule: interfaces.md 4.17."""
     paths = (
         "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/catch-all",
         "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations/exempt",
@@ -366,7 +366,7 @@ def test_objects_of_every_server_come_back_when_they_are_deleted() -> None:
 
 
 def test_server_restores_its_own_service() -> None:
-    """Interfaces.md 4.17: a server in front of a socket also has the objects that name its address."""
+    """A server in front of a socket also has the objects that name its address (interfaces.md 4.17)."""
 
     async def started_server() -> None:
         async with serving(ServeOptions(tls=False)) as server:

@@ -165,7 +165,7 @@ def test_loop_that_does_not_come_around_for_a_minute_is_stuck(idle: float, wrong
             health = Health()
             found.checks(health)
             clock = FakeClock()
-            found._clock = clock
+            found.loop._clock = clock
             found.loop.last_turn = clock.monotonic()
             clock.advance(idle)
             assert health.live["scheduling-loop"]() == wrong

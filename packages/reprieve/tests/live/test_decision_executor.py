@@ -42,6 +42,21 @@ def test_binding_that_the_api_has_is_reported_to_engine_and_observer() -> None:
     play(test)
 
 
+def test_gang_that_was_bound_before_a_restart_gets_its_condition() -> None:
+    """observability.md 1.5: the scheduler was killed after the bindings, before it had written the condition."""
+
+    async def test(stage: Stage) -> None:
+        stage.see(the_group(2), o.PodGroup)
+        for name in ("a", "b"):
+            stage.pod(name, group="g", cpu="1", nodeName="n1")
+        [state] = stage.engine.step(stage.now).satisfaction
+        stage.executor.satisfaction_changed(state)
+        await stage.settle()
+        assert ("True", "") in stage.group_conditions
+
+    play(test)
+
+
 def test_failed_binding_is_reported_on_its_pod() -> None:
     """By its condition and by an event; one that is gone meanwhile has nothing to say."""
 

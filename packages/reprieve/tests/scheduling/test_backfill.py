@@ -1,4 +1,4 @@
-"""Pods that use reserved capacity until its holder starts (scheduling.md, "Reservations")."""
+"""Pods that use reserved capacity until its holder starts (reservations.md 4)."""
 
 from __future__ import annotations
 

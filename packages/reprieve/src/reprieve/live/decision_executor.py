@@ -37,7 +37,7 @@ from reprieve.observability.observer import Observer
 from reprieve.plugins.extender import Extenders
 from reprieve.preemption.outcome import Preemption
 from reprieve.scheduling.advance_reservation import AdvanceReservation
-from reprieve.scheduling.decision import SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
+from reprieve.scheduling.decision import SCHEDULED, SCHEDULER_ERROR, Binding, Decision, GroupCondition, Rejection
 from reprieve.scheduling.effects import DirectEviction, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.gang_health import Satisfaction
@@ -161,8 +161,13 @@ class DecisionExecutor:
             self._observer.capacity_kept(place, now=self._now())
 
     def satisfaction_changed(self, state: Satisfaction) -> None:
-        """Write whether a gang has its minimum (repair.md 3)."""
+        """Write whether a gang has its minimum (repair.md 3), and that it was scheduled if that is not written yet.
+
+        The latter was written with its decision, unless the scheduler ended after the bindings (observability.md 1.5).
+        """
         self.conditions.satisfied.wish(state)
+        if state.satisfied:
+            self.conditions.group(GroupCondition(state.group, True, SCHEDULED, "", composite=False))
 
     def evict(self, eviction: DirectEviction) -> None:
         """Evict a degraded gang (repair.md 4), or backfilled work that runs too long (reservations.md 4.5)."""
