@@ -117,6 +117,13 @@ def test_parameters_of_a_request_line(query: bytes, read: dict[str, str]) -> Non
     assert read_target("GET", "/api/v1/pods", query).query == read
 
 
+P = "/api/v1/namespaces/a/pods"
+
+
+def _equating(verb: str, name: str, *fields: tuple[str, str]) -> Attributes:
+    return Attributes(verb, "", "pods", "", "a", name, field_values=fields)
+
+
 @pytest.mark.parametrize(
     ("line", "asked"),
     [
@@ -127,9 +134,18 @@ def test_parameters_of_a_request_line(query: bytes, read: dict[str, str]) -> Non
             Attributes("update", "apps", "deployments", "scale", "a", "d"),
         ),
         ("GET /api/v1/pods?watch=1", Attributes("watch", "", "pods")),
+        # A list or watch of one name has that name; a comma that belongs to a value separates nothing.
+        (f"GET {P}?fieldSelector=metadata.name%3Dp", _equating("list", "p", ("metadata.name", "p"))),
+        (f"GET {P}?fieldSelector=metadata.name%3D%3Dp&watch=1", _equating("watch", "p", ("metadata.name", "p"))),
+        (f"DELETE {P}?fieldSelector=metadata.name%3Dp", _equating("deletecollection", "", ("metadata.name", "p"))),
+        (f"GET {P}?fieldSelector=metadata.name%3Da/b", _equating("list", "", ("metadata.name", "a/b"))),
+        (f"GET {P}?fieldSelector=metadata.name!%3Dp", _equating("list", "")),
+        (f"GET {P}?fieldSelector=metadata.name!%3Dx%5C,metadata.name%3Dp", _equating("list", "")),
+        (f"GET {P}?fieldSelector=metadata.name", _equating("list", "")),
     ],
 )
 def test_question_to_the_authorizer(line: str, asked: Attributes) -> None:
+    """interfaces.md 5.18."""
     method, url = line.split(" ")
     path, _, query = url.partition("?")
     assert read_target(method, path, query.encode()).attributes == asked

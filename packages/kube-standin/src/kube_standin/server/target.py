@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from kube_rules.selectors import SelectorError, parse_field_selector
 from kube_standin.kinds import CONNECTIONS
 from kube_standin.rights import Attributes
 
@@ -41,15 +42,25 @@ class Target:
         if not self.resource:
             return Attributes(self.verb, path=self.path)
         fields = equated(self.query["fieldSelector"]) if "fieldSelector" in self.query else ()
+        name = self.name or _selected_name(self.verb, fields)
         return Attributes(
-            self.verb, self.group, self.resource, self.subresource, self.namespace, self.name, field_values=fields
+            self.verb, self.group, self.resource, self.subresource, self.namespace, name, field_values=fields
         )
 
 
 def equated(selector: str) -> tuple[tuple[str, str], ...]:
-    """Return the fields that a selector compares for equality, with their values."""
-    parts = (clause.partition("=") for clause in selector.split(","))
-    return tuple((name, value.removeprefix("=")) for name, sign, value in parts if sign and not name.endswith("!"))
+    """Return the fields that a selector compares for equality, with their values; none of an invalid selector."""
+    try:
+        requirements = parse_field_selector(selector).requirements
+    except SelectorError:
+        return ()
+    return tuple((item.path, item.value) for item in requirements if item.equal)
+
+
+def _selected_name(verb: str, fields: tuple[tuple[str, str], ...]) -> str:
+    """Return the name that a list or watch selects: rules with ``resourceNames`` permit it."""
+    name = next((value for field, value in fields if field == "metadata.name"), "")
+    return name if verb in ("list", "watch") and name not in (".", "..") and not {"/", "%"} & set(name) else ""
 
 
 def _truthy(value: str | None) -> bool:
