@@ -80,6 +80,39 @@ def test_pods_that_end_or_go_free_their_room() -> None:
     play(act)
 
 
+def test_members_that_succeed_or_succeeded_before_are_not_lost() -> None:
+    """repair.md 1.3: a failed one is."""
+
+    async def act(stage: Stage) -> None:
+        def satisfied() -> bool:
+            stage.engine.repair.review(1000.0)
+            return "default/train" not in stage.engine.repair.health.degraded
+
+        async def ends(name: str, phase: str) -> None:
+            patch = {"status": {"phase": phase}}
+            await stage.client.request("PATCH", f"{PODS}/{name}/status", body=patch, content_type=MERGE_PATCH)
+
+        await stage.node("n1")
+        await stage.group("train", 4)
+        for index in range(4):
+            await stage.pod(f"train-{index}", node="n1", group="train")
+        await ends("train-0", "Succeeded")
+        scheduled = {"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled", "message": ""}
+        patch = {"status": {"conditions": [{**scheduled, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+        await stage.client.request("PATCH", f"{GROUPS}/train/status", body=patch, content_type=MERGE_PATCH)
+        async with stage.running():
+            await stage.until(lambda: len(stage.engine.cluster.pods) == 3)
+            assert satisfied()
+            await ends("train-1", "Succeeded")
+            await stage.until(lambda: len(stage.engine.cluster.pods) == 2)
+            assert satisfied()
+            await ends("train-2", "Failed")
+            await stage.until(lambda: len(stage.engine.cluster.pods) == 1)
+            assert not satisfied()
+
+    play(act)
+
+
 def test_pod_of_the_same_name_is_another_pod() -> None:
     async def act(stage: Stage) -> None:
         await stage.pod("p")

@@ -47,6 +47,7 @@ from reprieve.live.composites import Composites
 from reprieve.live.namesakes import Namesakes
 from reprieve.live.outages import Outages
 from reprieve.live.remarks import AnnotationRemarks
+from reprieve.live.succeeded_pods import NOT_FAILED, without_succeeded
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
@@ -57,8 +58,6 @@ KINDS_READ: Final[tuple[type[KubernetesObject], ...]] = tuple(
     kind for kind in (*REQUIRED, *OPTIONAL) if kind is not o.Workload
 )
 """The kinds that a plan reads, too, except workloads: their groups have the same fields."""
-NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended use no capacity; as in kube-scheduler, the watch reports a pod that ends as deleted."""
 _REFUSED: Final = (401, 403)
 _MOST_WARNINGS: Final = 1_000
 """The largest number of warnings that are stored to avoid repetition."""
@@ -330,7 +329,7 @@ class ClusterFeed:
             resource,
             kind,
             lambda change: self._handle(change, resource),
-            fields=NOT_ENDED if kind is o.Pod else "",
+            fields=NOT_FAILED if kind is o.Pod else "",
             options=self._options.informers,
             on_synced=lambda: self._arrived(where),
             on_trouble=lambda text: self._trouble(WATCH, text),
@@ -411,7 +410,7 @@ class ClusterFeed:
         count = 0
         while changes:
             change, resource = changes.popleft()
-            self._before(change, now)
+            self._before(without_succeeded(change), now)
             self._take(change, resource, now)
             count += 1
             if clock is not None and count % 16 == 0 and clock.monotonic() >= ends:
@@ -464,7 +463,8 @@ class ClusterFeed:
             self._composites.take(change, resource, now)
             return
         deleted = change.kind is ChangeKind.DELETED
-        if deleted:
+        seen = without_succeeded(change)
+        if seen.kind is ChangeKind.DELETED:
             self._remarks.forget(item)
         else:
             self._remarks.inspect(item)
@@ -476,15 +476,18 @@ class ClusterFeed:
             self._effects(self._engine.set(item, now))
         if isinstance(item, o.PriorityClass):
             self._class_changed(item, now, deleted=deleted)
-        self._listener(change, resource)
+        self._listener(seen, resource)
 
     def _remove(self, item: KubernetesObject, now: float) -> None:
         self._effects(self._engine.remove(item.ref, now))
 
     def _set_pod(self, pod: o.Pod, now: float) -> None:
+        before = self._engine.cluster.pods.get(pod.metadata.uid)
         self._effects(self._engine.set(pod, now, created=self._arrival(pod)))
         record = self._engine.cluster.pods.get(pod.metadata.uid)
-        if record is not None and record.group in self._open:
+        if record is None and before is not None and before.group is not None:
+            self._lower_priority(before.group, before.priority, now)  # it has succeeded
+        elif record is not None and record.group in self._open:
             inherited = self._open[record.group]
             if inherited is None or record.priority > inherited:
                 self._give_priority(record.group, now)
