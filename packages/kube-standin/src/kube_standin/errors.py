@@ -36,7 +36,8 @@ class Cause:
     def to_json(self) -> Json:
         """Return the cause as part of a ``Status`` object."""
         out: Json = {"reason": self.reason} if self.reason else {}
-        out["message"] = excerpt(self.message, LONGEST_CAUSE)
+        if self.message:
+            out["message"] = excerpt(self.message, LONGEST_CAUSE)
         if self.field is not None:
             out["field"] = excerpt(self.field, LONGEST_CAUSE)
         return out

@@ -95,11 +95,11 @@ def _restrict_pod(new: Json, old: Json, subresource: str) -> None:
             spec.pop("ephemeralContainers", None)
     else:
         for part in ("containers", "initContainers"):
-            by_name = {container.get("name"): container for container in new_spec.get(part) or ()}
-            if part in spec:
-                spec[part] = [
-                    _resized(container, by_name.get(container.get("name"), container)) for container in spec[part]
-                ]
+            before, after = spec.get(part) or [], new_spec.get(part) or []
+            if [container.get("name") for container in before] != [container.get("name") for container in after]:
+                spec[part] = after  # the rules for resizes refuse it
+            elif part in spec:
+                spec[part] = [_resized(*pair) for pair in zip(before, after, strict=True)]
         if new_spec.get("resources"):
             spec["resources"] = new_spec["resources"]
     for key in [key for key in new if key not in _IDENTITY]:

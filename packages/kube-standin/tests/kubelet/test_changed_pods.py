@@ -98,11 +98,17 @@ def test_a_resize_that_restarts(world: World) -> None:
     assert status_of(resized(world, {"memory": "128Mi"}))["restartCount"] == 1
 
 
-def test_a_resize_that_never_fits(world: World) -> None:
+def test_a_resize_that_no_longer_fits_the_node(world: World) -> None:
     running(world)
-    made = resized(world, {"cpu": "5"})
+    options = WriteOptions(user=User("client"), manager="client")
+    patch: Json = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}}
+    world.registry.patch_now(world.kind("v1", "Pod"), "default", "p", "strategic", patch, options, "resize")
+    patch = {"status": {"allocatable": {"cpu": "2"}}}
+    world.registry.patch_now(world.kind("v1", "Node"), "", "node-1", "merge", patch, options, "status")
+    world.forward(1)
+    made = world.get("v1", "Pod", "p")
     pending = world.condition(made, "PodResizePending")
-    text = "Node didn't have enough capacity: cpu, requested: 5, capacity: 4"
+    text = "Node didn't have enough capacity: cpu, requested: 3, capacity: 2"
     assert (pending["reason"], pending["message"]) == ("Infeasible", text)
     assert status_of(made)["allocatedResources"] == REQUESTS["requests"]
 
@@ -116,6 +122,25 @@ def test_a_resize_that_waits_for_another_pod(world: World) -> None:
     made = world.get("v1", "Pod", "p")
     assert world.condition(made, "PodResizePending") == {}
     assert status_of(made)["allocatedResources"]["cpu"] == "2"
+
+
+def test_guaranteed_pods_are_the_first_to_get_freed_resources(world: World) -> None:
+    running(world, "a", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}])
+    burstable, guaranteed = {"requests": {"cpu": "100m"}}, {"cpu": "100m", "memory": "64Mi"}
+    for name, resources in (("b", burstable), ("d", {"requests": guaranteed, "limits": guaranteed})):
+        running(world, name, containers=[{"name": "c", "image": "i", "resources": resources}])
+    options = WriteOptions(user=User("client"), manager="client")
+    for name, part in (("b", ("requests",)), ("d", ("requests", "limits"))):
+        container = {"name": "c", "resources": {key: {"cpu": "3"} for key in part}}
+        patch = {"spec": {"containers": [container]}}
+        world.registry.patch_now(world.kind("v1", "Pod"), "default", name, "strategic", patch, options, "resize")
+        world.forward(2)
+    world.delete("v1", "Pod", "a")
+    world.forward(15)
+    assert [status_of(world.get("v1", "Pod", name))["allocatedResources"]["cpu"] for name in ("b", "d")] == [
+        "100m",
+        "3",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +159,42 @@ def test_refused_resizes(world: World, requests: Json, limits: Json | None, why:
     running(world)
     with pytest.raises(StatusError, match=why):
         resized(world, requests, limits)
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["b", "a"], r"containers\[0\]\.name: Forbidden: containers may not be renamed or reordered .*, .*\[1\]\.name"),
+        (["a", "c"], r"containers\[1\]\.name: Forbidden: containers may not be renamed or reordered on resize"),
+        (["a"], r"spec\.containers: Forbidden: containers may not be added or removed on resize"),
+    ],
+)
+def test_a_resize_does_not_change_which_containers_there_are(world: World, names: list[str], why: str) -> None:
+    running(world, containers=[{"name": name, "image": "i", "resources": REQUESTS} for name in ("a", "b")])
+    patch = {"spec": {"containers": [{"name": name, "image": "i", "resources": REQUESTS} for name in names]}}
+    options = WriteOptions(user=User("client"), manager="client")
+    with pytest.raises(StatusError, match=why):
+        world.registry.patch_now(world.kind("v1", "Pod"), "default", "p", "merge", patch, options, "resize")
+
+
+def test_the_status_lists_the_resources_of_a_container_that_requests_none(world: World) -> None:
+    status = status_of(running(world, containers=[{"name": "c", "image": "i"}]))
+    assert (status["resources"], "allocatedResources" in status) == ({}, False)
+
+
+def test_a_resize_beyond_the_allocatable_resources_of_the_node_is_refused(world: World) -> None:
+    running(world)
+    with pytest.raises(StatusError) as refusal:
+        resized(world, {"cpu": "5", "memory": "9Gi"})
+    assert (refusal.value.code, refusal.value.message) == (
+        403,
+        'pods "p" is forbidden: node didn\'t have enough allocatable resources: '
+        "cpu, requested: 5000, allocatable: 4000; memory, requested: 9663676416, allocatable: 8589934592",
+    )
+    assert refusal.value.to_json()["details"]["causes"] == [{"reason": "NodeCapacity"}]
+    world.patch("v1", "Node", "node-1", {"metadata": {"labels": {"kubernetes.io/os": "windows"}}})
+    with pytest.raises(StatusError, match=r'only supported on linux nodes, node "node-1" is "windows"'):
+        resized(world, {"cpu": "200m"})
 
 
 def test_limits_of_the_namespace_hold_for_resizes() -> None:

@@ -66,6 +66,7 @@ def test_pod_that_starts() -> None:
         "restartCount": 0,
         "state": {"running": {"startedAt": EARLY}},
         "lastState": {},
+        "resources": {},
     }
     assert first["containerID"] != second["containerID"]
     assert second["image"] == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kube_rules import field_errors as fe
 from kube_rules.defaults.pods import qos_class
@@ -17,6 +17,7 @@ _NOT_EPHEMERAL = (
 )  # fmt: skip
 _WITHOUT = "field not allowed in ephemeral containers"
 _MUTABLE = ("cpu", "memory")
+_RESIZABLE = ("containers", "initContainers")
 
 
 def ephemeral_containers(new: Json, old: Json) -> r.Found:
@@ -50,17 +51,19 @@ def ephemeral_containers(new: Json, old: Json) -> r.Found:
 def resize(new: Json, old: Json) -> r.Found:
     """Check a resize: only CPU and memory of containers and of the pod change, within its QoS class.
 
-    Existing values may not be removed.
+    Existing values may not be removed, and the containers keep their names and order.
     """
     after, before = new.get("spec", {}), old.get("spec", {})
     volumes = {volume.get("name", "") for volume in after.get("volumes", ())}
     yield from containers.containers(after, "spec", volumes)
     if qos_class(new) != qos_class(old):
         yield fe.invalid("spec", qos_class(new), "Pod QOS Class may not change as a result of resizing")
-    for part in ("containers", "initContainers"):
-        were = {item.get("name", ""): item for item in before.get(part, ())}
-        for index, container in enumerate(after.get(part, ())):
-            was = were.get(container.get("name", ""), {})
+    renamed = [error for part in _RESIZABLE for error in _renamed(before.get(part, ()), after.get(part, ()), part)]
+    if renamed:
+        yield from renamed
+        return
+    for part in _RESIZABLE:
+        for index, (was, container) in enumerate(zip(before.get(part, ()), after.get(part, ()), strict=True)):
             place = f"spec.{part}[{index}].resources"
             if container.get("resources", {}) == was.get("resources", {}):
                 continue
@@ -71,6 +74,16 @@ def resize(new: Json, old: Json) -> r.Found:
     if after.get("resources", {}) != before.get("resources", {}):
         yield from POD_LEVEL(after, "spec")
         yield from _changed(before.get("resources", {}), after.get("resources", {}), "spec.resources")
+
+
+def _renamed(before: Sequence[Json], after: Sequence[Json], part: str) -> r.Found:
+    """Check that the containers of one part of a pod have the same names in the same order."""
+    if len(before) != len(after):
+        yield fe.forbidden(f"spec.{part}", f"{part} may not be added or removed on resize")
+        return
+    for index, (was, container) in enumerate(zip(before, after, strict=True)):
+        if was.get("name", "") != container.get("name", ""):
+            yield fe.forbidden(f"spec.{part}[{index}].name", f"{part} may not be renamed or reordered on resize")
 
 
 def _changed(before: Mapping[str, Json], after: Mapping[str, Json], place: str) -> r.Found:

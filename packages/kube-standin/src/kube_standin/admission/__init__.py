@@ -17,6 +17,7 @@ from kube_standin.admission.nodes import NodeRestriction
 from kube_standin.admission.pods import DefaultTolerationSeconds, ServiceAccount, TaintNodes
 from kube_standin.admission.priority import PreemptionPriority, Priority, Standing
 from kube_standin.admission.quota import ResourceQuotaAdmission
+from kube_standin.admission.resizes import PodResize
 from kube_standin.admission.runtime_classes import RuntimeClasses
 from kube_standin.admission_chain import Step
 from kube_standin.registry import ObjectRegistry
@@ -37,6 +38,7 @@ STEPS: Mapping[str, Callable[[], Step]] = {
     "DefaultIngressClass": DefaultIngressClass,
     "PodGroupProtection": PodGroupProtection,
     "PodGroupWorkloadExists": PodGroupReference,
+    "PodResizeValidator": PodResize,
     "ResourceQuota": ResourceQuotaAdmission,
 }
 """The step of each plugin, in the order they run."""

@@ -262,12 +262,12 @@ class PodLife:
             self._context.put(state, pod)
 
     def _retry_resizes(self, node: str) -> None:
-        """Try the deferred resizes of a node with possibly free resources, the highest priority first."""
+        """Try the deferred resizes of a node with possibly free resources, in the order of ``statuses.resize_rank``."""
         waiting = []
         for key in self._deferred.pop(node, ()):
             state = self._context.registry.store.head("pods", *key)
             if state is not None:
-                waiting.append((-((state.decode().get("spec") or {}).get("priority") or 0), key))
+                waiting.append((statuses.resize_rank(state.decode()), key))
         for _, key in sorted(waiting):
             self._meet(key, self._context.now(), self._plan_running)
 

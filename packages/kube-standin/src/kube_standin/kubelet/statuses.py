@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import Enum
 
 from kube_rules.admission.amounts import Amounts, added, amounts, printed, subtracted
+from kube_rules.defaults.pods import qos_class
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition_of, drop_condition, is_true, pod_condition, set_condition
@@ -57,7 +58,7 @@ def _container(pod: Json, container: Json, restarts: int, state: Json, *, up: bo
         "restartCount": restarts,
         "state": state,
         "lastState": {},
-        **({"resources": granted} if granted else {}),
+        "resources": granted,
         **allocated,
     }
 
@@ -434,6 +435,13 @@ def _restarts(container: Json, before: Json) -> bool:
         and any((before.get(part) or {}).get(name) != (after.get(part) or {}).get(name) for part in after)
         for name in ("cpu", "memory")
     )
+
+
+def resize_rank(pod: Json) -> tuple[int, int, str]:
+    """Return the rank of a deferred resize on its node: by priority, then QoS class, then the time of the deferral."""
+    condition = condition_of(pod["status"], RESIZE_PENDING) or {}
+    priority = (pod.get("spec") or {}).get("priority") or 0
+    return -priority, int(qos_class(pod) != "Guaranteed"), condition.get("lastTransitionTime") or ""
 
 
 def defer_resize(pod: Json, stamp: str, reason: str, message: str) -> None:
