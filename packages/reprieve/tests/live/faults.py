@@ -37,7 +37,8 @@ class Call:
 
     def __str__(self) -> str:
         written = (self.body.get("status") or {}).get("conditions") or () if self.method == "PATCH" else ()
-        only = " PodGroupSatisfied" if [said.get("type") for said in written] == ["PodGroupSatisfied"] else ""
+        kinds = {condition.get("type") for condition in written}
+        only = " conditions" if kinds and kinds <= {"PodGroupSatisfied", "PodGroupInitiallyScheduled"} else ""
         return f"{self.method} {self.path.rpartition('/namespaces/')[2]}{only}"
 
     @property

@@ -405,6 +405,6 @@ def test_victims_stay_when_their_preemptor_is_gone(world: World) -> None:
                 calls = [
                     call for call in scheduler.sent if call.startswith("DELETE") or "/low" in call or "/crew" in call
                 ]
-                assert calls in ([], ["PATCH default/podgroups/crew/status PodGroupSatisfied"])
+                assert set(calls) <= {"PATCH default/podgroups/crew/status conditions"}
 
     asyncio.run(run())

@@ -165,9 +165,11 @@ class DecisionExecutor:
 
         The latter was written with its decision, unless the scheduler ended after the bindings (observability.md 1.5).
         """
-        self.conditions.satisfied.wish(state)
-        if state.satisfied:
+        group = self._engine.cluster.groups.get(state.group)
+        is_bound = state.satisfied and group is not None and all(pod.bound for pod in group.running())
+        if is_bound and group is not None and not self.conditions.is_disrupted(group.ref):
             self.conditions.group(GroupCondition(state.group, True, SCHEDULED, "", composite=False))
+        self.conditions.satisfied.wish(state)
 
     def evict(self, eviction: DirectEviction) -> None:
         """Evict a degraded gang (repair.md 4), or backfilled work that runs too long (reservations.md 4.5)."""
