@@ -25,7 +25,6 @@ from reprieve.scheduling.preemptor_reservations import PreemptorReservations, Re
 
 Places = Iterable[tuple[PodRecord, int]]
 """(pod, row)."""
-"""Maximum number of nodes that a message names."""
 
 
 class Nominations:
