@@ -5,9 +5,9 @@ write instead of words that earlier versions used. The check reads Markdown page
 comments, string literals and defined names in packages, tests, tools and examples, and YAML of tests. On Markdown pages
 it also reports lines of more than 120 characters outside tables and code, and sentences that begin as `INVERSIONS`
 lists. In the sources of packages it also reports a module named by a participle, a class name that two modules use, a
-variable whose name does not say what it holds (`VAGUE`), a public method without a docstring that overrides none with
-one, a file of more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last two:
-on a line of its own in the file, or between the first line of the function and its first statement.
+variable with a name that does not say what it holds (`VAGUE`), a public method without a docstring that overrides none
+with one, a file of more than 600 lines and a function of more than 60 lines. A comment `# long: REASON` allows the last
+two: on a line of its own in the file, or between the first line of the function and its first statement.
 
     check_words.py         check the repository
     check_words.py PATH    check these files and folders
@@ -88,7 +88,7 @@ NAMES: tuple[tuple[str, str], ...] = (
 _VAGUE_NAMES = "found one ones each there here other others asked told this that these those it some such thing made"
 VAGUE = frozenset(re.findall(r"\w+", _VAGUE_NAMES))
 COMPARISONS = frozenset(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"))
-"""Methods whose operand may be called `other`."""
+"""Methods with an operand that may be called `other`."""
 
 # Beginnings of sentences on Markdown pages, and what to write instead.
 INVERSIONS: tuple[tuple[str, str], ...] = (

@@ -183,6 +183,7 @@ def test_the_status_lists_the_resources_of_a_container_that_requests_none(world:
 
 
 def test_a_resize_beyond_the_allocatable_resources_of_the_node_is_refused(world: World) -> None:
+    """resizes.md 6.5."""
     running(world)
     with pytest.raises(StatusError) as refusal:
         resized(world, {"cpu": "5", "memory": "9Gi"})

@@ -1,4 +1,4 @@
-"""Images that cannot be pulled on simulated nodes (interfaces.md 7.14)."""
+"""Images that cannot be pulled on simulated nodes (interfaces.md 7.20)."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ HERE: dict[str, Any] = {"metadata": {"uid": "u", "resourceVersion": "7"}, "statu
         (CUSTOM, [answer(HERE), status(403, "Forbidden")], ["GET", "PATCH /status"], 403),
     ],
     ids=[
-        *("written", "another-object", "somebody-writes-in-between", "nine-times", "ten-times", "no-subresource"),
+        *("written", "another-object", "other-write-in-between", "nine-times", "ten-times", "no-subresource"),
         *("with-the-object", "gone-meanwhile", "gone", "forbidden"),
     ],
 )

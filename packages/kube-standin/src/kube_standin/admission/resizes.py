@@ -1,4 +1,4 @@
-"""PodResizeValidator: a resize must fit the allocatable resources of the pod's node (kube-apiserver 1.36)."""
+"""PodResizeValidator: a resize must fit the allocatable resources of the pod's node (resizes.md 6.5)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Images that simulated kubelets cannot pull: those with a tag that says so.
 
-Rules: interfaces.md 7.14.
+Rules: interfaces.md 7.20.
 """
 
 from __future__ import annotations
