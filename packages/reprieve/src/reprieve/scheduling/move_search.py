@@ -233,15 +233,13 @@ class _MoveSearch:
         for row, free in plan.over.items():
             if row != item.origin and self._allowed(item.kind, row) and _covers(free, kind.need):
                 candidates.append((self._weighed(free), row))
-        sorts = 0
         seen: set[Amounts] = set()
         for row in self._base_fits(item.kind):
             if row in plan.over or row == item.origin or self._free[row] in seen:
                 continue
             seen.add(self._free[row])
             candidates.append((self._weighed(self._free[row]), row))
-            sorts += 1
-            if sorts == _TIGHTEST:
+            if len(seen) == _TIGHTEST:
                 break
         return [row for _, row in heapq.nsmallest(_TIGHTEST, candidates)]
 
@@ -278,7 +276,8 @@ class _MoveSearch:
     def _sets(self, row: int, kind: int, free: Amounts, moved: frozenset[int]) -> list[_Cover]:
         """Return minimal sets of units on a row, the fewest units first."""
         need = self._kinds[kind].need
-        if _covers(free, need):
+        missing = tuple([wants - has if wants else 0 for wants, has in zip(need, free, strict=True)])
+        if all(amount <= 0 for amount in missing):
             return []
         sorts: dict[tuple[object, ...], list[int]] = {}
         for unit in self._on_row.get(row, ()):
@@ -289,7 +288,7 @@ class _MoveSearch:
         choices.sort(key=lambda choice: (-self._weighed(choice[0]), choice[1]))
         sort = (free, tuple(sorted((str(key), len(units)) for key, units in sorts.items())))
         covers = []
-        for units in _covering([gain for gain, _ in choices], [len(u) for _, u in choices], _minus(need, free)):
+        for units in _covering([gain for gain, _ in choices], [len(u) for _, u in choices], missing):
             chosen = tuple(unit for (_, group), count in zip(choices, units, strict=True) for unit in group[:count])
             weight = sum(self._weight[pod] for unit in chosen for pod, _ in self._units[unit])
             covers.append(_Cover((len(chosen), weight), row, chosen, sort))
@@ -327,7 +326,7 @@ class _MoveSearch:
             need = self._kinds[kind].need
             base = self._base_holes(kind)
             holes = sum(_times(free, need) for row, free in plan.over.items() if self._allowed(kind, row))
-            if plan.pending[0].unit < 0 and any(item.unit < 0 and item.kind == kind for item in plan.pending):
+            if any(item.unit < 0 and item.kind == kind for item in plan.pending):
                 steps = self._wanted_steps(kind)
                 least = max(least, _ceiling(steps[min(len(steps) - 1, max(0, count - holes))]))
             holes += sum(base.values()) - sum(base.get(row, 0) for row in plan.over)
@@ -356,10 +355,10 @@ class _MoveSearch:
                 for unit in self._on_row.get(row, ()):
                     total = _plus(total, self._on(unit, row))
                 rates += [0.0] * fitting
-                fewest = min((cover.cost[0] for cover in self._sets_for_more(row, kind)), default=0)
-                more = _times(total, need) - fitting
-                if fewest and more > 0:
-                    rates += [fewest / more] * more
+                sets = self._sets_for_more(row, kind)
+                if sets:
+                    more = _times(total, need) - fitting
+                    rates += [sets[0].cost[0] / more] * more
             rates.sort()
             steps = [0.0]
             for rate in rates[: self._wanted]:
