@@ -386,6 +386,31 @@ def test_cheapest_row_by_cost_and_then_by_name(seed: int) -> None:
     assert found.second_cost == (costs[second] if others else None)
 
 
+@each_seed(range(40))
+def test_rows_that_may_be_cheaper_come_by_their_bounds(seed: int) -> None:
+    """cost.md 4.8: by every part of the least cost in turn, then by name; of the rows in question."""
+    chance = random.Random(seed)
+
+    def drawn() -> tuple[float, ...]:
+        return tuple(float(chance.randint(0, 2)) for _ in range(5))
+
+    costs = [drawn() if chance.random() < 0.9 else None for _ in range(8)]
+    answers = _filled(*[cost or ("why",) for cost in costs])
+    rank = np.array(chance.sample(range(len(costs)), len(costs)))
+    rows = np.array(sorted(chance.sample(range(len(costs)), chance.randint(1, len(costs)))))
+    limit = drawn()
+    expected = []
+    for row, cost in enumerate(costs):
+        if cost is None:
+            continue
+        least = min(cost, drawn())
+        answers.search(row, Cheapest(least, ()))
+        if row in rows and least < cost and least <= limit:
+            expected.append((least, int(rank[row]), row))
+    hopeful = answers.hopeful(rows, limit, rank)
+    assert hopeful == [(least, row) for least, _, row in sorted(expected)]
+
+
 def test_why_rows_are_no_candidates_is_counted() -> None:
     """Of the rows that are asked about; of one with several reasons each."""
     answers = _filled(("a", "b"), ("b",), _cost5(1.0), ("c",), ("b",))

@@ -149,12 +149,10 @@ class RowAnswers:
         numbers = np.array([self._number(misfit) for misfit in source._misfits], dtype=np.int32)
         if len(numbers):
             self._why[rows] = numbers[source._why[rows]]
-        for row in rows.tolist() if self.searched else ():
-            self.searched.pop(row, None)
 
     def search(self, row: int, cheapest: Cheapest | None) -> None:
         """Store the result of a search on a candidate row: no eviction there costs less."""
-        if row not in self.searched and np.isneginf(self._least[0, row]):
+        if np.isneginf(self._least[0, row]):
             least = self._cost_of(row) if cheapest is None else min(cheapest.cost, self._cost_of(row))
             self._least[:, row] = least
             self._open[row] = least < self._cost_of(row)
@@ -166,7 +164,7 @@ class RowAnswers:
         self._low[target], self._high[target] = judged.low, judged.high
         self.known[target] = ~judged.spans
         short = np.logical_or.reduce(judged.short, axis=0)
-        self.good[target] = judged.units & ~short & (judged.cost[PODS] > 0)
+        self.good[target] = judged.cost[PODS] > 0
         cost, least = judged.cost, judged.least
         if not self._criteria.counts_gangs:
             cost, least = (np.delete(part, (GANGS, RESTARTLESS), axis=0) for part in (cost, least))
@@ -203,12 +201,11 @@ class RowAnswers:
         rivals = left
         steps = []
         for criterion, row_costs in zip(self._criteria.texts, self._cost, strict=True):
-            if len(left) > 1:
-                costs = row_costs if len(left) == len(row_costs) else row_costs[left]
-                cheap = costs == costs.min()
-                if not cheap.all():
-                    rivals, left = left, left[cheap]
-                    steps.append((criterion, len(left)))
+            costs = row_costs if len(left) == len(row_costs) else row_costs[left]
+            cheap = costs == costs.min()
+            if not cheap.all():
+                rivals, left = left, left[cheap]
+                steps.append((criterion, len(left)))
         names = rank[left]
         first = int(names.argmin())
         best = int(left[first])
@@ -232,21 +229,16 @@ class RowAnswers:
 
         The lower bound of the row is below its known cost and not above the given cost.
         """
-        open_ = self.good & self._open
-        if not open_.any():
-            return []
-        left = rows[open_[rows]]
-        if len(left):
-            left = left[~_below(np.array(cost)[:, None], self._least[:, left])]
+        left = rows[(self.good & self._open)[rows]]
+        left = left[~_below(np.array(cost)[:, None], self._least[:, left])]
         order = left[np.lexsort((rank[left], *self._least[::-1, left]))]
         return [(tuple(self._least[:, row].tolist()), row) for row in order.tolist()]
 
     def _first_of(self, left: Rows, rank: Rows) -> int:
         """Return the best of the rows, all of them candidates; -1 if there are none."""
         for row_costs in self._cost:
-            if len(left) > 1:
-                costs = row_costs[left]
-                left = left[costs == costs.min()]
+            costs = row_costs[left]
+            left = left[costs == costs.min(initial=np.inf)]
         return int(left[rank[left].argmin()]) if len(left) else -1
 
     def _cost_of(self, row: int) -> Cost:
