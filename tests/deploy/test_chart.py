@@ -278,7 +278,7 @@ def test_values_that_mean_nothing_are_refused(values: Json, where: str) -> None:
 
 
 @rendered_by_helm
-def test_its_archive_is_whole(tmp_path: Path) -> None:
+def test_chart_archive_is_whole(tmp_path: Path) -> None:
     """Files that are links to kustomize's are in it as files."""
     with helm.Chart.load(CHART) as chart:
         packed = Path(chart.save(tmp_path))
@@ -292,13 +292,13 @@ def test_helm_finds_no_fault() -> None:
     assert [said for said in report["messages"] if said["severity"] > 1] == []
 
 
-def test_its_version_is_the_scheduler_s() -> None:
+def test_chart_version_is_the_schedulers() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     version = tomllib.loads((ROOT / "packages" / "reprieve" / "pyproject.toml").read_text())["project"]["version"]
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
-def test_its_links_lead_to_what_kustomize_reads() -> None:
+def test_chart_links_lead_to_what_kustomize_reads() -> None:
     links = [path for path in CHART.rglob("*") if path.is_symlink()]
     assert {path.name for path in links} == {
         "certificates.yaml",

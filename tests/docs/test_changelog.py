@@ -64,7 +64,7 @@ def test_towncrier_takes_all_of_them() -> None:
         assert re.sub(r"\s+", " ", path.read_text()).strip() in said, path.name
 
 
-def test_its_types_are_those_of_the_configuration() -> None:
+def test_fragment_types_are_those_of_the_configuration() -> None:
     configured = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
     assert tuple(kind["directory"] for kind in configured["type"]) == TYPES
     assert configured["start_string"] in (ROOT / "CHANGELOG.md").read_text()

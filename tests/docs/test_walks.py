@@ -80,7 +80,7 @@ def test_walk_leads_where_it_says(name: str, copy: Path) -> None:
             assert ended.returncode == 0, f"CONTRIBUTING.md:{block.line}\n{ended.stdout}"
 
 
-def test_there_are_walks_with_commands() -> None:
+def test_walks_with_commands_exist() -> None:
     assert len(walks()) == 3
     assert all(any(block.language == "sh" for block in walk) for walk in walks().values())
 

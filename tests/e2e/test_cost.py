@@ -182,7 +182,7 @@ def test_preemptor_that_respects_budgets_waits_until_they_allow_and_takes_no_mor
         pytest.param("changed", "c", True, "alpha", id="changed-while-they-run"),
     ],
 )
-def test_of_two_equal_gangs_the_one_goes_that_saved_its_work_a_minute_ago(
+def test_gang_that_saved_its_work_a_minute_ago_is_evicted_of_two_equal_ones(
     cluster: Up, tmp_path: Path, space: str, pool: str, changes: bool, goes: str
 ) -> None:
     """cost.md 1.3, 2.1, 2.4: what the groups say when the preemptor comes counts, and the record says what is lost."""

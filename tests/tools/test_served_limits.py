@@ -18,7 +18,7 @@ def test_groups_that_are_not_served_are_not_in_discovery(kube_api: ApiServer) ->
         assert ask(kube_api, f"/apis/{group}")[0] == 404
 
 
-def test_a_body_and_an_object_have_their_limits(kube_api: ApiServer) -> None:
+def test_body_and_an_object_have_their_limits(kube_api: ApiServer) -> None:
     bounds = {limit.what: limit for limit in tool("served_limits").LIMITS}
     assert bounds["a body"].bound.startswith("3 MiB, 200 levels and 200,000 values")
     assert bounds["a stored object"].bound.startswith("1.5 MiB")

@@ -49,7 +49,7 @@ def test_expressions_have_the_types_of_a_request(text: str, said: str) -> None:
     assert said in str(error.value)
 
 
-def test_a_variable_is_computed_once_and_when_it_is_read() -> None:
+def test_variable_is_computed_once_and_when_it_is_read() -> None:
     """The list costs 12 to build, with its addition; reading it again costs the reading."""
     variables = [{"name": "l", "expression": "[1, 2, 3]"}, {"name": "never", "expression": "object.nowhere"}]
     budget = expressions.CostBudget(1000)
@@ -61,7 +61,7 @@ def test_a_variable_is_computed_once_and_when_it_is_read() -> None:
     assert activation.value("has(variables.never)") is True
 
 
-def test_a_variable_that_fails_is_an_error_of_the_expression() -> None:
+def test_variable_that_fails_is_an_error_of_the_expression() -> None:
     spec = {
         "variables": [{"name": "x", "expression": "object.nowhere"}],
         "validations": [{"expression": "variables.x == 1"}, {"expression": "variables.x == 1 || true"}],
@@ -85,7 +85,7 @@ def test_failures_come_in_the_order_of_the_validations() -> None:
     assert _failures(spec, {}) == ["first", "expression 'object.x' resulted in error: no such key: x", "third"]
 
 
-def test_the_budget_around_ends_all() -> None:
+def test_budget_around_ends_all() -> None:
     spec = {"validations": [{"expression": "[1, 2, 3].all(x, x > 0)"}] * 100}
     assert _failures(spec) == []
     assert _failures(spec, limit=1000) == [schema_rules.OVER_BUDGET]
@@ -118,7 +118,7 @@ def test_configurations_are_json(text: str, made: Json) -> None:
         ("Object{a: 1.0 / 0.0}", "json: unsupported value: inf"),
     ],
 )
-def test_a_configuration_of_other_types_is_refused(text: str, said: str) -> None:
+def test_configuration_of_other_types_is_refused(text: str, said: str) -> None:
     mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": text}}
     with pytest.raises(PolicyTypeError) as error:
         made_patch({}, mutation, _values({}), expressions.CostBudget(LIMIT))
@@ -133,7 +133,7 @@ def test_a_configuration_of_other_types_is_refused(text: str, said: str) -> None
         ("[variables.v{}]", "the patch is nested deeper than"),
     ],
 )
-def test_a_patch_that_stands_in_itself_is_bounded(nested: str, said: str) -> None:
+def test_patch_that_stands_in_itself_is_bounded(nested: str, said: str) -> None:
     """interfaces.md 6.13: variables that hold the one before them twice make 2**300 values."""
     variables = [{"name": f"v{n}", "expression": nested.format(n - 1, n - 1) if n else "'x'"} for n in range(300)]
     made = ", ".join(f"JSONPatch{{op: 'add', path: '/a', value: variables.v{n}}}" for n in range(300))
@@ -222,7 +222,7 @@ def test_bindings_that_cannot_work_are_refused(spec: Json, said: str) -> None:
     assert [text for text in found if said in text], found
 
 
-def test_a_mutation_has_the_patch_of_its_type_alone() -> None:
+def test_mutation_has_the_patch_of_its_type_alone() -> None:
     both = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}, "applyConfiguration": {"expression": "1"}}
     found = list(mutating_policy(_policy(mutations=[both], reinvocationPolicy="Never"), ""))
     assert [error.path for error in found] == ["spec.mutations[0].applyConfiguration"]

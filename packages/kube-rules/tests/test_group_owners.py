@@ -132,7 +132,7 @@ def test_which_controller_made_a_pod(
         ({"activeDeadlineSeconds": 60, "suspend": False}, 60.0),
     ],
 )
-def test_for_how_long_a_job_may_run(spec: dict[str, Any], deadline: float | None) -> None:
+def test_job_may_run_so_long(spec: dict[str, Any], deadline: float | None) -> None:
     found = owner(Job, spec)
     assert isinstance(found, Job)
     assert found.active_deadline == deadline

@@ -54,12 +54,12 @@ def request(**fields: str) -> MatchedRequest:
         ({"user": "somebody"}, False),
     ],
 )
-def test_a_pattern_means_requests(pattern: dict[str, str], meant: bool) -> None:
+def test_pattern_means_requests(pattern: dict[str, str], meant: bool) -> None:
     assert RequestPattern(**pattern).matches(request()) is meant
     assert not RequestPattern(**pattern).matches(request(subresource="scale", resource="pods"))
 
 
-def test_a_subresource_is_meant_by_its_name() -> None:
+def test_subresource_is_meant_by_its_name() -> None:
     status = request(subresource="status")
     assert RequestPattern(resource="deployments/status").matches(status)
     assert RequestPattern(subresource="*").matches(status)
@@ -67,7 +67,7 @@ def test_a_subresource_is_meant_by_its_name() -> None:
     assert not RequestPattern().matches(status)
 
 
-def test_an_answer_for_the_next_requests(api: ApiServer) -> None:
+def test_answer_for_the_next_requests(api: ApiServer) -> None:
     call(api, MAPS, config_map("a"))
     with api.faults.answer(409, verb="update", resource="configmaps", times=2) as fault:
         for _ in range(2):
@@ -100,28 +100,28 @@ def test_retry_after_and_message(api: ApiServer) -> None:
     assert {name.lower(): value for name, value in headers.items()}["retry-after"] == "3"
 
 
-def test_a_refused_write_is_not_done(api: ApiServer) -> None:
+def test_refused_write_is_not_done(api: ApiServer) -> None:
     with api.faults.answer(500, verb="create", namespace="default", user="admin", times=1):
         assert ask(api, MAPS, config_map("b"))[0] == 500
         assert "b" not in names(api, MAPS)
         assert ask(api, MAPS, config_map("b"))[0] == 201
 
 
-def test_a_delay(api: ApiServer) -> None:
+def test_delay(api: ApiServer) -> None:
     with api.faults.delay(0.3, verb="list", resource="configmaps"), api.faults.answer(404, verb="list"):
         began = time.monotonic()
         assert ask(api, MAPS)[0] == 404
         assert time.monotonic() - began >= 0.3
 
 
-def test_a_reset_connection(api: ApiServer) -> None:
+def test_reset_connection(api: ApiServer) -> None:
     """Python's ssl reports a reset as an end of file."""
     with api.faults.reset(resource="configmaps", times=1), pytest.raises(OSError, match=r"reset by peer|closed conn"):
         ask(api, MAPS)
     assert ask(api, MAPS)[0] == 200
 
 
-def test_a_reset_is_one_of_tcp() -> None:
+def test_reset_is_one_of_tcp() -> None:
     async def received() -> bytes:
         async with serving(ServeOptions(tls=False)) as server:
             server.faults.reset()
@@ -207,7 +207,7 @@ def test_arguments_that_make_no_sense(action: str, arguments: Json, why: str) ->
     assert not len(table)
 
 
-def test_the_number_of_faults_is_bounded() -> None:
+def test_number_of_faults_is_bounded() -> None:
     table = FaultTable()
     for _ in range(MOST_FAULTS):
         table.reset()
@@ -232,7 +232,7 @@ def test_faults_over_http(api: ApiServer) -> None:
     assert call(api, f"{CONTROLS}/faults", method="DELETE")["items"] == []
 
 
-def test_the_clock_watches_and_snapshots_over_http(api: ApiServer) -> None:
+def test_clock_watches_and_snapshots_over_http(api: ApiServer) -> None:
     before = api.now
     assert call(api, f"{CONTROLS}/clock") == {"now": before.isoformat(), "simulated": True}
     made = call(api, f"{CONTROLS}/snapshots", {})
@@ -309,7 +309,7 @@ def test_they_are_off_by_default(kube_api: ApiServer) -> None:
     assert ask(kube_api, f"{CONTROLS}/faults", {"action": "reset"})[0] == 405
 
 
-def test_the_real_clock_is_not_set_over_http() -> None:
+def test_real_clock_is_not_set_over_http() -> None:
     with ApiServer(controllers="none", test_controls=True) as api:
         code, status, _ = ask(api, f"{CONTROLS}/clock", {"advance": "1s"})
         assert (code, status["message"]) == (

@@ -83,7 +83,7 @@ def test_parameters_that_make_no_sense(arguments: dict[str, Any], why: str) -> N
         ApiServer(**arguments)
 
 
-def test_it_runs_inside_the_block_alone() -> None:
+def test_api_server_runs_inside_the_block_alone() -> None:
     api = ApiServer(controllers="none")
     for use in (lambda: api.url, lambda: api.faults, api.snapshot):
         with pytest.raises(RuntimeError, match="use it inside `with ApiServer"):
@@ -97,7 +97,7 @@ def test_it_runs_inside_the_block_alone() -> None:
         api.url  # noqa: B018
 
 
-def test_it_runs_beside_an_event_loop() -> None:
+def test_api_server_runs_beside_an_event_loop() -> None:
     async def use() -> list[str]:
         async with ApiServer(nodes=1) as api:
             return await asyncio.to_thread(names, api, "/api/v1/nodes")

@@ -53,7 +53,7 @@ def test_time_stands_still_until_it_is_advanced() -> None:
         assert api.advance(timedelta(seconds=1)) == api.now
 
 
-def test_a_cron_job_runs_and_its_jobs_are_removed_after_their_time() -> None:
+def test_cron_job_runs_and_its_jobs_are_removed_after_their_time() -> None:
     with ApiServer(nodes=1, clock=START, manifests=[cron_job("0 * * * *", ttlSecondsAfterFinished=600)]) as api:
         api.advance(minutes=54)
         assert not names(api, JOBS)
@@ -72,7 +72,7 @@ def test_a_cron_job_runs_and_its_jobs_are_removed_after_their_time() -> None:
         assert status["lastScheduleTime"] == "2030-01-01T03:00:00Z"
 
 
-def test_the_same_hours_bring_the_same_history() -> None:
+def test_same_hours_bring_the_same_history() -> None:
     def history() -> list[tuple[str, str]]:
         jobs = [cron_job("*/7 * * * *", ttlSecondsAfterFinished=300), job("slow", 1000)]
         with ApiServer(nodes=2, clock=START, manifests=jobs) as api:
@@ -87,7 +87,7 @@ def test_the_same_hours_bring_the_same_history() -> None:
     assert history() == first
 
 
-def test_a_job_fails_at_its_deadline() -> None:
+def test_job_fails_at_its_deadline() -> None:
     with ApiServer(nodes=1, clock=START, manifests=[job("late", activeDeadlineSeconds=90)]) as api:
         api.advance(seconds=89)
         assert "Failed" not in conditions(items(api, JOBS)[0])
@@ -110,7 +110,7 @@ def test_node_with_an_ended_lease_is_unreachable() -> None:
         assert conditions(call(api, "/api/v1/nodes/node-1"))["Ready"] == "KubeletReady"
 
 
-def test_a_large_fleet_is_there_at_the_start() -> None:
+def test_large_fleet_is_there_at_the_start() -> None:
     with ApiServer(nodes=120, clock=START) as api:
         assert len(items(api, "/api/v1/nodes")) == 120
         assert api.now - START < timedelta(seconds=1)

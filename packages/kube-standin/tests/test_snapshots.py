@@ -97,7 +97,7 @@ def test_custom_resources_and_controllers_follow() -> None:
         assert items(api, JOBS)[0]["status"]["succeeded"] == 1
 
 
-def test_a_state_in_a_file(tmp_path: Path) -> None:
+def test_state_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "state"
     with ApiServer(nodes=2, manifests=[CRD, GANG, config_map("a", b="c")]) as api:
         api.save(path)
@@ -133,7 +133,7 @@ def _state() -> ServerSnapshot:
         (lambda text: checked(text.replace(b'"objects":0', b'"objects":1').splitlines(True)[0], b"[1]\n"), "line 2: "),
     ],
 )
-def test_a_file_that_is_no_state_is_refused(damage: object, why: str, tmp_path: Path) -> None:
+def test_file_that_is_no_state_is_refused(damage: object, why: str, tmp_path: Path) -> None:
     path = tmp_path / "state"
     _state().save(path)
     assert read_state(path) == _state()
@@ -146,7 +146,7 @@ def checked(*lines: bytes) -> bytes:
     return b"".join(lines) + b"%08x\n" % zlib.crc32(b"".join(lines))
 
 
-def test_a_save_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_save_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         _state().save(tmp_path / "no" / "state")
     (tmp_path / "state").mkdir()
@@ -155,7 +155,7 @@ def test_a_save_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
 
-def test_a_restore_that_cannot_be_written_changes_nothing() -> None:
+def test_restore_that_cannot_be_written_changes_nothing() -> None:
     class FullLog(CommitLog):
         def append(self, rows: object) -> None:
             raise StorageError("the disk is full")

@@ -129,7 +129,7 @@ def test_refused_classes(plane: Plane, fields: Json, causes: list[str]) -> None:
     assert (error.code, [cause.field for cause in error.causes]) == (422, causes)
 
 
-def test_the_handler_of_a_class_is_fixed(plane: Plane) -> None:
+def test_handler_of_a_class_is_fixed(plane: Plane) -> None:
     plane.create(runtime_class())
     with pytest.raises(StatusError, match='handler: Invalid value: "kata": field is immutable'):
         plane.patch("node.k8s.io/v1", "RuntimeClass", "sandbox", {"handler": "kata"})

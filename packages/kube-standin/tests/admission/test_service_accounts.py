@@ -48,7 +48,7 @@ def test_pods_of_one_owner_have_equal_specs(plane: Plane) -> None:
     ("of_account", "of_pod", "mounted"),
     [(None, None, True), (False, None, False), (False, True, True), (True, False, False), (None, False, False)],
 )
-def test_the_pod_decides_before_its_account(
+def test_pod_decides_before_its_account(
     plane: Plane, of_account: bool | None, of_pod: bool | None, mounted: bool
 ) -> None:
     plane.create(account("a", **({} if of_account is None else {"automountServiceAccountToken": of_account})))
@@ -64,7 +64,7 @@ def test_pull_secrets_of_the_account(plane: Plane) -> None:
     assert plane.create(own)["spec"]["imagePullSecrets"] == [{"name": "t"}]
 
 
-def test_an_unknown_account_is_refused(plane: Plane) -> None:
+def test_unknown_account_is_refused(plane: Plane) -> None:
     error = refused(plane, pod(serviceAccountName="none"))
     why = 'error looking up service account default/none: serviceaccount "none" not found'
     assert (error.code, str(error)) == (403, f'pods "p" is forbidden: {why}')

@@ -19,7 +19,7 @@ client: Any = kubernetes.client
 Watch: Any = kubernetes.watch.Watch
 
 
-def test_the_official_client(kube_api: ApiServer) -> None:
+def test_official_client(kube_api: ApiServer) -> None:
     with kubernetes.config.new_client_from_config(str(kube_api.kubeconfig)) as connection:
         core = client.CoreV1Api(connection)
         core.create_namespaced_config_map("default", config_map("a"))
@@ -37,7 +37,7 @@ def test_the_official_client(kube_api: ApiServer) -> None:
         assert raised.value.status == 410
 
 
-def test_its_watch_goes_on_after_a_drop(kube_api: ApiServer) -> None:
+def test_watch_of_the_official_client_goes_on_after_a_drop(kube_api: ApiServer) -> None:
     seen: list[str] = []
     with kubernetes.config.new_client_from_config(str(kube_api.kubeconfig)) as connection:
         core, watch = client.CoreV1Api(connection), Watch()

@@ -133,7 +133,7 @@ def test_kopf_goes_on_after_a_restore(kube_api: ApiServer) -> None:
 
 
 @pytest.mark.parametrize("end", [drop, expire, expire_often])
-def test_a_program_with_kr8s_goes_on_after_its_watch_has_ended(
+def test_program_with_kr8s_goes_on_after_its_watch_has_ended(
     kube_api: ApiServer, end: Callable[[ApiServer], None]
 ) -> None:
     """A watch of kr8s goes on by itself after 410; it ends when it is dropped, and the program begins another one."""

@@ -508,7 +508,7 @@ def test_sets_of_one_name_and_template_share_a_revision(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
-def test_a_name_that_another_revision_has_is_passed_over(world: World, kind: str) -> None:
+def test_name_that_another_revision_has_is_passed_over(world: World, kind: str) -> None:
     world.create(owner(kind, "s", replicas=1))
     [revision] = world.settle().all(APPS, "ControllerRevision")
     name = revision["metadata"]["name"]

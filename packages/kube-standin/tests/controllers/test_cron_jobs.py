@@ -106,7 +106,7 @@ def test_suspended_cron_job_starts_nothing_and_goes_on_with_the_latest_time(worl
     assert jobs(world) == ["10"]
 
 
-def test_after_an_outage_only_the_latest_time_counts(world: World) -> None:
+def test_latest_scheduled_time_alone_counts_after_an_outage(world: World) -> None:
     world.create(cron_job())
     world.set_clock.moment = START + timedelta(hours=5)
     after = world.restarted(CONTROLLERS)

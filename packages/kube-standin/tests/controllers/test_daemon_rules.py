@@ -212,7 +212,7 @@ def test_templates_that_no_daemon_has_are_bounded(limit: int, left: list[str]) -
     assert sorted(one["data"]["spec"]["template"]["spec"]["containers"][0]["image"] for one in found) == left
 
 
-def test_on_delete_no_daemon_is_ended() -> None:
+def test_on_delete_ends_no_daemon() -> None:
     world = daemons("n1", updateStrategy={"type": "OnDelete"})
     changed = template()
     changed["spec"]["containers"][0]["image"] = "new"

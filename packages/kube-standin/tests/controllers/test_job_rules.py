@@ -175,7 +175,7 @@ def test_suspended_job_has_no_deadline(world: World) -> None:
 
 
 @pytest.mark.parametrize(("limit", "fails"), [(0, 1), (1, 2), (3, 4)])
-def test_as_many_failures_as_the_limit_are_forgiven(world: World, limit: int, fails: int) -> None:
+def test_failures_up_to_the_limit_are_forgiven(world: World, limit: int, fails: int) -> None:
     world.create(job(backoffLimit=limit, pod=ended(1, code=3)))
     for number in range(1, fails + 1):
         assert not condition(world, "FailureTarget")

@@ -559,7 +559,7 @@ def namespace_conditions(world: World) -> list[Json]:
     return found
 
 
-def test_an_owner_in_another_namespace_is_reported() -> None:
+def test_owner_in_another_namespace_is_reported() -> None:
     world = World(("garbage-collector",))
     above = world.create(config_map("above", namespace="kube-system"))
     world.create(config_map("below", [reference(above)]))

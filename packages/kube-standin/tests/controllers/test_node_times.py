@@ -53,7 +53,7 @@ def with_lease(seconds: int | None = 40, *, renewed: bool = False) -> World:
 
 @pytest.mark.parametrize("renewed", [False, True])
 @pytest.mark.parametrize(("seconds", "grace"), [(None, 50), (10, 50), (40, 50), (60, 60)])
-def test_after_how_long_a_node_is_silent(seconds: int | None, grace: int, renewed: bool) -> None:
+def test_node_is_silent_after(seconds: int | None, grace: int, renewed: bool) -> None:
     """interfaces.md 7.1: more than 50 s, or the duration of the lease; looked at every five seconds."""
     world = with_lease(seconds, renewed=renewed).forward(grace)
     assert ready(world) == "True"

@@ -168,7 +168,7 @@ def stateful(**spec: Any) -> Json:
     return owner("StatefulSet", serviceName="s", **spec)
 
 
-def test_in_order_one_waits_for_the_other(world: World) -> None:
+def test_pods_in_order_wait_for_each_other(world: World) -> None:
     world.create(stateful(replicas=3))
     assert list(states(world.settle())) == ["a-0"]
     world.set_phase("a-0", "Running")

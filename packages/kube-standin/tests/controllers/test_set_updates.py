@@ -45,7 +45,7 @@ def ended(world: World) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("policy", ["Parallel", "OrderedReady"])
-def test_as_many_pods_are_replaced_at_a_time(most: int | str | None, expected: list[str], policy: str) -> None:
+def test_pods_replaced_at_a_time_are_bounded(most: int | str | None, expected: list[str], policy: str) -> None:
     assert ended(updated(most, policy)) == expected
 
 

@@ -45,7 +45,7 @@ def status_of(made: Json) -> Json:
     return found
 
 
-def test_the_status_follows_the_generation(world: World) -> None:
+def test_status_follows_the_generation(world: World) -> None:
     made = running(world)
     assert made["status"]["observedGeneration"] == 1
     world.patch("v1", "Pod", "p", {"spec": {"activeDeadlineSeconds": 1000}})
@@ -55,7 +55,7 @@ def test_the_status_follows_the_generation(world: World) -> None:
     assert {one["observedGeneration"] for one in made["status"]["conditions"]} == {2}
 
 
-def test_a_deadline_set_later_holds(world: World) -> None:
+def test_deadline_set_later_holds(world: World) -> None:
     running(world)
     world.forward(10)
     world.patch("v1", "Pod", "p", {"spec": {"activeDeadlineSeconds": 20}})
@@ -66,7 +66,7 @@ def test_a_deadline_set_later_holds(world: World) -> None:
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
 
 
-def test_a_hook_that_sleeps_delays_the_end(world: World) -> None:
+def test_hook_that_sleeps_delays_the_end(world: World) -> None:
     hook = {"preStop": {"sleep": {"seconds": 5}}}
     running(world, containers=[{"name": "c", "image": "i", "lifecycle": hook}])
     world.delete("v1", "Pod", "p")
@@ -83,7 +83,7 @@ def test_another_image_restarts_the_container(world: World) -> None:
     assert (status["image"], status["restartCount"], list(status["lastState"])) == ("j", 1, ["terminated"])
 
 
-def test_a_resize_that_fits(world: World) -> None:
+def test_resize_that_fits(world: World) -> None:
     assert status_of(running(world))["allocatedResources"] == REQUESTS["requests"]
     status = status_of(resized(world, {"cpu": "200m"}))
     wanted = {"cpu": "200m", "memory": "64Mi"}
@@ -91,14 +91,14 @@ def test_a_resize_that_fits(world: World) -> None:
     assert status["restartCount"] == 0
 
 
-def test_a_resize_that_restarts(world: World) -> None:
+def test_resize_that_restarts(world: World) -> None:
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     running(world, containers=[{"name": "c", "image": "i", "resources": REQUESTS, "resizePolicy": policy}])
     assert status_of(resized(world, {"cpu": "200m"}))["restartCount"] == 0
     assert status_of(resized(world, {"memory": "128Mi"}))["restartCount"] == 1
 
 
-def test_a_resize_that_no_longer_fits_the_node(world: World) -> None:
+def test_resize_that_no_longer_fits_the_node(world: World) -> None:
     running(world)
     options = WriteOptions(user=User("client"), manager="client")
     patch: Json = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}}
@@ -113,7 +113,7 @@ def test_a_resize_that_no_longer_fits_the_node(world: World) -> None:
     assert status_of(made)["allocatedResources"] == REQUESTS["requests"]
 
 
-def test_a_resize_that_waits_for_another_pod(world: World) -> None:
+def test_resize_that_waits_for_another_pod(world: World) -> None:
     running(world)
     running(world, "q", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}])
     assert world.condition(resized(world, {"cpu": "2"}), "PodResizePending")["reason"] == "Deferred"
@@ -169,7 +169,7 @@ def test_refused_resizes(world: World, requests: Json, limits: Json | None, why:
         (["a"], r"spec\.containers: Forbidden: containers may not be added or removed on resize"),
     ],
 )
-def test_a_resize_does_not_change_which_containers_there_are(world: World, names: list[str], why: str) -> None:
+def test_resize_does_not_change_which_containers_there_are(world: World, names: list[str], why: str) -> None:
     running(world, containers=[{"name": name, "image": "i", "resources": REQUESTS} for name in ("a", "b")])
     patch = {"spec": {"containers": [{"name": name, "image": "i", "resources": REQUESTS} for name in names]}}
     options = WriteOptions(user=User("client"), manager="client")
@@ -177,12 +177,12 @@ def test_a_resize_does_not_change_which_containers_there_are(world: World, names
         world.registry.patch_now(world.kind("v1", "Pod"), "default", "p", "merge", patch, options, "resize")
 
 
-def test_the_status_lists_the_resources_of_a_container_that_requests_none(world: World) -> None:
+def test_status_lists_the_resources_of_a_container_that_requests_none(world: World) -> None:
     status = status_of(running(world, containers=[{"name": "c", "image": "i"}]))
     assert (status["resources"], "allocatedResources" in status) == ({}, False)
 
 
-def test_a_resize_beyond_the_allocatable_resources_of_the_node_is_refused(world: World) -> None:
+def test_resize_beyond_the_allocatable_resources_of_the_node_is_refused(world: World) -> None:
     """resizes.md 6.5."""
     running(world)
     with pytest.raises(StatusError) as refusal:
@@ -259,7 +259,7 @@ def test_refused_ephemeral_containers(world: World, containers: list[Json], why:
         ephemeral(world, *containers)
 
 
-def test_a_deferred_resize_is_done_as_soon_as_a_pod_leaves(world: World) -> None:
+def test_deferred_resize_is_done_as_soon_as_a_pod_leaves(world: World) -> None:
     """resizes.md 6.2: not at the next retry ten seconds later."""
     running(world)
     running(world, "q", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}])
@@ -286,7 +286,7 @@ def test_deferred_resizes_of_others_take_nothing(world: World) -> None:
     assert given == {"a": "1", "p": "2500m"}
 
 
-def test_the_policy_of_the_node_is_reported_on_a_deferred_resize(world: World) -> None:
+def test_policy_of_the_node_is_reported_on_a_deferred_resize(world: World) -> None:
     """resizes.md 6.3: from the time when it is deferred until the policy is gone or it is done."""
     running(world)
     running(world, "q", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}])
@@ -315,7 +315,7 @@ def whole(world: World, cpu: str, limit: str = "2") -> Json:
     return world.get("v1", "Pod", "p")
 
 
-def test_a_pod_is_resized_as_a_whole(world: World) -> None:
+def test_pod_is_resized_as_a_whole(world: World) -> None:
     """resizes.md 6.4 (KEP-5419): at once if it fits, or when another pod has left."""
     made = running(world, resources=WHOLE)
     assert (made["status"]["resources"], made["status"]["allocatedResources"]) == (WHOLE, WHOLE["requests"])
@@ -333,7 +333,7 @@ def test_a_pod_is_resized_as_a_whole(world: World) -> None:
     assert made["status"]["allocatedResources"]["cpu"] == "3"
 
 
-def test_a_pod_never_has_less_as_a_whole_than_its_containers_ask_for(world: World) -> None:
+def test_pod_never_has_less_as_a_whole_than_its_containers_ask_for(world: World) -> None:
     running(world, resources=WHOLE)
     with pytest.raises(StatusError, match="must be greater than or equal to aggregate container requests of 100m"):
         whole(world, "50m")

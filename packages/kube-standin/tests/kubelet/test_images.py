@@ -22,7 +22,7 @@ def set_image(world: World, image: str) -> Json:
 
 
 @pytest.mark.parametrize("image", ["web:404", "foo:non-existent", "example.com:5000/a/b:nonexistent"])
-def test_a_container_waits_for_its_image_until_it_has_another(world: World, image: str) -> None:
+def test_container_waits_for_its_image_until_it_has_another(world: World, image: str) -> None:
     """daemon_set.go and deployment.go stop a rollout with images that do not exist."""
     pod = begin(world, containers=[{"name": "c", "image": image}, {"name": "d", "image": "web:1"}])
     assert (pod["status"]["phase"], waiting(pod)) == ("Pending", ["ImagePullBackOff", "running"])
@@ -42,13 +42,13 @@ def test_other_images_are_pulled(world: World, image: str) -> None:
     assert waiting(begin(world, containers=[{"name": "c", "image": image}])) == ["running"]
 
 
-def test_an_init_container_waits_for_its_image(world: World) -> None:
+def test_init_container_waits_for_its_image(world: World) -> None:
     pod = begin(world, initContainers=[{"name": "i", "image": "web:404"}])
     assert waiting(pod, "initContainerStatuses") == ["ImagePullBackOff"]
     assert waiting(pod) == ["PodInitializing"]
 
 
-def test_a_running_container_ends_for_an_image_that_cannot_be_pulled(world: World) -> None:
+def test_running_container_ends_for_an_image_that_cannot_be_pulled(world: World) -> None:
     begin(world)
     pod = set_image(world, "web:404")
     assert (pod["status"]["phase"], waiting(pod)) == ("Running", ["ImagePullBackOff"])
@@ -57,7 +57,7 @@ def test_a_running_container_ends_for_an_image_that_cannot_be_pulled(world: Worl
     assert (waiting(pod), world.condition(pod, "Ready")["status"]) == (["running"], "True")
 
 
-def test_a_daemon_set_stops_at_the_image(world: World) -> None:
+def test_daemon_set_stops_at_the_image(world: World) -> None:
     """daemon_set.go, "should rollback without unnecessary restarts": one pod is unavailable, the others stay."""
     world = World(CONTROLLERS, nodes=3, adopt=False)
     world.create(owner("DaemonSet", "d"))

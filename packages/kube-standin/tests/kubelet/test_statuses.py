@@ -339,7 +339,7 @@ def test_how_long_a_pod_takes_to_stop(grace: int, stop: int | None, after: int, 
     assert found["metadata"]["deletionGracePeriodSeconds"] == 0
 
 
-def test_a_deleted_pod_is_seen_terminating() -> None:
+def test_deleted_pod_is_seen_terminating() -> None:
     """For as long as the fleet says, also at the end of a second: deletionTimestamp has whole seconds."""
     world = bound(World((), nodes=1, start_seconds=0.0, stop_seconds=0.3)).forward(0.9)
     world.delete("v1", "Pod", "p")

@@ -378,7 +378,7 @@ _STEP = st.tuples(st.sampled_from(["m", "n"]), st.booleans(), _DATA)
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_STEP, max_size=6))
-def test_after_any_history_the_last_applier_owns_what_it_stated_and_every_owner_owns_something(
+def test_last_applier_owns_what_it_stated_and_every_owner_owns_something(
     steps: list[Any],
 ) -> None:
     live: Json | None = None

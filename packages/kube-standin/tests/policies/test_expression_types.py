@@ -67,7 +67,7 @@ def test_fitting_expressions_give_no_warning(plane: Plane, text: str) -> None:
         ),
     ],
 )
-def test_a_mistake_is_a_warning(plane: Plane, field: str, text: str, said: str) -> None:
+def test_mistake_is_a_warning(plane: Plane, field: str, text: str, said: str) -> None:
     body = policy(
         "p",
         APPS,
@@ -102,7 +102,7 @@ def test_custom_resources_have_the_types_of_their_schema(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(("size", "checked_kinds"), [(1, 3), (12_000, 2), (40_000, 1)])
-def test_a_long_policy_is_checked_for_fewer_kinds(plane: Plane, size: int, checked_kinds: int) -> None:
+def test_long_policy_is_checked_for_fewer_kinds(plane: Plane, size: int, checked_kinds: int) -> None:
     """interfaces.md 6.14"""
     rules = {**APPS, "resources": ["daemonsets", "deployments", "replicasets"]}
     text = f"object.spec.never == '{'x' * size}'"
@@ -114,7 +114,7 @@ def test_wildcards_are_not_checked(plane: Plane) -> None:
     assert checked(plane, policy("p", rule("deployments"), validations=check("object.spec.nowhere == 1"))) == []
 
 
-def test_a_status_keeps_what_clients_add(plane: Plane) -> None:
+def test_status_keeps_what_clients_add(plane: Plane) -> None:
     checked(plane, policy("p", APPS, validations=check("true")))
     condition = {"type": "Ready", "status": "True", "reason": "R", "message": "", "observedGeneration": 1,
                  "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip

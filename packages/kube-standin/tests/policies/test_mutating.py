@@ -52,7 +52,7 @@ def data(key: str, value: str) -> Json:
     return patch(f"[JSONPatch{{op: 'add', path: '/data/{key}', value: {value}}}]")
 
 
-def test_a_configuration_is_merged_in(plane: Plane) -> None:
+def test_configuration_is_merged_in(plane: Plane) -> None:
     sidecar = """Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
         containers: [Object.spec.template.spec.containers{name: 'proxy', image: 'proxy:1'}]}}},
         metadata: Object.metadata{annotations: {'mutated-by': 'policy'}}}"""
@@ -66,7 +66,7 @@ def test_a_configuration_is_merged_in(plane: Plane) -> None:
     assert found["spec"]["replicas"] == 2
 
 
-def test_a_patch_is_made_by_an_expression(plane: Plane) -> None:
+def test_patch_is_made_by_an_expression(plane: Plane) -> None:
     text = """(has(object.metadata.labels) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}]) +
         [JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('example.com/a'), value: object.data.x},
          JSONPatch{op: 'copy', from: '/data/x', path: '/data/y'}]"""
@@ -82,7 +82,7 @@ def test_mutations_see_what_those_before_them_made(plane: Plane) -> None:
 
 
 @pytest.mark.parametrize(("reinvocation", "seen"), [("Never", "1"), ("IfNeeded", "3")])
-def test_a_policy_is_evaluated_again_where_one_after_it_changed_the_object(
+def test_policy_is_evaluated_again_where_one_after_it_changed_the_object(
     plane: Plane, reinvocation: str, seen: str
 ) -> None:
     counted = [data("n", "string(object.data.size())")]
@@ -134,7 +134,7 @@ def test_updates_and_dry_runs_are_changed_too(plane: Plane) -> None:
         (apply("Object{immutable: 'yes'}"), "error applying patch"),
     ],
 )
-def test_a_mutation_that_fails_denies(plane: Plane, mutation: Json, said: str) -> None:
+def test_mutation_that_fails_denies(plane: Plane, mutation: Json, said: str) -> None:
     mutate(plane, "p", rule("configmaps"), mutations=[mutation])
     answer = plane.ask(f"POST {MAPS}", config_map("m", o="0"))
     code, reason, message = answer.refusal
@@ -155,7 +155,7 @@ def test_a_mutation_that_fails_denies(plane: Plane, mutation: Json, said: str) -
         ("op: 'replace', path: '/metadata', value: {'name': 'm'}", (201, "m"), (200, "m")),
     ],
 )
-def test_an_object_stays_in_its_place(
+def test_object_stays_in_its_place(
     plane: Plane, patch: str, created_as: tuple[int, str], updated_as: tuple[int, str]
 ) -> None:
     """interfaces.md 6.3: what a policy makes of the metadata neither moves an object nor breaks the write."""
@@ -196,7 +196,7 @@ def test_atomic_lists_are_not_merged(plane: Plane) -> None:
     assert said in plane.ask(f"POST {DEPLOYMENTS}", deployment("d")).refusal[2]
 
 
-def test_a_test_that_does_not_hold_changes_nothing(plane: Plane) -> None:
+def test_test_that_does_not_hold_changes_nothing(plane: Plane) -> None:
     text = "[JSONPatch{op: 'test', path: '/data/o', value: '1'}, JSONPatch{op: 'add', path: '/data/x', value: '1'}]"
     mutate(plane, "p", rule("configmaps"), mutations=[patch(text)])
     assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0"}
@@ -219,7 +219,7 @@ def test_a_test_that_does_not_hold_changes_nothing(plane: Plane) -> None:
         ({"mutations": [apply("Object{}")], "operations": "DELETE"}, 'Unsupported value: "DELETE"'),
     ],
 )
-def test_a_policy_that_cannot_work_is_refused(plane: Plane, change: Json, said: str) -> None:
+def test_policy_that_cannot_work_is_refused(plane: Plane, change: Json, said: str) -> None:
     spec = {"reinvocationPolicy": "Never", **change}
     body = policy("p", rule("configmaps", spec.pop("operations", "CREATE")), **spec)
     assert said in plane.ask(f"POST {MUTATING}", body).refusal[2]
@@ -231,7 +231,7 @@ def test_what_cannot_occur_is_matched_by_nothing(plane: Plane) -> None:
     assert created(plane, MAPS, config_map("m", o="0"))["data"] == {"o": "0"}
 
 
-def test_a_scale_is_changed_as_what_is_sent(plane: Plane) -> None:
+def test_scale_is_changed_as_what_is_sent(plane: Plane) -> None:
     created(plane, DEPLOYMENTS, deployment("d"))
     most = "[JSONPatch{op: 'replace', path: '/spec/replicas', value: 3}]"
     mutate(

@@ -47,7 +47,7 @@ def pod(name: str, **spec: Any) -> Json:
     return manifests.pod(name, **{"containers": [{"name": "main", "image": "nginx"}], **spec})
 
 
-def test_a_denied_write_says_which_policy_and_why(plane: Plane) -> None:
+def test_denied_write_says_which_policy_and_why(plane: Plane) -> None:
     made = "'wants replicas > 1, got ' + string(object.spec.replicas)"
     validate(
         plane,
@@ -76,7 +76,7 @@ def test_a_denied_write_says_which_policy_and_why(plane: Plane) -> None:
         ({"messageExpression": "'x'.replace('x', string(object.data))"}, "failed expression: object.data.size() > 1"),
     ],
 )
-def test_the_message_is_made_or_given_or_the_expression(plane: Plane, more: Json, said: str) -> None:
+def test_message_is_made_or_given_or_the_expression(plane: Plane, more: Json, said: str) -> None:
     validate(plane, "p", rule("configmaps"), validations=check("object.data.size() > 1", **more))
     answer = plane.ask(f"POST {MAPS}", config_map("m", one="1"))
     assert answer.refusal[2].endswith(f"denied request: {said}")
@@ -85,7 +85,7 @@ def test_the_message_is_made_or_given_or_the_expression(plane: Plane, more: Json
 @pytest.mark.parametrize(
     ("reason", "code"), [("Invalid", 422), ("Forbidden", 403), ("Unauthorized", 401), ("RequestEntityTooLarge", 413)]
 )
-def test_the_reason_decides_the_code(plane: Plane, reason: str, code: int) -> None:
+def test_reason_decides_the_code(plane: Plane, reason: str, code: int) -> None:
     validate(plane, "p", rule("configmaps"), validations=check("false", reason=reason))
     assert plane.ask(f"POST {MAPS}", config_map("m")).refusal[:2] == (code, reason)
 
@@ -103,7 +103,7 @@ def test_variables_are_read_by_those_after_them(plane: Plane) -> None:
     assert plane.ask(f"POST {PODS}", pod("mounting", volumes=volumes)).refusal[2].endswith("mounts /a, /b")
 
 
-def test_a_field_is_fixed_by_the_old_object(plane: Plane) -> None:
+def test_field_is_fixed_by_the_old_object(plane: Plane) -> None:
     validations = check("oldObject == null || object.data.team == oldObject.data.team", message="team is fixed")
     validate(plane, "team", rule("configmaps"), validations=validations)
     created(plane, MAPS, config_map("m", team="a"))
@@ -112,7 +112,7 @@ def test_a_field_is_fixed_by_the_old_object(plane: Plane) -> None:
     assert plane.ask(f"PATCH {MAPS}/m", {"data": {"x": "y"}}, content_type=MERGE).status == 200
 
 
-def test_a_deletion_has_an_old_object_alone(plane: Plane) -> None:
+def test_deletion_has_an_old_object_alone(plane: Plane) -> None:
     validations = check("object == null && !('keep' in oldObject.data)", message="kept")
     validate(plane, "keep", rule("configmaps", "DELETE"), validations=validations)
     created(plane, MAPS, config_map("kept", keep="1"))
@@ -133,7 +133,7 @@ def test_other_actions_let_a_write_pass(plane: Plane, actions: str) -> None:
     assert [said in text for text in warnings(answer)] == ([True] if "Warn" in actions else [])
 
 
-def test_a_policy_without_a_binding_does_nothing(plane: Plane) -> None:
+def test_policy_without_a_binding_does_nothing(plane: Plane) -> None:
     created(plane, VALIDATING, policy("p", rule("configmaps"), validations=check("false")))
     created(plane, MAPS, config_map("m"))
     created(plane, f"{API}/validatingadmissionpolicybindings", binding("b", "p", "Deny"))
@@ -190,7 +190,7 @@ def test_conditions_come_before_validations(
 
 
 @pytest.mark.parametrize(("failure_policy", "status"), [("Fail", 422), ("Ignore", 201)])
-def test_a_failing_expression_denies_by_failure_policy(plane: Plane, failure_policy: str, status: int) -> None:
+def test_failing_expression_denies_by_failure_policy(plane: Plane, failure_policy: str, status: int) -> None:
     validate(plane, "p", rule("configmaps"), failurePolicy=failure_policy, validations=check("object.nowhere.x == 1"))
     answer = plane.ask(f"POST {MAPS}", config_map("m"))
     assert answer.status == status
@@ -198,7 +198,7 @@ def test_a_failing_expression_denies_by_failure_policy(plane: Plane, failure_pol
         assert "expression 'object.nowhere.x == 1' resulted in error: no such key: nowhere" in answer.refusal[2]
 
 
-def test_the_namespace_is_seen(plane: Plane) -> None:
+def test_namespace_is_seen(plane: Plane) -> None:
     plane.ask("PATCH /api/v1/namespaces/default", {"metadata": {"labels": {"most": "2"}}}, content_type=MERGE)
     text = "object.spec.replicas <= int(namespaceObject.metadata.labels.most)"
     validate(plane, "p", rule("deployments"), validations=check(text))
@@ -206,7 +206,7 @@ def test_the_namespace_is_seen(plane: Plane) -> None:
     assert plane.ask(f"POST {DEPLOYMENTS}", deployment("b", 3)).status == 422
 
 
-def test_an_annotation_that_fails_denies(plane: Plane) -> None:
+def test_annotation_that_fails_denies(plane: Plane) -> None:
     annotations = [{"key": "replicas", "valueExpression": "'of ' + object.data.x"}]
     validate(plane, "p", rule("configmaps"), actions="Audit", auditAnnotations=annotations)
     assert plane.ask(f"POST {MAPS}", config_map("m", x="1")).status == 201
@@ -258,7 +258,7 @@ def test_without_a_reference_parameters_are_null(plane: Plane) -> None:
     assert plane.ask(f"POST {MAPS}", config_map("m")).refusal[2].endswith("no params")
 
 
-def test_an_unknown_kind_of_parameters_denies(plane: Plane) -> None:
+def test_unknown_kind_of_parameters_denies(plane: Plane) -> None:
     kind = {"apiVersion": "rules.example.com/v1", "kind": "Limit"}
     bound = {"paramRef": {"name": "x", "parameterNotFoundAction": "Allow"}}
     validate(plane, "p", rule("configmaps"), paramKind=kind, bound=bound, validations=check("true"))
@@ -305,7 +305,7 @@ def test_expressions_ask_for_the_rights_of_the_user(plane: Plane, text: str, all
     assert plane.ask(f"POST {MAPS}", config_map("m"), impersonate_user="ann").status == (201 if allowed else 422)
 
 
-def test_an_expression_makes_two_checks_at_most(plane: Plane) -> None:
+def test_expression_makes_two_checks_at_most(plane: Plane) -> None:
     one = "authorizer.requestResource.check('create').allowed()"
     validate(plane, "p", rule("configmaps"), validations=check(f"{one} && {one} && {one}"))
     assert "actual cost limit exceeded" in plane.ask(f"POST {MAPS}", config_map("m")).refusal[2]
@@ -336,7 +336,7 @@ COSTLY = "object.data.all(a, object.data.all(b, object.data.all(c, a + b + c != 
 
 
 @pytest.mark.parametrize(("failure_policy", "status"), [("Fail", 422), ("Ignore", 201)])
-def test_a_costly_expression_is_bounded(plane: Plane, failure_policy: str, status: int) -> None:
+def test_costly_expression_is_bounded(plane: Plane, failure_policy: str, status: int) -> None:
     validate(plane, "p", rule("configmaps"), failurePolicy=failure_policy, validations=check(COSTLY))
     answer = plane.ask(f"POST {MAPS}", config_map("m", **{f"k{index}": "" for index in range(100)}))
     assert answer.status == status
@@ -357,7 +357,7 @@ def test_all_expressions_of_a_policy_have_one_budget(plane: Plane) -> None:
     assert plane.ask(f"POST {MAPS}", config_map("small", a="")).status == 201
 
 
-def test_a_write_that_cannot_wait_has_a_budget_of_its_own(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_that_cannot_wait_has_a_budget_of_its_own(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """interfaces.md 6.10: what controllers write at once is evaluated on the event loop."""
     validate(plane, "p", rule("configmaps"), validations=check("object.data.all(a, a != '')"))
     maps = plane.registry.kind("v1", "ConfigMap")
@@ -395,7 +395,7 @@ def test_policies_are_not_held_to_policies(plane: Plane) -> None:
     created(plane, MAPS, config_map("m"))
 
 
-def test_a_dry_run_is_held_to_policies(plane: Plane) -> None:
+def test_dry_run_is_held_to_policies(plane: Plane) -> None:
     validate(plane, "p", rule("configmaps"), validations=check("request.dryRun"))
     assert plane.ask(f"POST {MAPS}?dryRun=All", config_map("m")).status == 201
     assert plane.ask(f"POST {MAPS}", config_map("m")).status == 422
@@ -415,7 +415,7 @@ def test_subresources_are_matched_by_name(plane: Plane, resources: str) -> None:
         assert answer.status == (422 if name == resources else 200), answer.json
 
 
-def test_a_scale_is_what_is_sent(plane: Plane) -> None:
+def test_scale_is_what_is_sent(plane: Plane) -> None:
     created(plane, DEPLOYMENTS, deployment("d"))
     text = "object.kind == 'Scale' && request.subResource == 'scale' && object.spec.replicas < 5"
     validate(plane, "p", rule("deployments/scale"), validations=check(text, message="below 5"))
@@ -424,7 +424,7 @@ def test_a_scale_is_what_is_sent(plane: Plane) -> None:
     assert answer.refusal[2].endswith("below 5")
 
 
-def test_an_eviction_is_admitted_once(plane: Plane) -> None:
+def test_eviction_is_admitted_once(plane: Plane) -> None:
     """As an Eviction; the deletion that follows is none of its own."""
     validate(plane, "evict", rule("pods/eviction"), validations=check("object.metadata.name != 'kept'"))
     validate(plane, "delete", rule("pods", "DELETE"), validations=check("false"))
@@ -435,7 +435,7 @@ def test_an_eviction_is_admitted_once(plane: Plane) -> None:
     assert plane.ask(f"DELETE {PODS}/kept").status == 422
 
 
-def test_a_policy_sees_the_version_it_matches(plane: Plane) -> None:
+def test_policy_sees_the_version_it_matches(plane: Plane) -> None:
     """`matchPolicy: Equivalent`: a rule for another version of the resource."""
     groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
     match = {"apiGroups": ["scheduling.k8s.io"], "apiVersions": ["v1beta1"], "operations": ["CREATE"],

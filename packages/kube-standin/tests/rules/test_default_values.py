@@ -49,7 +49,7 @@ def plane() -> Iterator[Plane]:
         ),
     ],
 )
-def test_a_default_is_held_to_its_schema(plane: Plane, schema: Json, found: list[str]) -> None:
+def test_default_is_held_to_its_schema(plane: Plane, schema: Json, found: list[str]) -> None:
     answer = plane.ask(f"POST {PATH}", definition(version(schema=fields(a=schema))))
     if not found:
         assert answer.status == 201, answer.json
@@ -58,7 +58,7 @@ def test_a_default_is_held_to_its_schema(plane: Plane, schema: Json, found: list
     assert [cause["field"] for cause in answer.json["details"]["causes"]] == [f"{AT}{path}" for path in found]
 
 
-def test_an_update_is_held_to_schemas_that_it_changes(plane: Plane) -> None:
+def test_update_is_held_to_schemas_that_it_changes(plane: Plane) -> None:
     made = plane.create(PATH, definition(version(schema=fields(a={**NUMBER, "default": 1}))))
     bad = definition(version(schema=fields(a={**NUMBER, "default": 0})))
     change = {"spec": {"versions": bad["spec"]["versions"]}}

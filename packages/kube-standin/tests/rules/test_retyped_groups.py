@@ -222,7 +222,7 @@ def test_references_to_templates(version: str, template: str, of: str, which: st
     assert errors(pod_group(version, **reference(version, template, of))) == wrong
 
 
-def test_an_empty_reference_to_a_template() -> None:
+def test_empty_reference_to_a_template() -> None:
     assert errors(pod_group(OLD, podGroupTemplateRef={})) == [("spec.podGroupTemplateRef", INVALID)]
     for version in VERSIONS[1:]:
         missing = [("spec.workloadRef.workloadName", MISSING), ("spec.workloadRef.templateName", MISSING)]
@@ -230,7 +230,7 @@ def test_an_empty_reference_to_a_template() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_controller_of_a_workload_stays(version: str) -> None:
+def test_controller_of_a_workload_stays(version: str) -> None:
     refused = [("spec.controllerRef", INVALID)]
     mine, other, none = workload(version, **controlled()), workload(version, **controlled(name="b")), workload(version)
     assert changed(mine, mine) == []
@@ -292,7 +292,7 @@ def test_templates_stay_and_the_minimum_of_later_versions_does_not(version: str)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_template_of_a_group_stays(version: str) -> None:
+def test_template_of_a_group_stays(version: str) -> None:
     field = "spec.podGroupTemplateRef" if version == OLD else "spec.workloadRef"
     mine = pod_group(version, **reference(version, "main", "w"))
     for other in (reference(version, "other", "w"), reference(version, "main", "x"), {}):
@@ -329,7 +329,7 @@ TWO_CLAIMS = claims(claim("a", resourceClaimTemplateName="t"), claim("b", resour
         (TWO_CLAIMS, statuses(*(claim("a") for _ in range(5))), [(AT, MANY)]),
     ],
 )
-def test_the_status_of_a_group(version: str, spec: dict[str, Any], status: dict[str, Any], wrong: Found) -> None:
+def test_status_of_a_group(version: str, spec: dict[str, Any], status: dict[str, Any], wrong: Found) -> None:
     old = pod_group(version, **spec)
     new = {**old, "status": status}
     kind = shape(new["apiVersion"], "PodGroup")

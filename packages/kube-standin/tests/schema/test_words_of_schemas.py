@@ -111,7 +111,7 @@ def test_unreadable_pattern_refuses_no_object() -> None:
     assert said({"type": "string", "pattern": "(", "maxLength": 1}, "ab") == ["Too long: may not be more than 1 bytes"]
 
 
-def test_as_many_findings_as_there_may_be() -> None:
+def test_findings_are_bounded() -> None:
     """Of types, and of duplicates."""
     for schema, values in ((TEXTS, [1] * 600), ({**TEXTS, "x-kubernetes-list-type": "set"}, ["a"] * 600)):
         assert len(said(schema, values[: MOST_ERRORS - 1])) <= MOST_ERRORS - 1

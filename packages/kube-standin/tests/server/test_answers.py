@@ -203,7 +203,7 @@ def test_bodies_are_read_whatever_their_length_is_said_to_be(plane: Plane, lengt
     ["/api", "/apis", "/api/v1", "/apis/apps", f"{MAPS}/kube-root-ca.crt", MAPS, f"{MAPS}/none", "/api/v1/nothing"],
 )
 @pytest.mark.parametrize("form", ["", "Table", "PartialObjectMetadata"])
-def test_an_answer_without_indentation_ends_with_a_line_break(plane: Plane, asked: str, form: str) -> None:
+def test_answer_without_indentation_ends_with_a_line_break(plane: Plane, asked: str, form: str) -> None:
     """As the encoder of Go writes one: some clients compare the text of a refusal with the expected one."""
     accept = f"application/json;as={form};g=meta.k8s.io;v=v1,application/json" if form else "application/json"
     if form and asked == MAPS:

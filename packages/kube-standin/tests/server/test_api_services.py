@@ -153,7 +153,7 @@ def test_no_request_is_proxied(plane: Plane) -> None:
     assert available(plane, VISIBILITY) == LOCAL
 
 
-def test_a_service_does_not_shadow_what_is_served(plane: Plane) -> None:
+def test_service_does_not_shadow_what_is_served(plane: Plane) -> None:
     """Whichever comes first, the definition or the APIService of its group version."""
     assert plane.ask(f"POST {PLACE}", api_service(CUSTOM, service=SERVICE)).status == 201
     assert available(plane, CUSTOM)[:2] == ("False", "NotProxied")

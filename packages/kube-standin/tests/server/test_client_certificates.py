@@ -121,7 +121,7 @@ def test_other_api_servers_learn_which_certificates_are_accepted(server: Live, c
     assert Client(server, ALICE, ca).request("GET", path)[0] == 403
 
 
-def test_its_rights_are_those_of_its_groups(server: Live, ca: Authority) -> None:
+def test_rights_of_a_certificate_are_those_of_its_groups(server: Live, ca: Authority) -> None:
     assert Client(server, ALICE, ca).request("GET", "/api/v1/nodes")[0] == 403
     masters = ((NameOID.COMMON_NAME, "root"), (NameOID.ORGANIZATION_NAME, "system:masters"))
     assert Client(server, masters, ca).request("GET", "/api/v1/nodes")[0] == 200

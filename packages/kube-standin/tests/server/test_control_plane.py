@@ -198,7 +198,7 @@ def test_kubeconfig_may_be_elsewhere(tmp_path: Path) -> None:
     assert not directory.exists(), "what is kept in memory leaves no files"
 
 
-def test_with_tls_the_certificate_is_in_the_kubeconfig(tmp_path: Path) -> None:
+def test_certificate_is_in_the_kubeconfig_with_tls(tmp_path: Path) -> None:
     async def look(server: Any) -> None:
         assert server.url.startswith("https://")
         assert server.ca is not None

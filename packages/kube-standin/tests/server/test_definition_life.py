@@ -141,7 +141,7 @@ def test_status_of_a_definition_is_a_door_of_its_own(plane: Plane) -> None:
     assert plane.ask(f"GET {place()}").status == 200
 
 
-def test_the_versions_of_a_group_are_ordered(plane: Plane) -> None:
+def test_versions_of_a_group_are_ordered(plane: Plane) -> None:
     """apimachinery/pkg/version: stable, beta, alpha, highest first; then others by name."""
     names = ["v1alpha1", "v1beta2", "v10", "foo", "v2", "v1beta10", "v0", "bar"]
     plane.create(CRDS, definition(*(version(name, storage=name == "v2") for name in names)))

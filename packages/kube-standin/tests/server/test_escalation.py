@@ -198,7 +198,7 @@ def test_writer_of_roles_and_bindings_gains_nothing(plane: Live) -> None:
         assert (status, answer["message"]) == (404, f'clusterroles.{GROUP} "no-such-role" not found')
 
 
-def test_to_take_part_in_a_binding_of_others(plane: Live) -> None:
+def test_binding_of_others_with_a_part_in_it(plane: Live) -> None:
     """Adding oneself to the subjects of a binding of a stronger role is granting it; its labels are not nothing."""
     jane = Subject(plane, WRITER)
     strong = f"strong{Subject.made}"

@@ -43,7 +43,7 @@ def log(plane: Plane, query: str = "") -> str:
     return answer.body.decode()
 
 
-def test_the_log_has_the_changes_of_state(plane: Plane) -> None:
+def test_log_has_the_changes_of_state(plane: Plane) -> None:
     a_pod(plane, state=RUNNING, last=ENDED, restarts=1)
     [line] = log(plane).splitlines()
     assert line == f"{THIRD} container c started (restart 1)"
@@ -92,7 +92,7 @@ def test_refused_logs(plane: Plane, query: str, code: int, text: str) -> None:
     assert text in refusal[2]
 
 
-def test_a_log_before_the_first_start(plane: Plane) -> None:
+def test_log_before_the_first_start(plane: Plane) -> None:
     a_pod(plane)
     text = 'container "c" in pod "p" is waiting to start: ContainerCreating'
     assert plane.ask(f"GET {PODS}/p/log").refusal == (400, "BadRequest", text)

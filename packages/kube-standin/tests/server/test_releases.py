@@ -109,7 +109,7 @@ def test_every_group_has_the_versions_of_its_release(plane: Plane) -> None:
         assert ("pods" in plane.ask(f"GET {path}").refusal[2]) is (minor >= 33)
 
 
-def test_an_object_outlives_the_version_it_was_written_in(plane: Plane) -> None:
+def test_object_outlives_the_version_it_was_written_in(plane: Plane) -> None:
     """api.md 2.8: one storage for the versions of a kind; a watch shows it in the version that is asked for."""
     claims = "/apis/resource.k8s.io/{}/namespaces/default/resourceclaims"
     plane.plane.emulate(33)

@@ -111,7 +111,7 @@ def test_slices_go_out_in_pieces() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 300 * KB])
-def test_to_head_the_length_is_the_answer(size: int) -> None:
+def test_head_is_answered_with_the_length(size: int) -> None:
     answer = sent(Reply(200, b"x" * size), head=True)
     assert (answer.pieces, answer.header("content-length")) == ([b""], str(size))
 

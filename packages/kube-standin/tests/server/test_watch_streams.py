@@ -425,7 +425,7 @@ def test_events_that_come_together_go_out_together(plane: Plane) -> None:
     assert len(pieces) < 40
 
 
-def test_a_busy_watch_shows_a_change_before_a_quiet_one_shows_a_later_one(plane: Plane) -> None:
+def test_busy_watch_shows_a_change_before_a_quiet_one_shows_a_later_one(plane: Plane) -> None:
     """Or a client acts on the status of a set before it has seen the pod that the status counts."""
     secrets = "/api/v1/namespaces/default/secrets"
     seen: list[str] = []
@@ -449,7 +449,7 @@ def test_a_busy_watch_shows_a_change_before_a_quiet_one_shows_a_later_one(plane:
     assert seen == ["first", "second"]
 
 
-def test_a_few_events_do_not_wait_for_others(plane: Plane) -> None:
+def test_few_events_do_not_wait_for_others(plane: Plane) -> None:
     """Controllers act on what they have seen: after a pause every event goes out at once, then some wait."""
 
     async def run() -> list[float]:

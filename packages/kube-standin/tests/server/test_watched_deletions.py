@@ -42,7 +42,7 @@ def test_pod_that_terminates_is_seen_before_it_is_deleted(plane: Plane) -> None:
     assert deletions(plane, 1) == [["MODIFIED"], ["DELETED"]]
 
 
-def test_a_few_pods_that_are_deleted_together_are_seen_in_order(plane: Plane) -> None:
+def test_few_pods_that_are_deleted_together_are_seen_in_order(plane: Plane) -> None:
     assert deletions(plane, 3) == [["MODIFIED"], ["DELETED", "MODIFIED"], ["DELETED", "MODIFIED"], ["DELETED"]]
 
 

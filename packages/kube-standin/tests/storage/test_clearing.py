@@ -63,7 +63,7 @@ def test_where_no_server_was_nothing_is_removed(tmp_path: Path) -> None:
     assert left(tmp_path) == {"tokens.json"}
 
 
-def test_under_a_running_server_nothing_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_running_server_are_not_removed(tmp_path: Path) -> None:
     directory = filled(tmp_path / "data")
     with locked(directory / "state.db"), pytest.raises(StorageError):
         clear(directory, everything=True)

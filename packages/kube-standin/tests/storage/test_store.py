@@ -319,7 +319,7 @@ def test_history_is_bounded_in_changes_and_bytes() -> None:
     assert (small.revision - small.compacted) * 250 < 20_000 * 1.2
 
 
-def test_as_many_bytes_of_history_are_kept_as_may_be_and_no_more() -> None:
+def test_history_is_kept_up_to_its_bytes() -> None:
     """At the bound nothing is forgotten; beyond it an eighth more than what is over: not something at every write."""
 
     def written(number: int, limits: StoreLimits) -> tuple[Store, list[int]]:

@@ -106,7 +106,7 @@ def create(called: Called, **more: str) -> Answer:
     return called.plane.ask(f"POST {MAPS}", config_map(**more))
 
 
-def test_a_mutating_webhook_changes_what_is_stored(called: Called) -> None:
+def test_mutating_webhook_changes_what_is_stored(called: Called) -> None:
     called.add(MUTATING, {"one": set_data("x", "1"), "two": set_data("y", "2")})
     answer = create(called)
     assert (answer.status, answer.json["data"]) == (201, {"a": "b", "x": "1", "y": "2"})
@@ -115,7 +115,7 @@ def test_a_mutating_webhook_changes_what_is_stored(called: Called) -> None:
     assert called.requests[1][1]["object"]["data"] == {"a": "b", "x": "1"}
 
 
-def test_a_review_has_the_whole_request(called: Called) -> None:
+def test_review_has_the_whole_request(called: Called) -> None:
     called.add(VALIDATING, {"v": allow})
     called.plane.ask(f"POST {MAPS}?fieldManager=me&dryRun=All", config_map())
     request = called.requests[0][1]
@@ -175,7 +175,7 @@ def unreachable(_: Json) -> Json:
 
 
 @pytest.mark.parametrize("collection", [MUTATING, VALIDATING])
-def test_a_failure_is_decided_by_the_policy(called: Called, collection: str) -> None:
+def test_failure_is_decided_by_the_policy(called: Called, collection: str) -> None:
     called.add(collection, {"ignored": unreachable}, failurePolicy="Ignore")
     assert create(called).status == 201
     called.add(collection, {"failed": unreachable})
@@ -185,7 +185,7 @@ def test_a_failure_is_decided_by_the_policy(called: Called, collection: str) -> 
     assert answer.json["details"] == {"causes": [{"message": text}]}
 
 
-def test_a_webhook_that_may_be_called_again_is_when_a_later_one_changes_the_object(called: Called) -> None:
+def test_webhook_that_may_be_called_again_is_when_a_later_one_changes_the_object(called: Called) -> None:
     called.add(MUTATING, {"again": allow, "later": set_data("x", "1")}, reinvocationPolicy="IfNeeded")
     called.add(MUTATING, {"never": set_data("y", "1")})
     create(called)
@@ -238,7 +238,7 @@ def test_operations_and_subresources_are_matched(called: Called) -> None:
     assert (scale["oldObject"]["spec"], scale["object"]["spec"]) == ({"replicas": 1}, {"replicas": 3})
 
 
-def test_a_denied_subresource_changes_nothing(called: Called) -> None:
+def test_denied_subresource_changes_nothing(called: Called) -> None:
     called.add(VALIDATING, {"v": deny("no")}, [rule(["pods/binding", "pods/eviction"])])
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     called.plane.ask(f"POST {PODS}", pod)
@@ -291,7 +291,7 @@ def test_selectors_and_conditions_choose_requests(called: Called) -> None:
     assert called.paths == ["objects", "namespaces", "conditions"]
 
 
-def test_a_condition_that_fails_is_decided_by_the_policy(called: Called) -> None:
+def test_condition_that_fails_is_decided_by_the_policy(called: Called) -> None:
     conditions = [{"name": "broken", "expression": "object.data.missing == 'x'"}]
     called.add(VALIDATING, {"ignored": deny()}, matchConditions=conditions, failurePolicy="Ignore")
     assert create(called).status == 201
@@ -369,7 +369,7 @@ def test_warnings_reach_the_client(called: Called) -> None:
     assert deleted.header("warning") == '299 - "mind this"'
 
 
-def test_a_mutated_object_is_validated_and_defaulted(called: Called) -> None:
+def test_mutated_object_is_validated_and_defaulted(called: Called) -> None:
     called.add(
         MUTATING, {"m": patch({"op": "replace", "path": "/spec/containers/0/name", "value": "BAD"})}, [rule(["pods"])]
     )
@@ -381,7 +381,7 @@ def test_a_mutated_object_is_validated_and_defaulted(called: Called) -> None:
     assert made["spec"]["containers"][1]["imagePullPolicy"] == "Always"
 
 
-def test_a_write_that_meets_another_is_reviewed_again(called: Called) -> None:
+def test_write_that_meets_another_is_reviewed_again(called: Called) -> None:
     create(called)
 
     def meanwhile(request: Json) -> Json:
@@ -398,7 +398,7 @@ def test_a_write_that_meets_another_is_reviewed_again(called: Called) -> None:
     assert [request["oldObject"]["data"]["a"] for _, request in called.requests] == ["b", "c"]
 
 
-def test_a_delete_cannot_be_mutated(called: Called) -> None:
+def test_delete_cannot_be_mutated(called: Called) -> None:
     create(called)
     called.add(MUTATING, {"m": set_data("x", "1")})
     refused = called.plane.ask(f"DELETE {MAPS}/m").refusal

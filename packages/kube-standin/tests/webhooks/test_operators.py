@@ -91,7 +91,7 @@ def test_pods_of_a_job_pass_the_webhooks(tmp_path: Path) -> None:
     with_operator(tmp_path, work)
 
 
-def test_a_refusal_is_an_event_of_the_job(tmp_path: Path) -> None:
+def test_refusal_is_an_event_of_the_job(tmp_path: Path) -> None:
     def work(server: Live, seen: list[tuple[str, str]]) -> None:
         server.request("POST", JOBS, job("bad", 1))
         events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dbad"
@@ -106,7 +106,7 @@ def test_a_refusal_is_an_event_of_the_job(tmp_path: Path) -> None:
     with_operator(tmp_path, work)
 
 
-def test_a_failed_gang_is_counted_though_its_pods_wait_for_webhooks(tmp_path: Path) -> None:
+def test_failed_gang_is_counted_though_its_pods_wait_for_webhooks(tmp_path: Path) -> None:
     """The other pods of the Job are ended through a webhook, and its failure is not lost meanwhile."""
 
     def work(server: Live, seen: list[tuple[str, str]]) -> None:

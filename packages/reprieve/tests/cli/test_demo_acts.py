@@ -538,7 +538,7 @@ def test_deadline_of_something_else_is_not_taken_for_its_own(monkeypatch: pytest
         asyncio.run(command._play_in_time(0))
 
 
-def test_its_own_deadline_is_reported_as_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_deadline_is_reported_as_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hangs(_log: int) -> list[str]:
         await asyncio.Event().wait()
         return []

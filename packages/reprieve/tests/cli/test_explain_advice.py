@@ -93,7 +93,7 @@ def test_priority_of_a_tree_is_looked_for_in_clusters_of_up_to_so_many_objects(
     assert found.priority_that_helps == (11 if tried else None)
 
 
-def test_of_what_is_not_there_nothing_is_decided() -> None:
+def test_absent_objects_have_no_decision() -> None:
     for kind in ("Pod", "PodGroup", "CompositePodGroup"):
         assert asked(kind, "none", node("n1"), pod("a", cpu=1)) == Answered()
     assert asked("Pod", "a", node("n1"), pod("a", cpu=1, node="n1")) == Answered(), "it runs"

@@ -184,7 +184,7 @@ def test_suggestions_for_one_pod_are_tried_and_in_the_document(run: Run, cluster
     assert (silent["help"], silent["computed"]["priorityThatHelps"]) == ([], None)
 
 
-def test_in_a_large_cluster_a_note_says_that_nothing_was_tried(
+def test_note_says_that_nothing_was_tried_in_a_large_cluster(
     run: Run, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 11.1."""
@@ -197,7 +197,7 @@ def test_in_a_large_cluster_a_note_says_that_nothing_was_tried(
     assert "tried" not in run("explain", "job/sweep", "-f", cluster, "--no-suggest").err
 
 
-def test_in_a_large_cluster_no_priority_of_a_tree_is_tried(
+def test_priority_of_a_tree_is_not_tried_in_a_large_cluster(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 11.1: nothing else is tried of a tree, and that in smaller clusters than what helps others."""
@@ -579,7 +579,7 @@ items:
 """
 
 
-def test_the_state_of_requested_nodes_is_shown(run: Run, tmp_path: Path) -> None:
+def test_state_of_requested_nodes_is_shown(run: Run, tmp_path: Path) -> None:
     """provisioning.md 5.4: by queue and explain; anonymous snapshots keep the state alone."""
     file = tmp_path / "cluster.yaml"
     file.write_text(REQUESTED)

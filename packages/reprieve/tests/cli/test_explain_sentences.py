@@ -370,7 +370,7 @@ def released(**changes: Any) -> ReleaseRecord:
     return ReleaseRecord(**{**values, "nodes_total": 2, "pods": 2, **changes})
 
 
-def test_for_how_long_room_is_held_and_how_it_was_given_back() -> None:
+def test_reserved_capacity_has_its_time_and_how_it_was_given_back() -> None:
     held = "Capacity is reserved for it until 2026-07-01 15:00:00 UTC at the latest."
     gone = "The capacity reserved on n1, n2 was released at 2026-07-01 15:00:00 UTC: it was not used."
     more = "The capacity reserved on n1, n2 and 3 more was released at 2026-07-01 15:00:00 UTC: it was not used."

@@ -113,7 +113,7 @@ def plans(run: Run, tmp_path: Path, number: int) -> Ended:
     return run("plan", "-f", tmp_path / "c.yaml", *more)
 
 
-def test_at_most_sixteen_plans_are_compared(run: Run, tmp_path: Path) -> None:
+def test_compared_plans_are_at_most_sixteen(run: Run, tmp_path: Path) -> None:
     assert comparison.MOST_VARIANTS == 16
     assert plans(run, tmp_path, 17) == Ended(2, "", "error: at most 16 plans can be compared\n")
     ended = plans(run, tmp_path, 16)

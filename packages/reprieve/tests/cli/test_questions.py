@@ -251,7 +251,7 @@ def test_queue_shows_what_would_help(run: Run, ask: Any, tmp_path: Path) -> None
     assert f"      would help: {items['huge']['help'][0]['sentence']}\n" in out
 
 
-def test_in_a_large_cluster_the_queue_tries_no_suggestions(
+def test_queue_tries_no_suggestions_in_a_large_cluster(
     run: Run, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """whatif.md 6.4: a pod that a change would help has a suggestion."""
@@ -352,9 +352,7 @@ def test_standard_input_is_the_cluster_or_the_shape(
     assert ended.err == ("error: -: standard input can be read only once\n" if code else "")
 
 
-def test_of_as_many_objects_as_may_be_it_is_still_tried_what_would_help(
-    ask: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_suggestions_are_tried_with_as_many_objects_as_may_be(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """whatif.md 6.4: in larger clusters it is not."""
     from reprieve.cli import queue
 

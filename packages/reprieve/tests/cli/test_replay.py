@@ -136,7 +136,7 @@ def test_bad_rows_are_left_out_and_counted_when_that_is_wanted(run: Run, desk: P
     assert "2 invalid rows skipped; the first: some.csv, line 3, column submit" in ended.err
 
 
-def test_from_until_load_and_sample(run: Run, desk: Path) -> None:
+def test_options_from_until_load_and_sample(run: Run, desk: Path) -> None:
     (desk / "many.csv").write_text("job,submit,duration\n" + "".join(f"j{n},{n * 60},30\n" for n in range(100)))
 
     def rows(*more: str) -> list[dict[str, str]]:

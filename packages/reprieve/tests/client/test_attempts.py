@@ -302,7 +302,7 @@ def test_attempt_that_would_begin_with_the_deadline_is_not_waited_for(deadline: 
     asyncio.run(run())
 
 
-def test_to_a_wish_of_the_server_at_most_half_a_second_is_added() -> None:
+def test_wish_of_the_server_is_extended_by_half_a_second_at_most() -> None:
     """However long the client's own wait would be by then."""
 
     async def run() -> None:

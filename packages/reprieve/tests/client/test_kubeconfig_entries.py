@@ -233,7 +233,7 @@ def test_context_without_a_user_has_no_credentials_and_named_extensions(tmp_path
     assert read(tmp_path, config(contexts=two), "z").server == "https://api.example.com:6443"
 
 
-def test_of_several_files_the_first_that_names_something_counts(tmp_path: Path) -> None:
+def test_first_file_that_names_something_counts(tmp_path: Path) -> None:
     first = write(tmp_path / "1", {**config({"server": "https://one"}), "current-context": ""})
     second = write(tmp_path / "2", {**config({"server": "https://two"}), "current-context": "main"})
     third = write(tmp_path / "3", {**config(), "current-context": "none"})

@@ -154,7 +154,7 @@ def test_server_without_nodes_or_pods_is_no_cluster(missing: str) -> None:
     assert (refused.value.code, refused.value.reason) == (404, "NotFound")
 
 
-def test_of_two_groups_of_one_name_the_stronger_version_counts() -> None:
+def test_stronger_version_counts_of_two_groups_of_one_name() -> None:
     group = {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
     native, other = (
         [named("g", "default", **group), named("a", "default", **group)],

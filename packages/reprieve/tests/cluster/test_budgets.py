@@ -40,7 +40,7 @@ def test_budgets_that_count_the_same_are_as_strict_as_the_strictest() -> None:
     assert exceeding([{0: 3}, {0: 0}], [2]) == [True, True]
 
 
-def test_by_one_label_only_where_all_ask_by_it() -> None:
+def test_label_is_used_only_where_all_ask_by_it() -> None:
     """A short cut for the common case: every budget of the namespace selects by one and the same label."""
 
     def index(*selectors: dict[str, str] | None) -> ByLabel:

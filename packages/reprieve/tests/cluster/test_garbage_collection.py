@@ -26,7 +26,7 @@ def test_nothing_is_looked_for_until_all_is_loaded() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_an_input_that_is_refused_leaves_all_as_it_was() -> None:
+def test_input_that_is_refused_leaves_all_as_it_was() -> None:
     with pytest.raises(ValueError, match="refused"), collecting_once_loaded():
         raise ValueError("refused")
     assert gc.isenabled()

@@ -49,9 +49,7 @@ KINDS: dict[str, objects.Pod] = {
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("preferred", [{}, {"a": 5, "b": 5, "c": 5, "d": 5}])
-def test_of_nodes_with_the_same_score_the_first_by_name_is_taken(
-    kind: str, preferred: dict[str, int], share: bool
-) -> None:
+def test_first_node_by_name_is_taken_of_the_same_score(kind: str, preferred: dict[str, int], share: bool) -> None:
     """scheduling.md 2.1, also where only some nodes may be taken."""
     world = alike(KINDS[kind], plugins=[Prefers(**preferred)], weights={"Prefers": 1})
     evaluator = of(world, share=share)
@@ -105,7 +103,7 @@ SEEDED = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDED)
-def test_with_a_seed_ties_are_settled_by_the_seed_and_the_pod(kind: str, seed: int) -> None:
+def test_ties_are_settled_by_the_seed_and_the_pod(kind: str, seed: int) -> None:
     """scheduling.md 2.1: a seeded choice among the best, which depends on nothing else."""
     given = KINDS[kind]
     pods = [

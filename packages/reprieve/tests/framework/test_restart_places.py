@@ -208,7 +208,7 @@ class _Changing:
 
 @examples(60)
 @given(st.integers(0, 2**32), st.sampled_from([4, 9]), st.sampled_from([(8, 64), (0, 0), (2, 3)]))
-def test_it_is_what_comparing_all_nodes_gives(seed: int, nodes: int, few: tuple[int, int]) -> None:
+def test_restart_place_is_what_comparing_all_nodes_gives(seed: int, nodes: int, few: tuple[int, int]) -> None:
     """cost.md 1.9: after any changes, also where many kinds are compared together; each change is reported."""
     kinds, rows = few
     with pytest.MonkeyPatch.context() as patch:

@@ -247,7 +247,7 @@ def test_preemption_to_the_end(gates: str) -> None:
     asyncio.run(run())
 
 
-def test_after_a_restart_no_second_preemption_is_begun() -> None:
+def test_preemption_is_not_begun_twice_after_a_restart() -> None:
     """preemption.md 2.3: a nominated pod waits for leaving victims, whichever scheduler preempted them."""
 
     async def run() -> None:

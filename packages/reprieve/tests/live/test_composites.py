@@ -57,7 +57,7 @@ async def served(stage: Stage, kind: str, times: int) -> None:
         assert asyncio.get_running_loop().time() < ends, kind
 
 
-def test_of_two_composites_of_one_name_the_native_one_counts() -> None:
+def test_native_composite_counts_of_two_of_one_name() -> None:
     """composite.md 1: custom resources are read beside native ones; whichever comes first, goes or changes."""
 
     async def act(stage: Stage) -> None:

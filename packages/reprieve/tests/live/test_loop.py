@@ -387,7 +387,7 @@ def test_nominations_that_end_are_passed_on_also_while_nothing_may_be_decided() 
     play(act, pace=Pace(bindings=3))
 
 
-def test_its_listener_gets_a_tick_once_a_second() -> None:
+def test_listener_gets_a_tick_once_a_second() -> None:
     async def act(stage: Stage) -> None:
         for _ in range(3):
             await until(lambda: stage.clock.sleeping)

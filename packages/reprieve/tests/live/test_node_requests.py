@@ -143,7 +143,7 @@ def large(minimum: int = 2) -> list[Any]:
     return [*gang("g", minimum, cpu=8)]
 
 
-def test_a_gang_that_nothing_can_place_gets_a_request() -> None:
+def test_gang_that_nothing_can_place_gets_a_request() -> None:
     """provisioning.md 2.1, 2.2: after the time, once, with a template for each kind of pod and the gang as owner."""
     stage = Stage(node("n1", cpu=4), large()).at(4)
     assert stage.requests() == []
@@ -162,7 +162,7 @@ def test_a_gang_that_nothing_can_place_gets_a_request() -> None:
     assert [body["metadata"]["annotations"][CONSUME] for body in patched] == [made["metadata"]["name"]] * 2
 
 
-def test_it_is_deleted_when_the_gang_is_placed() -> None:
+def test_request_is_deleted_when_the_gang_is_placed() -> None:
     """provisioning.md 3.1: with its templates."""
     stage = Stage(node("n1", cpu=4), large()).at(6)
     assert len(stage.requests()) == 1
@@ -171,7 +171,7 @@ def test_it_is_deleted_when_the_gang_is_placed() -> None:
     assert (stage.requests(), [path for path in stage.api.bodies if path.startswith(TEMPLATES)]) == ([], [])
 
 
-def test_it_is_deleted_when_the_gang_is_gone() -> None:
+def test_request_is_deleted_when_the_gang_is_gone() -> None:
     """provisioning.md 3.1."""
     stage = Stage(node("n1", cpu=4), large()).at(6)
     for name in [record.name for record in stage.world.engine.cluster.pods.values()]:
@@ -201,13 +201,13 @@ def test_gangs_ask_or_decline_by_annotation(mode: str, annotation: str, wanted: 
     assert bool(stage.at(6).requests()) is wanted
 
 
-def test_it_is_off_by_default() -> None:
+def test_requests_are_off_by_default() -> None:
     """provisioning.md 1.1."""
     stage = Stage(node("n1", cpu=4), large(), mode=ProvisioningOptions().mode).at(100)
     assert (stage.provisioning.on, stage.api.sent) == (False, [])
 
 
-def test_a_restarted_scheduler_finds_its_requests() -> None:
+def test_restarted_scheduler_finds_its_requests() -> None:
     """provisioning.md 3.2: what no gang waits for is deleted, the other stays and is not made twice."""
 
     def stored(name: str, ref: str) -> Json:
@@ -221,7 +221,7 @@ def test_a_restarted_scheduler_finds_its_requests() -> None:
     assert [path for method, path in api.sent if method == "POST"] == []
 
 
-def test_a_refusal_is_reported_and_tried_again() -> None:
+def test_refusal_is_reported_and_tried_again() -> None:
     """provisioning.md 2.4."""
     api = Api()
     api.refuses = ApiError(403, "Forbidden", "no right")
@@ -266,7 +266,7 @@ def test_one_condition_decides(conditions: list[tuple[str, str, str, str]], expe
     assert state_of(read).text == expected
 
 
-def test_the_state_is_on_the_pods() -> None:
+def test_state_is_on_the_pods() -> None:
     """provisioning.md 5.2: written when it changes."""
     stage = Stage(node("n1", cpu=4), large()).at(6)
     assert states(stage) == {"Pending"}
@@ -278,7 +278,7 @@ def test_the_state_is_on_the_pods() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Failed", "CapacityRevoked", "BookingExpired"])
-def test_a_request_that_ended_is_replaced_after_a_backoff(kind: str) -> None:
+def test_request_that_ended_is_replaced_after_a_backoff(kind: str) -> None:
     """provisioning.md 5.3: 60 s, then twice that; meanwhile the pods keep what the autoscaler goes by."""
     stage = Stage(node("n1", cpu=4), large()).at(6)
     (first,) = stage.requests()
@@ -297,7 +297,7 @@ def test_a_request_that_ended_is_replaced_after_a_backoff(kind: str) -> None:
     assert third["metadata"]["name"].endswith("-2")
 
 
-def test_a_request_deleted_by_another_client_is_made_again() -> None:
+def test_request_deleted_by_another_client_is_made_again() -> None:
     """provisioning.md 5.3."""
     stage = Stage(node("n1", cpu=4), large()).at(6)
     (first,) = stage.requests()
@@ -307,7 +307,7 @@ def test_a_request_deleted_by_another_client_is_made_again() -> None:
     assert len(stage.at(80).requests()) == 1
 
 
-def test_a_restarted_scheduler_goes_on_with_the_turn() -> None:
+def test_restarted_scheduler_goes_on_with_the_turn() -> None:
     """provisioning.md 5.3: which request it is, is on the request."""
     sets = [{"podTemplateRef": {"name": "mine-0"}, "count": 2}]
     meta = {"name": "mine", "namespace": "default", "annotations": {FOR: "group/default/g", TURN: "3"}}
@@ -320,12 +320,12 @@ def test_a_restarted_scheduler_goes_on_with_the_turn() -> None:
     assert made["metadata"]["annotations"][TURN] == "4"
 
 
-def test_the_backoff_has_an_end() -> None:
+def test_backoff_has_an_end() -> None:
     """provisioning.md 5.3."""
     assert [backoff(ended) for ended in (1, 2, 3, 6, 7, 1000)] == [60, 120, 240, 1800, 1800, 1800]
 
 
-def test_a_template_has_what_decides_about_nodes() -> None:
+def test_template_has_what_decides_about_nodes() -> None:
     """provisioning.md 2.3."""
     found = template_of({"metadata": {"labels": {"app": "x"}}, "spec": SPEC})
     assert found["metadata"] == {"labels": {"app": "x"}}

@@ -58,7 +58,7 @@ def test_pods_and_nodes_are_required(kind: str) -> None:
     ],
     ids=["coscheduling", "ours"],
 )
-def test_of_two_groups_of_one_name_the_native_one_counts(group: str, version: str, spec: Callable[[int], Json]) -> None:
+def test_native_group_counts_of_two_of_one_name(group: str, version: str, spec: Callable[[int], Json]) -> None:
     """api.md: custom PodGroups are read beside native ones; whichever comes first, goes or changes."""
 
     async def act(stage: Stage) -> None:

@@ -410,7 +410,7 @@ def test_events(body: dict[str, Any], replies: list[Reply], methods: list[str]) 
     asyncio.run(run())
 
 
-def test_on_a_control_plane() -> None:
+def test_history_on_a_control_plane() -> None:
     """A status patch merges conditions by type and takes fields away; a binding binds; a deletion has its grace."""
 
     async def run() -> None:

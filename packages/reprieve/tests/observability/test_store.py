@@ -150,7 +150,7 @@ def test_names_count_as_bytes(names: int, kept: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("spare", "kept"), [(0, ["a", "b"]), (-1, ["b"])])
-def test_as_many_bytes_as_there_may_be(spare: int, kept: list[str]) -> None:
+def test_bytes_of_the_store_are_bounded(spare: int, kept: list[str]) -> None:
     size = len(encode(record(MemoryStore(), "a"))) + 120
     store = MemoryStore(Bounds(bytes=2 * size + spare))
     for name in ("a", "b"):

@@ -244,7 +244,7 @@ def test_one_resource_from_the_node_another_from_a_class() -> None:
     assert asked["exactly"]["deviceClassName"] == "gpu"
 
 
-def test_as_many_resources_as_a_pod_likes() -> None:
+def test_resources_of_a_pod_may_be_many() -> None:
     """devices.md 4.2: each of them here by a class, there by the node."""
     names = [f"example.com/r{number}" for number in range(70)]
     asks = {"name": "c", "resources": {"requests": dict.fromkeys(names, "1")}}

@@ -150,7 +150,7 @@ def test_fuller_placement_is_better() -> None:
     assert _fullness(world, ["n1"], []) == 0
 
 
-def test_its_resources_and_weights_are_those_of_the_plugin_but_its_strategy_is_its_own() -> None:
+def test_resources_and_weights_are_those_of_the_plugin_but_not_the_strategy() -> None:
     """Kubernetes documentation: the type counts only for nodes; "Placement scoring always uses MostAllocated"."""
     world = World(
         node("n0", cpu=4, gpu=4),

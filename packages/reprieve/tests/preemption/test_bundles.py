@@ -273,7 +273,7 @@ def _row(made: Problem) -> list[tuple[int, tuple[str, ...]]]:
     return [(gain, tiny.names(made, units)) for _, gain, units in bundles.every()]
 
 
-def test_for_each_number_of_places_the_cheapest_are_offered() -> None:
+def test_cheapest_bundles_are_offered_for_each_number_of_places() -> None:
     """One place, two, three, four, six: of units that hold one each the lightest so many."""
     made = problem([(6,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(6)], [kind((1,), 9)])
     assert _row(made) == [
@@ -285,7 +285,7 @@ def test_for_each_number_of_places_the_cheapest_are_offered() -> None:
     ]
 
 
-def test_of_many_places_some_numbers_are_offered() -> None:
+def test_numbers_of_many_places_are_offered_in_part() -> None:
     """Up to 64 by about half as many more each time, and all of them."""
     made = problem([(70,)], [unit(f"u{i:02}", {0: (1,)}) for i in range(70)], [kind((1,), 99)])
     assert [gain for gain, _ in _row(made)] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 70]
@@ -407,7 +407,7 @@ def test_places_beyond_those_that_are_missing_are_worth_nothing(missing: int, vi
 
 
 @pytest.mark.parametrize("starts", [(1.0, 2.0), (2.0, 1.0)])
-def test_of_bundles_that_cost_the_same_the_one_that_started_last_goes(starts: tuple[float, float]) -> None:
+def test_bundle_that_started_last_is_evicted_of_those_that_cost_the_same(starts: tuple[float, float]) -> None:
     """On one node, and on two."""
     late = "a" if starts[0] > starts[1] else "b"
     units = [unit("a", {0: (1,)}, start=starts[0]), unit("b", {0: (1,)}, start=starts[1])]
@@ -421,7 +421,7 @@ def test_of_bundles_that_cost_the_same_the_one_that_started_last_goes(starts: tu
     assert tiny.names(made, best[2]) == (late,)
 
 
-def test_of_bundles_that_cost_the_same_by_the_place_the_one_with_more_places_is_taken() -> None:
+def test_bundle_with_more_places_is_taken_of_those_that_cost_the_same_by_the_place() -> None:
     """Of two nodes the first."""
     offset = 1 << 31
     there = [

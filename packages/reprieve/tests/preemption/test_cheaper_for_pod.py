@@ -81,7 +81,7 @@ def test_cheapest_set_of_a_node(seed: int) -> None:
 
 
 @each_seed(range(150))
-def test_for_one_pod_the_cheapest_of_all_sets_goes(seed: int) -> None:
+def test_cheapest_of_all_sets_is_evicted_for_one_pod(seed: int) -> None:
     """cost.md 4.8: on the first node by name among those that are as cheap; there the least important."""
     made = random_problem(seed, budgets=seed % 3)
     made = replace(made, kinds=(replace(made.kinds[0], count=1),))
@@ -111,7 +111,7 @@ def _fits_on(made: Problem, gone: Sequence[str]) -> list[int]:
     return [n for n, have in enumerate(left) if n in made.kinds[0].nodes and tiny.places(have, made.kinds[0].wants)]
 
 
-def test_of_like_units_of_a_node_the_least_important_go() -> None:
+def test_least_important_are_evicted_of_like_units_of_a_node() -> None:
     """cost.md 4.8: where they differ in the start alone; preemption.md 5: a later start is less important."""
     units = [unit(f"u{start}", {0: (1,)}, start=float(start)) for start in range(5)]
     made = problem([(5,)], units, [kind((2,))])

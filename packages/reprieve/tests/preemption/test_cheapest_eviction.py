@@ -40,7 +40,7 @@ def _makes_room(made: Problem, found: Found) -> None:
 
 
 @each_seed(range(90))
-def test_of_like_pods_the_cheapest_of_all_evictions_is_found(seed: int) -> None:
+def test_cheapest_eviction_is_found_for_like_pods(seed: int) -> None:
     """cost.md 4.1, 4.7: on a few nodes every set of units was tried; None where none makes room."""
     made = random_problem(seed, budgets=seed % 3)
     best, found = tiny.cheapest(made), cheapest_eviction(numbers(made))
@@ -53,7 +53,7 @@ def test_of_like_pods_the_cheapest_of_all_evictions_is_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("kinds", "share"), [(2, 0.9), (3, 0.75)])
-def test_of_unlike_pods_the_cheapest_is_mostly_found(kinds: int, share: float) -> None:
+def test_cheapest_eviction_is_mostly_found_for_unlike_pods(kinds: int, share: float) -> None:
     """cost.md 4.7: near the optimum, and never below it; a reported eviction frees the capacity."""
     found_best, solvable = 0, 0
     for seed in range(60):
@@ -167,7 +167,7 @@ def test_same_numbers_give_the_same_answer() -> None:
 
 
 @each_seed(range(12))
-def test_with_fewer_steps_nothing_better_is_found(seed: int) -> None:
+def test_eviction_is_no_better_with_fewer_steps(seed: int) -> None:
     """Anytime: what is found with next to no improvement makes room, and more steps are never worse."""
     made = random_problem(seed, kinds=1 + seed % 2, budgets=1, units=7)
     hasty, patient = cheapest_eviction(numbers(made), steps=1), cheapest_eviction(numbers(made))

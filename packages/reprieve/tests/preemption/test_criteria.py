@@ -178,7 +178,7 @@ def test_dear_are_spared_first() -> None:
     assert _gone(_preempts(World(node("n1", gpu=2), *running, one, profiles=_with("lostWork")))) == ["fresh"]
 
 
-def test_of_two_equal_gangs_the_one_that_saved_a_minute_ago_goes() -> None:
+def test_gang_that_saved_a_minute_ago_is_evicted_of_two_equal_ones() -> None:
     """cost.md 2.1, 2.4: and when the other saves later, the answer changes."""
 
     def saved(name: str, seconds: float) -> Any:

@@ -161,7 +161,7 @@ def test_placements_of_one_price_are_scored_beforehand_where_all_are_alike(alike
         assert bounds.score(0, (True, (0, 0, 0, 0, 3, 0.0))) is None, "there are not so many"
 
 
-def test_of_a_rack_with_units_of_several_pods_nothing_is_known_beforehand() -> None:
+def test_rack_with_units_of_several_pods_has_no_known_price() -> None:
     items = [*_rack("a", 2), *gang("w", 2, cpu=1, node="a0", whole=True), *_rack("b", 2), pod("x", cpu=2, node="b0")]
     _, bounds, found = _bounded(*items, *_crew(1))
     assert bounds is not None
@@ -171,7 +171,7 @@ def test_of_a_rack_with_units_of_several_pods_nothing_is_known_beforehand() -> N
 
 
 @pytest.mark.parametrize(("least", "placed"), [(1, [3, 2, 1]), (2, [3, 2]), (3, [3])])
-def test_as_many_are_placed_as_fit_and_at_least_the_minimum(least: int, placed: list[int]) -> None:
+def test_members_are_placed_as_they_fit_and_at_least_the_minimum(least: int, placed: list[int]) -> None:
     """preemption.md 4.3: racks of four, two and one place; one that cannot hold the minimum is not looked at."""
     items = [*_rack("a", 4), *_rack("b", 2), *_rack("c", 1)]
     items += [pod(f"v{n}", cpu=size, node=f"{n}0") for n, size in (("a", 4), ("b", 2), ("c", 1))]

@@ -286,7 +286,7 @@ def test_unit_comes_back_where_the_pods_fit_beside_it(pods: int, may: bool) -> N
 
 
 @pytest.mark.parametrize(("size", "count", "may"), [(3, 2, False), (3, 1, True), (2, 3, False), (2, 2, True)])
-def test_of_unlike_pods_each_size_has_to_find_enough_nodes(size: int, count: int, may: bool) -> None:
+def test_sizes_of_unlike_pods_each_need_enough_nodes(size: int, count: int, may: bool) -> None:
     """Two nodes of four beside the unit, one of them of one: it leaves one place for three, and two for two."""
     made = problem([(4,), (4,)], [unit("a", {0: (3,)})], [kind((size,), count), kind((1,), 1)])
     state = Eviction(numbers(made))
@@ -309,7 +309,7 @@ def test_unlike_pods_go_where_least_is_left_for_the_others() -> None:
     assert tiny.put(state) == [[0, 1], [1, 0]]
 
 
-def test_of_nodes_that_are_as_good_for_the_others_the_fullest_is_taken() -> None:
+def test_fullest_node_is_taken_of_those_as_good_for_the_others() -> None:
     """Then the first by name."""
     made = problem([(3,), (2,), (2,)], [], [kind((1,), 1), kind((9,), 1)])
     state = Eviction(numbers(made))
@@ -339,7 +339,7 @@ def test_only_kinds_that_still_miss_a_place_count() -> None:
     assert tiny.put(state)[2] == [0, 0, 1]
 
 
-def test_of_nodes_with_as_little_left_pods_that_are_put_anew_go_on_the_first() -> None:
+def test_pods_placed_again_take_the_first_node_with_as_little_left() -> None:
     state = Eviction(numbers(_tight(4, (5,))))
     state.places.settle()
     tiny.unlike(state).take_off(0)

@@ -108,7 +108,7 @@ def test_pod_that_fits_takes_another_node_if_fewer_are_evicted() -> None:
     assert world.engine.cluster.pods["uid-small"].row == world.engine.cluster.nodes.names.index("tiny")
 
 
-def test_the_largest_first_and_others_are_left_out() -> None:
+def test_largest_preemptor_is_first_and_others_are_left_out() -> None:
     """8.2: there is capacity for the gang or for the older pod; the gang asks for more."""
     items: list[Item] = [
         node("n1", cpu=4),
@@ -179,7 +179,7 @@ def test_large_clusters_are_planned_where_a_node_may_hold_two(
     assert len(evicted(decisions)) == (count // 2 if together else count)
 
 
-def test_a_higher_priority_goes_first() -> None:
+def test_higher_priority_goes_first() -> None:
     """8.5: it arrives between the parts, takes the node, and what was planned is dropped."""
     world = world_of(two_and_one())
     assert world.step().preemption is not None
@@ -190,7 +190,7 @@ def test_a_higher_priority_goes_first() -> None:
     assert decisions[0].preemption.pod.name == "urgent"
 
 
-def test_a_part_that_no_longer_fits_is_not_used() -> None:
+def test_part_that_no_longer_fits_is_not_used() -> None:
     """8.5: the node of the plan is gone between the parts; the pod evicts elsewhere by itself."""
     world = world_of(two_and_one())
     assert world.step().preemption is not None

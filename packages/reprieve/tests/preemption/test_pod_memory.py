@@ -39,7 +39,7 @@ def _gone(found: Preemption | None) -> list[str]:
         ([0, 9], [6], 5, (1, 6)),
     ],
 )
-def test_for_which_priorities_a_node_is_the_same(
+def test_node_is_the_same_for_priorities(
     running: list[int], nominated: list[int], priority: int, alike: tuple[int, int]
 ) -> None:
     """As long as the same may go and the same nominated pods count; where filters are asked, only for its own."""
@@ -200,7 +200,7 @@ def test_cheaper_set_on_another_node_leaves_the_reprieves_choice_second() -> Non
     assert found.candidates == 2
 
 
-def test_of_many_nodes_the_most_hopeful_are_searched() -> None:
+def test_most_hopeful_nodes_are_searched_of_many() -> None:
     """cost.md 4.8: 64 of them; what costs as much on a node before by name is not passed by."""
     items: list[Any] = []
     for i in range(70):

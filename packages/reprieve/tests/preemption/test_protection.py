@@ -139,7 +139,7 @@ def test_class_that_respects_budgets_takes_another_node(placement: str, kind: st
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_as_many_go_as_a_budget_allows(placement: str) -> None:
+def test_victims_are_as_many_as_a_budget_allows(placement: str) -> None:
     """cost.md 2.8: one of two may go, and it is enough; both would be too many."""
     running = [pod(f"a{i}", gpu=1, node="n1", labels={"app": "x"}, priority=i) for i in range(2)]
     world = World(RESPECTS, node("n1", gpu=2), *running, pdb("x", {"app": "x"}, allowed=1), profiles=_placed(placement))

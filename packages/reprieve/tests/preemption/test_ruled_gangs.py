@@ -42,7 +42,7 @@ def test_never_dearer_than_compatible_and_never_cheaper_than_possible(family: st
 
 
 @pytest.mark.parametrize("seed", [2, 17])
-def test_a_gang_is_placed_anew_while_units_are_put_back(seed: int) -> None:
+def test_gang_is_placed_anew_while_units_are_put_back(seed: int) -> None:
     """cost.md 4.5: with the places held fixed a budget was broken here, or a higher priority evicted than needed."""
     made = FAMILIES["gang with topology spread"](seed)
     found = _decided(made, "MinimizeVictims")
@@ -105,7 +105,7 @@ def test_unlike_members_that_keep_apart_are_spread_where_victims_are_cheapest(se
     assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
 
 
-def test_the_eviction_found_without_a_constraint_is_kept_where_other_places_keep_it() -> None:
+def test_eviction_found_without_a_constraint_is_kept_where_other_places_keep_it() -> None:
     """cost.md 4.13: members of eleven kinds; shares by themselves were compared until a limit, and a budget broken."""
     made = FAMILIES["spread, apart from others, rack"](60002, nodes=(12, 18))
     found = _decided(made, "MinimizeVictims")
@@ -141,6 +141,6 @@ def test_like_members_with_rules_are_added_up_node_by_node() -> None:
     assert made.problem.price([one.unit.name for one in found.victims]) == cheapest(made.problem).price
 
 
-def test_the_solver_places_no_more_members_than_there_are() -> None:
+def test_solver_places_no_more_members_than_there_are() -> None:
     """A member more than the gang has could balance a spread: seed 7010 then seemed to need 8 pods instead of 11."""
     assert cheapest(FAMILIES["spread, apart from others, rack"](7010, nodes=(12, 18)).problem).price[PODS_AT] == 11

@@ -55,7 +55,7 @@ def _with_work(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 
 
 @pytest.mark.parametrize("most", [20, 100])
-def test_a_comparison_that_ended_early_is_named(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_comparison_that_ended_early_is_named(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """cost.md 4.13, 4.15: one search of all takes 10 nodes and units, those of domains together as many.
 
     It is named unless everything was added up node by node.
@@ -67,14 +67,14 @@ def test_a_comparison_that_ended_early_is_named(monkeypatch: pytest.MonkeyPatch,
     assert _spread_gang(4, []).limits == ((limit,) if most < 100 else ())
 
 
-def test_a_search_that_is_too_large_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_that_is_too_large_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.13, 4.15"""
     _with_work(monkeypatch, 18)
     monkeypatch.setattr(group_victims, "MOST_NODES_SEARCHED", 18)
     assert _spread_gang(4, []).limits == (SearchLimit(LimitKind.SPREAD_SIZE, 9, 10),)
 
 
-def test_a_proposal_that_works_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proposal_that_works_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.5: the constraint leaves fewer evictions than the numbers know, so none is cheaper."""
     _with_work(monkeypatch, 0)
     items: list[Item] = [group("crew", min_count=2, priority=9)]

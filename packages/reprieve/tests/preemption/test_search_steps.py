@@ -224,7 +224,7 @@ def test_parts_are_drawn_in_a_fixed_order() -> None:
     ]
 
 
-def test_in_large_clusters_fewer_steps_are_taken() -> None:
+def test_search_takes_fewer_steps_in_large_clusters() -> None:
     """cost.md 4.4: in proportion, beyond 100 nodes, and never fewer than some."""
     taken = []
     for nodes in (100, 200, 400, 4000):

@@ -203,7 +203,7 @@ def test_domains_are_compared_by_their_victims_unless_the_score_decides(placemen
     ("ports", "victims"),
     [([], ["v3"]), ([8080], ["v2"])],
 )
-def test_with_a_rule_beyond_resources_as_few_of_the_least_important_go(ports: list[int], victims: list[str]) -> None:
+def test_least_important_are_evicted_with_a_rule_beyond_resources(ports: list[int], victims: list[str]) -> None:
     """cost.md 4.5: a victim that the numbers propose is taken only where the filters agree."""
     items = [*_full(4, 3, 2, 1), pod("holder", node="n3", priority=50, ports=[8080])]
     assert _gone(_decided(*items, *gang("crew", 1, cpu=1, priority=9, ports=ports))) == victims

@@ -116,7 +116,7 @@ def test_reprieve_order_of_units() -> None:
     assert some.on([world.row("n2")]) == [0, 1]
 
 
-def test_by_criteria_of_ones_own_the_dearest_is_tried_first() -> None:
+def test_dearest_unit_is_tried_first_by_own_criteria() -> None:
     """cost.md 1.2: criterion by criterion; what ties goes by importance."""
     sizes = {"a": 1, "b": 2, "c": 2, "d": 3}
     pods = [item for name, size in sizes.items() for item in gang(name, size, node="n", whole=True)]

@@ -470,7 +470,7 @@ def _rather(*weights: tuple[int, str]) -> objects.Affinity:
         (3, ["default/on-n0", "default/on-n3", "default/on-n4"]),  # the third anywhere: by name
     ],
 )
-def test_of_evictions_that_cost_the_same_the_best_placement_decides(
+def test_best_placement_decides_between_evictions_that_cost_the_same(
     members: int, expected: list[str], shuffled: int
 ) -> None:
     """cost.md 4.3: where placing by score would be dearer, and several sets of victims are the cheapest."""

@@ -315,7 +315,7 @@ def _retrying(search: str) -> dict[str, Any]:
 @must_meet(placed=40, saved=12)
 @examples(150)
 @given(st.one_of(forests(), forests(tight_forest_of)))
-def test_to_retry_never_makes_a_tree_fail_that_greedy_places(forest: Forest) -> None:
+def test_retry_never_fails_a_tree_that_greedy_places(forest: Forest) -> None:
     """composite.md 3.5: of one view, what is placed without the option is placed the same with it."""
     greedy, retry = forest.world(**_retrying("Greedy")), forest.world(**_retrying(RETRY))
     _Judge(retry)

@@ -189,7 +189,7 @@ def test_pending_pods_come_before_running_ones() -> None:
         (("w-5", "w-x"), 1, "w-x"),
     ],
 )
-def test_of_a_stateful_set_the_highest_ordinals_go_first(names_there: tuple[str, ...], number: int, left: str) -> None:
+def test_stateful_set_ends_its_highest_ordinals_first(names_there: tuple[str, ...], number: int, left: str) -> None:
     """whatif.md 4.8: in the order in which its controller ends them."""
     pods = [pod(name, on="n1", owner="StatefulSet w") for name in names_there]
     assert " ".join(names(made(loaded(*NODES, *pods), f"scale sts/w={number}"))) == left

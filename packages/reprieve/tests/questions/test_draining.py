@@ -545,7 +545,7 @@ def test_nodes_that_break_as_much_are_drained_by_name() -> None:
     assert [step.name for step in found.nodes] == ["n1", "n2", "n3"]
 
 
-def test_of_each_step_how_many_wait_and_how_many_are_lost_is_counted() -> None:
+def test_pods_pending_and_lost_are_counted_for_each_step() -> None:
     stuck = [pod(f"big-aaaa{turn}", on="n1", owner="ReplicaSet big", cpu="2", nodeSelector={"a": "b"}) for turn in "ab"]
     lost = [pod(name, on="n1", cpu="10m") for name in ("c", "a", "b")]
     [step] = drained(*NODES, *stuck, *lost).nodes
@@ -571,7 +571,7 @@ def test_whenever_a_drain_is_planned_for_it_is_after_what_is_there(now: float | 
     assert [[one.to for one in step.displaced] for step in found.nodes] == [["n3"], ["n4"]]
 
 
-def test_of_eight_nodes_each_next_one_is_tried_and_of_nine_they_are_ranked_once() -> None:
+def test_drain_order_tries_each_next_of_eight_nodes_and_ranks_nine_once() -> None:
     """whatif.md 7.1."""
     with mock.patch.object(module, "_by_harm", wraps=module._by_harm) as ranked:
         for number, so_often in ((8, 0), (9, 1)):

@@ -52,7 +52,7 @@ OBSTACLES: dict[str, tuple[list[Json], set[str], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", OBSTACLES)
-def test_of_two_obstacles_both_are_named(case: str) -> None:
+def test_obstacles_are_both_named(case: str) -> None:
     """whatif.md 5.8: neither change alone helps, both do."""
     documents, parts, flags = OBSTACLES[case]
     given = loaded(*documents)
@@ -73,7 +73,7 @@ def test_pair_is_tried_only_where_no_single_change_helps() -> None:
     assert "Combination" not in kinds(answered(loaded(*documents)))
 
 
-def test_of_many_nodes_a_pair_names_as_many_as_it_takes() -> None:
+def test_pair_names_as_many_nodes_as_it_takes() -> None:
     """whatif.md 5.8"""
     closed = {**CORDON, "taints": [*CORDON["taints"], GPU_TAINT]}
     nodes = [node(f"n{number}", 8, **closed) for number in range(5)]

@@ -128,7 +128,7 @@ def random_cluster(seed: int) -> Manifests:
 
 
 @pytest.mark.parametrize("part", range(6))
-def test_with_it_it_runs_and_with_less_it_does_not(part: int) -> None:
+def test_pod_runs_with_the_suggestion_and_not_with_less(part: int) -> None:
     """whatif.md 5.3, on 300 random clusters."""
     met: Counter[str] = Counter()
     for seed in range(part, 300, 6):
@@ -337,7 +337,7 @@ def test_taints_that_keep_it_out(taint: Json, tolerations: list[Json], text: str
         assert (found.nodes, found.amount) == (1, "1")
 
 
-def test_of_a_taint_on_several_nodes_no_more_are_named_than_needed() -> None:
+def test_nodes_of_a_taint_are_named_as_far_as_needed() -> None:
     taint = {"key": "k", "effect": "NoSchedule"}
     nodes = [node(f"n{i}", taints=[taint]) for i in range(3)]
     workers = [gang("g", 2), *(pod(f"g-{i}", 8, group="g") for i in range(2))]

@@ -104,7 +104,7 @@ def test_victim_that_is_judged_early_lacks_what_later_ones_that_stay_take() -> N
 
 @given(SEEDS)
 @settings(max_examples=25, deadline=None)
-def test_with_what_is_stated_as_missing_it_runs_or_the_amount_is_at_least(seed: int) -> None:
+def test_pod_runs_with_the_stated_amount_or_it_is_a_lower_bound(seed: int) -> None:
     """whatif.md 5.3: also where a hint is read from a decision record and not tried."""
     assert [sentence for sentence, runs in stated_shortages(seed) if not runs and "at least" not in sentence] == []
 

@@ -122,7 +122,7 @@ _VOLUMES = [claim("c", volume="v", bound=True), volume("v")]
     ],
     ids=["the same", "priority", "requests", "policy", "profile", "group", "nominations", "devices", "volumes"],
 )
-def test_of_those_that_are_alike_one_is_woken_of_others_each(
+def test_alike_entities_wake_one_and_others_each(
     more: list[Any], a: objects.Pod, b: objects.Pod, woken: list[str]
 ) -> None:
     """The same profile, signature, priority and policy, nothing of its own that decides where it can go; no group."""

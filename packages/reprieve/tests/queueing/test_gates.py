@@ -282,7 +282,7 @@ def test_plugin_that_fails_for_an_active_pod_is_called_again_too() -> None:
     assert world.place("crew") is QueueState.ACTIVE
 
 
-def test_of_several_failed_plugins_each_is_called_when_it_is_due() -> None:
+def test_plugins_that_failed_are_each_called_when_due() -> None:
     """The first that is due is called first, and not for a deleted pod."""
     unsure = Unsure()
     profile = profile_with(unsure)

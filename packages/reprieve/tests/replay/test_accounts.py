@@ -276,7 +276,7 @@ def test_how_a_row_is_written(label: str, value: float, text: str) -> None:
     assert compared([value], BY_LABEL[label]) == [text]
 
 
-def test_of_what_more_is_better_of_what_less_and_of_what_neither() -> None:
+def test_figures_are_better_when_more_or_less_or_neither() -> None:
     """replay.md 4.8: the best of a row is marked."""
     marked = {
         label: next((at for at, cell in enumerate(compared([4, 8], measure)) if cell.endswith(" *")), None)

@@ -68,7 +68,7 @@ def test_pod_is_on_a_node_once() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "counted"), [(0, 0), (63, 63), (64, 64), (65, 64)])
-def test_at_most_so_many_gpus_are_counted_one_by_one(gpus: int, counted: int) -> None:
+def test_gpus_counted_one_by_one_are_bounded(gpus: int, counted: int) -> None:
     assert (GPU, MOST_GPUS) == (1000, 64)
     assert len(free(FreeGpus({"n": gpus}), "n")[0]) == counted
     assert free(FreeGpus({}), "n") == [[]]

@@ -278,7 +278,7 @@ def test_bounds_of_rules() -> None:
         (64, 1, (8, 8)),
     ],
 )
-def test_as_few_workers_of_equal_size_as_there_can_be(gpus: int, least: int, workers: tuple[int, int]) -> None:
+def test_workers_are_as_few_and_equal_as_there_can_be(gpus: int, least: int, workers: tuple[int, int]) -> None:
     assert importer.workers_for(gpus, least) == workers
 
 

@@ -75,7 +75,7 @@ def test_work_is_conserved_and_no_job_ends_too_early(
 
 @given(job_lists())
 @settings(max_examples=25, deadline=None)
-def test_with_unlimited_room_every_job_starts_at_submit(jobs: list[ReplayJob]) -> None:
+def test_jobs_start_at_submit_with_unlimited_capacity(jobs: list[ReplayJob]) -> None:
     run = replay(jobs, gpu_nodes(64, 4), policy=without_preemption())
     assert {name: start for name, (start, _) in times(run).items()} == {one.name: one.submit / 1000 for one in jobs}
     assert {name: end for name, (_, end) in times(run).items()} == {

@@ -32,7 +32,7 @@ def test_percentiles_are_by_nearest_rank(numbers: Sequence[int], p50: int, p90: 
     assert (found.count, found.max, found.mean) == (len(numbers), max(numbers), round(sum(numbers) / len(numbers), 3))
 
 
-def test_of_nothing_there_is_no_mean() -> None:
+def test_mean_of_nothing_does_not_exist() -> None:
     assert distribution([]) == Distribution(0, None, None, None, None, None)
     assert distribution([1 / 3], 2).mean == 0.33
     assert distribution([1 / 3]).mean == 0.333
@@ -214,9 +214,7 @@ def test_point_of_a_series_is_as_long_as_there_was_time_for_it() -> None:
 
 
 @pytest.mark.parametrize(("most", "shown"), [(4, "abcd"), (3, "abd"), (2, "bd")])
-def test_of_many_groups_those_with_the_most_jobs_are_reported(
-    monkeypatch: pytest.MonkeyPatch, most: int, shown: str
-) -> None:
+def test_groups_with_the_most_jobs_are_reported_of_many(monkeypatch: pytest.MonkeyPatch, most: int, shown: str) -> None:
     """In the order that they have, and of as many jobs the first by name."""
     assert statistics.MOST_GROUPS == 1000
     monkeypatch.setattr(statistics, "MOST_GROUPS", most)

@@ -94,7 +94,7 @@ class Calls:
 
 @BOTH
 @pytest.mark.parametrize("victims", [(2, 2), (1,)], ids=["two victims", "one victim"])
-def test_the_preemptor_waits_for_the_calls(victims: tuple[int, ...], grouped: bool) -> None:
+def test_preemptor_waits_for_the_calls(victims: tuple[int, ...], grouped: bool) -> None:
     """preemption.md 7.3."""
     calls = Calls(*victims, grouped=grouped)
     calls.create("preemptor", 4, 100)
@@ -105,7 +105,7 @@ def test_the_preemptor_waits_for_the_calls(victims: tuple[int, ...], grouped: bo
 
 
 @BOTH
-def test_a_lower_priority_does_not_take_the_place(grouped: bool) -> None:
+def test_lower_priority_does_not_take_the_place(grouped: bool) -> None:
     """preemption.md 3.4, 7.3: neither while the calls are made nor afterwards."""
     calls = Calls(2, 2, grouped=grouped)
     calls.create("high", 4, 100)
@@ -118,7 +118,7 @@ def test_a_lower_priority_does_not_take_the_place(grouped: bool) -> None:
 
 
 @BOTH
-def test_a_higher_priority_takes_the_place(grouped: bool) -> None:
+def test_higher_priority_takes_the_place(grouped: bool) -> None:
     """preemption.md 2.3, 7.3: both evict the same pods."""
     calls = Calls(1, 1, 1, 1, grouped=grouped)
     calls.create("high", 4, 100)
@@ -182,7 +182,7 @@ def test_victim_with_a_binding_under_way(grouped: bool) -> None:
 
 
 @BOTH
-def test_a_place_that_a_higher_priority_took_while_a_victim_lingers(grouped: bool) -> None:
+def test_place_that_a_higher_priority_took_while_a_victim_lingers(grouped: bool) -> None:
     """preemption.md 2.3, 2.7: the preemptor evicts on another node then."""
     calls = Calls(1, 1, 1, 1, grouped=grouped)
     calls.create("mid", 4, 50)
@@ -202,7 +202,7 @@ def test_a_place_that_a_higher_priority_took_while_a_victim_lingers(grouped: boo
 
 
 @BOTH
-def test_a_call_that_fails_lets_the_preemptor_try_again(grouped: bool) -> None:
+def test_call_that_fails_lets_the_preemptor_try_again(grouped: bool) -> None:
     """preemption.md 7.5: one victim is gone, two stay."""
     calls = Calls(1, 1, 1, grouped=grouped)
     calls.create("preemptor", 4, 500)
@@ -218,7 +218,7 @@ def test_a_call_that_fails_lets_the_preemptor_try_again(grouped: bool) -> None:
 
 
 @BOTH
-def test_the_preemptor_is_deleted_while_calls_are_made(grouped: bool) -> None:
+def test_preemptor_is_deleted_while_calls_are_made(grouped: bool) -> None:
     """preemption.md 7.3: nothing is left of it, and the next pod gets the node."""
     calls = Calls(2, 2, grouped=grouped)
     calls.create("preemptor", 4, 500)
@@ -231,7 +231,7 @@ def test_the_preemptor_is_deleted_while_calls_are_made(grouped: bool) -> None:
 
 
 @BOTH
-def test_the_preemptor_gets_a_label_while_calls_are_made(grouped: bool) -> None:
+def test_preemptor_gets_a_label_while_calls_are_made(grouped: bool) -> None:
     """preemption.md 7.3: it waits on, and is placed."""
     calls = Calls(2, 2, grouped=grouped)
     calls.create("preemptor", 4, 500)

@@ -139,7 +139,7 @@ def test_violations_of_a_budget(pods: int, disrupted: list[str], violations: int
     assert sum(verdict.violates_pdb for verdict in decision.preemption.victims) == violations
 
 
-def test_the_highest_priority_decides_where_budgets_are_violated_alike() -> None:
+def test_highest_priority_decides_where_budgets_are_violated_alike() -> None:
     """preemption.md 3: as many on either node."""
     (first, second), (third,) = (running("high:100 low:100", labels={"app": "x"}), running("", "mid:500"))
     free = replace(first, metadata=replace(first.metadata, labels={"app": "free"}))
@@ -178,7 +178,7 @@ def test_spread_is_made_even(a1: str, a2: str, expected: set[str]) -> None:
     assert world.where["p"] == world.evicted[0][0]
 
 
-def test_a_pod_that_keeps_others_away_leaves() -> None:
+def test_pod_that_keeps_others_away_leaves() -> None:
     """preemption.md 3.4: neither the more important one beside it nor one elsewhere."""
     rule = objects.PodAffinityTerm(
         topology_key="host",
@@ -251,7 +251,7 @@ ELIGIBLE: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize(("other", "fields", "evicts"), ELIGIBLE.values(), ids=ELIGIBLE)
-def test_a_pod_with_a_nominated_node(other: dict[str, Any], fields: dict[str, Any], evicts: bool) -> None:
+def test_pod_with_a_nominated_node(other: dict[str, Any], fields: dict[str, Any], evicts: bool) -> None:
     """preemption.md 2.2, 2.3."""
     there = [*running("low:200"), pod("leaving", cpu="200m", memory=200, node="n1", priority=0, **other)]
     decision = World(*nodes(1), *there, preemptor(500, nominated="n1", **fields)).step()

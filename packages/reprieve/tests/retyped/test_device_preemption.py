@@ -77,7 +77,7 @@ def test_holders_of_devices_are_evicted(priorities: dict[str, int], count: int, 
     assert (world.evicted, "high" in world.where) == (evicted, bool(evicted))
 
 
-def test_a_victim_with_two_claims_frees_both() -> None:
+def test_victim_with_two_claims_frees_both() -> None:
     """preemption.md 3.2: also a pod that names one of its claims twice."""
     items = [
         node("n1", cpu=8),
@@ -106,7 +106,7 @@ RESERVED: dict[str, tuple[Iterable[Json], bool]] = {
 
 
 @pytest.mark.parametrize(("consumers", "freed"), RESERVED.values(), ids=RESERVED)
-def test_a_claim_is_free_when_all_its_consumers_would_be_gone(consumers: Iterable[Json], freed: bool) -> None:
+def test_claim_is_free_when_all_its_consumers_would_be_gone(consumers: Iterable[Json], freed: bool) -> None:
     """preemption.md 3.2, 9.2: otherwise no pods are evicted."""
     status = {**allocated((DRIVER, "n1", "gpu-0")), "reservedFor": list(consumers)}
     items = [node("n1", cpu=8), device_class(), slice_of("n1", devices(1)), claim("c", status=status)]
@@ -115,7 +115,7 @@ def test_a_claim_is_free_when_all_its_consumers_would_be_gone(consumers: Iterabl
 
 
 @pytest.mark.parametrize("uses", [{"claims": ["gone"]}, {"templates": ["gone"]}], ids=["a claim", "a template"])
-def test_a_victim_with_a_claim_that_is_not_there_is_a_victim_like_others(uses: dict[str, list[str]]) -> None:
+def test_victim_with_a_claim_that_is_not_there_is_a_victim_like_others(uses: dict[str, list[str]]) -> None:
     """preemption.md 3.1: here for its cpu."""
     made = user("v", *uses.get("claims", ()), templates=uses.get("templates", ()), node="n1", grace=0)
     world = World(node("n1", cpu=1), device_class(), slice_of("n1", devices(1)))
@@ -280,7 +280,7 @@ def test_freed_devices_are_held_for_the_preemptor(priority: int) -> None:
     assert found.where == {"high": "n1", "y": "n1"}
 
 
-def test_a_higher_priority_takes_them_and_the_preemptor_evicts_again() -> None:
+def test_higher_priority_takes_them_and_the_preemptor_evicts_again() -> None:
     """preemption.md 2.7, 3.4."""
     found = Reclaiming(*two_devices(), *preemptor())
     assert found.evicts("high") == ["x"]
@@ -321,7 +321,7 @@ def test_two_preemptors_share_a_victim_with_two_devices() -> None:
     assert found.where == {"high": "n1", "second": "n1"}
 
 
-def test_a_second_preemptor_evicts_for_its_own_part_when_the_first_has_got_its() -> None:
+def test_second_preemptor_evicts_for_its_own_part_when_the_first_has_got_its() -> None:
     """preemption.md 2.7: KEP-5690 lets it evict at once; here the part counts twice until it is given back."""
     nic = device("nic", allowMultipleAllocations=True, capacity={"bw": {"value": "80"}})
     found = Reclaiming(

@@ -54,7 +54,7 @@ def shown(server: ExtenderServer, verb: str = "preempt") -> list[list[str]]:  # 
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["whole nodes", "names of nodes"])
-def test_a_node_that_only_an_extender_rejected_is_a_candidate(
+def test_node_that_only_an_extender_rejected_is_a_candidate(
     world: Made,  # noqa: F811
     server: ExtenderServer,  # noqa: F811
     cached: bool,
@@ -94,7 +94,7 @@ FAILURES: dict[str, tuple[dict[str, Any], Answer]] = {
 
 @pytest.mark.parametrize("ignorable", [False, True], ids=["needed", "ignorable"])
 @pytest.mark.parametrize(("trouble", "answer"), FAILURES.values(), ids=FAILURES)
-def test_an_extender_that_names_no_victims_evicts_none(
+def test_extender_that_names_no_victims_evicts_none(
     world: Made,  # noqa: F811
     server: ExtenderServer,  # noqa: F811
     trouble: dict[str, Any],
@@ -128,7 +128,7 @@ def test_an_extender_that_names_no_victims_evicts_none(
     assert ("no candidate node for preemption" in decision.rejections[0].message) is not fails
 
 
-def test_the_next_extender_names_the_victims_of_a_node_that_the_first_left_without(
+def test_next_extender_names_the_victims_of_a_node_that_the_first_left_without(
     world: Made,  # noqa: F811
     server: ExtenderServer,  # noqa: F811
 ) -> None:
@@ -149,7 +149,7 @@ def test_the_next_extender_names_the_victims_of_a_node_that_the_first_left_witho
     assert (shown(server, "keep"), shown(server)) == ([[]], [[]])
 
 
-def test_a_node_without_lower_priority_is_no_candidate(
+def test_node_without_lower_priority_is_no_candidate(
     world: Made,  # noqa: F811
     server: ExtenderServer,  # noqa: F811
 ) -> None:

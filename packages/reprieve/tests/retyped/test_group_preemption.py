@@ -404,7 +404,7 @@ RULES = [
 
 
 @table(RULES)
-def test_the_rules_of_all_filters_decide_which_pods_leave(case: Case) -> None:
+def test_rules_of_all_filters_decide_which_pods_leave(case: Case) -> None:
     """preemption.md 4.3, 4.4."""
     case.check(case.world())
 
@@ -499,7 +499,7 @@ DOMAINS = [
 
 
 @table(DOMAINS)
-def test_the_domain_with_the_cheapest_eviction_is_chosen(case: Case) -> None:
+def test_domain_with_the_cheapest_eviction_is_chosen(case: Case) -> None:
     """preemption.md 4.6, 4.8."""
     case.check(case.world())
 
@@ -527,7 +527,7 @@ def test_one_of_two_members_fits_beside_those_that_run(min_count: int | None, ex
     assert steps == expected
 
 
-def test_the_condition_of_the_group_states_the_preemption() -> None:
+def test_condition_of_the_group_states_the_preemption() -> None:
     """observability.md 1.5: kube-scheduler 1.37 names the number of victims instead."""
     world = World(node("n1", cpu=1), gang(min_count=1), *low("low-1", grace=30), *high("high-1")).drain()
     assert world.condition("pg1") == (
@@ -538,7 +538,7 @@ def test_the_condition_of_the_group_states_the_preemption() -> None:
 
 
 @pytest.mark.parametrize("trees", [True, False], ids=["trees on", "trees off"])
-def test_a_free_node_of_a_better_score_does_not_change_the_nominations(trees: bool) -> None:
+def test_free_node_of_a_better_score_does_not_change_the_nominations(trees: bool) -> None:
     """preemption.md 2.3, 4.5: one free node is not enough for both, and their victims still terminate."""
     world = World(
         *[node(f"n{i}", cpu=1) for i in range(1, 4)],

@@ -37,7 +37,7 @@ class Door(PermitPlugin):
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["a running pod leaves as well", "it alone makes room"])
-def test_a_preempted_pod_that_waits_is_not_deleted(beside: bool) -> None:
+def test_preempted_pod_that_waits_is_not_deleted(beside: bool) -> None:
     """preemption.md 7.2: it is released and tried again; pods that run are deleted."""
     door = Door()
 
@@ -65,7 +65,7 @@ def test_a_preempted_pod_that_waits_is_not_deleted(beside: bool) -> None:
     asyncio.run(run())
 
 
-def test_a_waiting_pod_that_is_deleted_makes_room_at_once() -> None:
+def test_waiting_pod_that_is_deleted_makes_room_at_once() -> None:
     """scheduling.md 7.3: for a pod that may not preempt it."""
     door = Door()
 

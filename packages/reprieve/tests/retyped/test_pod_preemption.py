@@ -46,7 +46,7 @@ def not_beside(item: objects.Pod, value: str, key: str) -> objects.Pod:
 
 
 @pytest.mark.parametrize("never", [False, True])
-def test_the_policy_of_the_pod(never: bool) -> None:
+def test_policy_of_the_pod(never: bool) -> None:
     """preemption.md 2.2: and what is evicted by the plugin alone."""
     world = World(small(), running("victim", "400m", 200, priority=LOW), preemptor(never=never)).settle()
     assert world.evicted == ([] if never else ["victim"])
@@ -60,7 +60,7 @@ def test_without_the_plugin_no_pods_are_evicted() -> None:
     assert (world.evicted, world.nominated, world.pending) == ([], {}, ["preemptor"])
 
 
-def test_a_filter_of_ones_own_decides_which_pods_leave() -> None:
+def test_filter_of_ones_own_decides_which_pods_leave() -> None:
     """preemption.md 3.4: there is room for one pod of a kind."""
     limited = {"limited": "true"}
     victim = running("victim", "200m", 200, priority=LOW, labels=limited)
@@ -103,7 +103,7 @@ def test_pods_that_come_during_a_preemption_wait() -> None:
 BAR, ONE, TWO = {"foo": "bar"}, {"foo1": "bar"}, {"foo2": "bar"}
 
 
-def test_a_pod_with_a_budget_stays_though_its_priority_is_lower() -> None:
+def test_pod_with_a_budget_stays_though_its_priority_is_lower() -> None:
     """preemption.md 6."""
     world = World(
         small(),
@@ -116,7 +116,7 @@ def test_a_pod_with_a_budget_stays_though_its_priority_is_lower() -> None:
     assert world.evicted == ["mid-3"]
 
 
-def test_a_node_without_a_violated_budget_is_preferred() -> None:
+def test_node_without_a_violated_budget_is_preferred() -> None:
     """preemption.md 3."""
     world = World(
         small("n1"),
@@ -129,7 +129,7 @@ def test_a_node_without_a_violated_budget_is_preferred() -> None:
     assert world.evicted == ["mid-2"]
 
 
-def test_a_node_with_fewer_violations_and_lower_victims_is_preferred() -> None:
+def test_node_with_fewer_violations_and_lower_victims_is_preferred() -> None:
     """preemption.md 3: on the third node three pods of a budget leave that allows three."""
     world = World(
         *[small(f"n{n}") for n in (1, 2, 3)],
@@ -163,7 +163,7 @@ def test_claims_for_one_pod_alone(victims: dict[str, list[str]], wants: list[str
     assert (world.evicted, world.where) == (sorted(victims), {"preemptor": "n1"})
 
 
-def test_a_second_preemptor_evicts_further_pods() -> None:
+def test_second_preemptor_evicts_further_pods() -> None:
     """preemption.md 2.3: the nomination of the first is cleared, as its capacity is needed."""
     world = World(node("n1", cpu=5), *[pod(f"low-{n}", cpu=1, node="n1", priority=LOW) for n in range(1, 5)])
     world.add(pod("medium", cpu=4, priority=MEDIUM)).drain()
@@ -172,7 +172,7 @@ def test_a_second_preemptor_evicts_further_pods() -> None:
     assert world.nominated == {"high": "n1"}
 
 
-def test_a_second_preemptor_that_fits_beside_the_victims_takes_the_place() -> None:
+def test_second_preemptor_that_fits_beside_the_victims_takes_the_place() -> None:
     """preemption.md 2.7: the nomination of the first is cleared when its victim is gone and it fits no more."""
     world = World(node("n1", cpu=2), pod("low", cpu=1, node="n1", priority=LOW), pod("medium", cpu=2, priority=MEDIUM))
     world.drain()
@@ -184,7 +184,7 @@ def test_a_second_preemptor_that_fits_beside_the_victims_takes_the_place() -> No
 
 
 @pytest.mark.parametrize("tainted", [False, True], ids=["no node is left", "a node that it may not use is left"])
-def test_the_nominated_node_goes(tainted: bool) -> None:
+def test_nominated_node_goes(tainted: bool) -> None:
     """preemption.md 2.3: so does the nomination."""
     others = [node("tainted", cpu=1, taints=[("taint-node", "true", "NoSchedule")])] if tainted else []
     world = World(*others, node("n1", cpu=1), pod("low", cpu=1, node="n1", priority=LOW))
@@ -196,7 +196,7 @@ def test_the_nominated_node_goes(tainted: bool) -> None:
 
 
 @pytest.mark.parametrize(("full", "expected"), [("n2", "n1"), ("n1", "n2")])
-def test_the_nominated_node_is_tried_first(full: str, expected: str) -> None:
+def test_nominated_node_is_tried_first(full: str, expected: str) -> None:
     """scheduling.md 2.3: and another one if it does not pass."""
     world = World(
         small("n1"), small("n2"), running("low", on=full, priority=HIGH), preemptor("500m", nominated="n1")

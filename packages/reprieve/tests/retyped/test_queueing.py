@@ -53,7 +53,7 @@ def test_later_members_wait_with_the_others_and_follow(least: int | None) -> Non
 
 @pytest.mark.parametrize("first", [True, False], ids=["from the start", "later"])
 @pytest.mark.parametrize("least", [3, None], ids=["gang", "basic"])
-def test_a_member_with_a_gate(least: int | None, first: bool) -> None:
+def test_member_with_a_gate(least: int | None, first: bool) -> None:
     """No member of its group is tried, whatever the policy (scheduling.md 1)."""
     gated = members("p3", gates=["foo"])
     world = World(SMALL, LARGE, gang(least), *(gated if first else ()), *members("p1 p2"))
@@ -86,7 +86,7 @@ class FailsOnce(PreBindPlugin):
 
 @pytest.mark.parametrize("least", [1, 2, None], ids=["gang of one", "gang", "basic"])
 @pytest.mark.parametrize("size", [1, 2])
-def test_a_member_that_could_not_be_bound_is_tried_again(least: int | None, size: int) -> None:
+def test_member_that_could_not_be_bound_is_tried_again(least: int | None, size: int) -> None:
     names = [f"p{n + 1}" for n in range(max(size, least or 1))]
     plugin = FailsOnce()
     world = World(SMALL, LARGE, gang(least), *members(" ".join(names)), plugins=[plugin]).settle()
@@ -95,7 +95,7 @@ def test_a_member_that_could_not_be_bound_is_tried_again(least: int | None, size
 
 
 @pytest.mark.parametrize("least", [1, None], ids=["gang", "basic"])
-def test_a_member_that_could_not_be_bound_beside_one_that_waits(least: int | None) -> None:
+def test_member_that_could_not_be_bound_beside_one_that_waits(least: int | None) -> None:
     plugin = FailsOnce()
     world = World(SMALL, *members("p1"), *members("p2", cpu=4), plugins=[plugin]).settle()
     assert world.pending == ["p1", "p2"]
@@ -141,7 +141,7 @@ class TestGroupsAndSinglePods:
             (100, 1, "g1 g2 g3 s1", []),
         ],
     )
-    def test_a_gang_without_a_quorum_is_passed(
+    def test_gang_without_a_quorum_is_passed(
         self, gates: Gates, priority: int, cpu: int, placed: str, evicted: list[str]
     ) -> None:
         world = World(FOUR, gang(3, "g", priority), *row("g1 g2", group="g", priority=priority), gates=gates).settle()
@@ -150,13 +150,13 @@ class TestGroupsAndSinglePods:
         world.add(*row("g3", group="g", priority=priority)).settle()
         assert (sorted(world.where), world.evicted) == (placed.split(), evicted)
 
-    def test_a_basic_group_between_two_pods(self, gates: Gates) -> None:
+    def test_basic_group_between_two_pods(self, gates: Gates) -> None:
         middle = [gang(None, "b", 10), *row("b1 b2 b3", group="b", cpu=2, priority=10)]
         world = World(FOUR, *row("s1", priority=10), *middle, *row("s2", priority=10), gates=gates).settle()
         assert {"s1", "s2"} < world.where.keys()
         assert (len(world.where), len(world.pending)) == (3, 2)
 
-    def test_a_gated_pod_does_not_stop_a_gang(self, gates: Gates) -> None:
+    def test_gated_pod_does_not_stop_a_gang(self, gates: Gates) -> None:
         gated = row("s1", cpu=2, priority=100, gates=["g"])
         world = World(node("n1", cpu=2), *gated, gang(2, "g", 100), *row("g1 g2", group="g", priority=100), gates=gates)
         assert sorted(world.settle().where) == ["g1", "g2"]
@@ -166,7 +166,7 @@ class TestGroupsAndSinglePods:
 
 @pytest.mark.parametrize("hosts", [1, 2])
 @pytest.mark.parametrize("gates", [ON, dict.fromkeys(ON, False)], ids=["trees", "flat"])
-def test_a_member_sees_the_anti_affinity_of_one_placed_before_it(hosts: int, gates: Gates) -> None:
+def test_member_sees_the_anti_affinity_of_one_placed_before_it(hosts: int, gates: Gates) -> None:
     nodes = [node(f"n{n + 1}", cpu=2, labels={HOST: f"n{n + 1}"}) for n in range(hosts)]
     shy = apart(pod("shy", cpu=1, group="pg1", labels={"app": "foo"}, selector={HOST: "n1"}))
     plain = pod("plain", cpu=1, group="pg1", labels={"app": "foo"})
@@ -185,7 +185,7 @@ def test_members_of_two_kinds_in_turn(plain: bool) -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["shared", "plain"])
-def test_a_member_that_becomes_like_another(plain: bool) -> None:
+def test_member_that_becomes_like_another(plain: bool) -> None:
     there = [node(f"n{n}", cpu=4, taints=[("dedicated", "one", "NoSchedule")]) for n in range(3)]
     allowed = (toleration("dedicated", "Equal", "one", "NoSchedule"),)
     first = [*members("p1", 3, tolerations=allowed), *members("p2", 4, tolerations=allowed)]

@@ -65,7 +65,7 @@ def victim(name: str, cpu: str, memory: int) -> objects.Pod:
     ],
     ids=["one victim", "two victims", "a policy of Never", "it fits", "the policy of the node"],
 )
-def test_a_deferred_resize(there: list[objects.Pod], fields: Any, owners: tuple[str, ...], evicted: list[str]) -> None:
+def test_deferred_resize(there: list[objects.Pod], fields: Any, owners: tuple[str, ...], evicted: list[str]) -> None:
     """resizes.md 2.2, 2.3, 3.1, 3.3, 4.1: no nomination and no condition of the pod that is resized."""
     world = World(guarded(small(), *owners), *there, deferred(**fields)).drain()
     assert (world.evicted, world.nominated, world.virtual.rejections) == (evicted, {}, {})
@@ -129,7 +129,7 @@ def test_events_that_wake_a_resize(event: Callable[[World], object], woken: bool
     assert (len(world.engine.decisions) > attempts) is woken
 
 
-def test_a_node_that_allows_evictions_again_wakes_it() -> None:
+def test_node_that_allows_evictions_again_wakes_it() -> None:
     """resizes.md 2.3."""
     world = waiting("test-policy")
     attempts = len(world.engine.decisions)
@@ -138,7 +138,7 @@ def test_a_node_that_allows_evictions_again_wakes_it() -> None:
     assert len(world.engine.decisions) > attempts
 
 
-def test_a_node_that_is_added_wakes_it_unless_it_forbids_evictions() -> None:
+def test_node_that_is_added_wakes_it_unless_it_forbids_evictions() -> None:
     """resizes.md 2.3: the pod is known before its node."""
     for owners, evicted in (((), ["v1"]), (("x",), [])):
         world = World(victim("v1", "200m", 100), deferred()).drain()
@@ -161,7 +161,7 @@ def test_which_resizes_are_queued_at_the_start(
     assert queued(world) is (expected and gate)
 
 
-def test_a_resize_is_queued_and_removed_as_its_conditions_change() -> None:
+def test_resize_is_queued_and_removed_as_its_conditions_change() -> None:
     """resizes.md 1.3, 1.4, 1.8: also when evictions are disabled and enabled again, and when the pod is deleted."""
     plain = objects.PodCondition(type="PodScheduled", status="True")
     world = World(small("200m"), deferred(plain, want="100m"))

@@ -315,7 +315,7 @@ class OnePool(FilterPlugin):
         return [("another pool", np.ones(shape, dtype=bool))]
 
 
-def test_a_rack_without_a_node_that_a_plugin_takes_away() -> None:
+def test_rack_without_a_node_that_a_plugin_takes_away() -> None:
     there = racks("r1:n1 n2 n3", "r2:n4 n5 n6")
     case = Steps("", [[*there, gang("pg1", 3)], pods("p1 p2 p3", cpu=2)], on={"p1 p2 p3": "n4 n5 n6"})
     case.check(World(plugins=[OnePool()]))

@@ -456,7 +456,7 @@ def test_victims_below_a_deleted_parent() -> None:
     assert (world.evicted, sorted(world.where)) == (["low-1", "low-2"], ["high-1", "high-2"])
 
 
-def test_a_tree_keeps_its_nominations_until_its_pods_are_bound() -> None:
+def test_tree_keeps_its_nominations_until_its_pods_are_bound() -> None:
     """preemption.md 4.5: and none afterwards."""
     world = World(
         node("n1", cpu=3),

@@ -379,7 +379,7 @@ def test_trees_that_preempt(case: Steps) -> None:
     case.check(World(gates={"CompositePodGroup": True}))
 
 
-def test_a_pod_that_runs_fixes_the_zone_and_is_no_victim() -> None:
+def test_pod_that_runs_fixes_the_zone_and_is_no_victim() -> None:
     """kube-scheduler's test evicts a pod in the second rack although its other node is free; here it stays."""
     found = [there("old", "n1", group="pg1"), low("low1", "n1", 1), low("low2", "n2")]
     case = Steps(

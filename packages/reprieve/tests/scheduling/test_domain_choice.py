@@ -61,7 +61,9 @@ def test_no_set_of_domains_does_better(seed: int) -> None:
         ([*[1] * 8, 4, 9, 5, 5], 14, [(9, 9), (10, 5)]),
     ],
 )
-def test_the_fullest_that_fit_are_taken(capacity: list[int], need: int, places: list[tuple[int, int]] | None) -> None:
+def test_fullest_domains_that_fit_are_taken(
+    capacity: list[int], need: int, places: list[tuple[int, int]] | None
+) -> None:
     """topology.md 2.2: the last has the least room that suffices; ties go to the first by name."""
     assert chosen_places(Cells(capacity, [list(range(len(capacity)))]), need) == places
 

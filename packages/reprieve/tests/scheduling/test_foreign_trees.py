@@ -200,7 +200,7 @@ def test_priority_of_a_flat_group_is_the_highest_of_the_pods_that_are_left() -> 
         assert found == ([7, 7, 7] if priced is not whole else [9, 4, 0])
 
 
-def test_as_many_subgroups_as_are_asked_for_run_whole() -> None:
+def test_subgroups_as_many_as_asked_for_run_whole() -> None:
     """workloads.md 2.8: three replicas of two, two of them needed; room for five pods is room for two replicas."""
     whole = group(4, subGroupPolicy=SUBGROUPS)
     assert World(3).add(whole, *replicas(3)).run().placed == set()

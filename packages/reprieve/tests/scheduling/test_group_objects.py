@@ -103,7 +103,7 @@ def test_group_of_pods_has_the_highest_priority_of_those_that_are_there() -> Non
 
 @pytest.mark.parametrize("order", list(itertools.permutations([(NATIVE, 2), (COSCHEDULING, 3), (VOLCANO, 4)])))
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_of_several_objects_of_one_name_that_of_the_first_source_counts(
+def test_object_of_the_first_source_counts_of_several_of_one_name(
     order: tuple[tuple[str, int], ...], count: int
 ) -> None:
     """workloads.md 1.4: native before coscheduling before Volcano, whichever comes first; all of them before pods."""

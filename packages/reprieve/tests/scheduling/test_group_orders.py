@@ -58,7 +58,7 @@ def test_gang_that_fails_by_the_greedy_order_alone_is_reported_as_such(items: li
 
 
 @pytest.mark.parametrize("items", [SPREAD, TAKES_MORE, BY_PARTS], ids=["spread", "takes more", "by parts"])
-def test_with_retry_it_is_placed(items: list[Any]) -> None:
+def test_tree_is_placed_with_retry(items: list[Any]) -> None:
     decision = decided(*items, profiles=retrying())
     assert decision.result is Result.SCHEDULED
     assert decision.order_matters is None

@@ -51,7 +51,7 @@ def test_latest_decision_stands() -> None:
     assert echoes.stands("v")
 
 
-def test_of_many_that_are_on_their_way_the_first_and_the_last_are_known() -> None:
+def test_first_and_last_of_many_writes_in_flight_are_known() -> None:
     """Eight of one pod at one time: what the API had before, and what was decided last; older ones are forgotten."""
     known = NominationEchoes()
     for turn in range(7):

@@ -114,7 +114,7 @@ def test_reservation_counts_from_the_latest_end_of_the_leaving_pods(
 
 
 @pytest.mark.parametrize(("scheduler", "seconds"), [("default-scheduler", 100.0), ("other", 7.0), ("nobody", 100.0)])
-def test_for_how_long_room_is_held_is_the_profiles_business(scheduler: str, seconds: float) -> None:
+def test_reservation_time_is_that_of_the_profile(scheduler: str, seconds: float) -> None:
     """cost.md 5.1: `holdSeconds` of the profile of the pod; a pod without one is treated by the first."""
     world, nominations, _ = _world(1, pod("q", cpu=1, scheduler=scheduler))
     nominations.decide("pod/uid-q", [(world.record("q"), 0)], 9, (), world.now)

@@ -241,7 +241,7 @@ def test_group_object_that_raises_a_unit_wakes_no_pod() -> None:
     assert world.place("p") is QueueState.UNSCHEDULABLE
 
 
-def test_after_a_restart_victims_that_leave_are_waited_for() -> None:
+def test_victims_that_leave_are_waited_for_after_a_restart() -> None:
     """preemption.md 2.3: nominated, and a pod there terminates because of preemption: no second preemption."""
     world = World(
         node("n1"),
@@ -259,7 +259,7 @@ def test_after_a_restart_victims_that_leave_are_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("present", "left"), [(2, {"g-0": "n1", "g-1": "n1"}), (1, {})], ids=["all", "one-short"])
-def test_after_a_restart_a_group_that_may_not_be_tried_holds_no_room(present: int, left: dict[str, str]) -> None:
+def test_group_that_may_not_be_tried_reserves_nothing_after_a_restart(present: int, left: dict[str, str]) -> None:
     """scheduling.md 3.7, 3.8: a member went and the scheduler died before the others' nominations were taken back."""
     members = [nominated(pod(f"g-{index}", cpu=1, group="g"), "n1") for index in range(present)]
     world = World(node("n1"), group("g", min_count=2), *members)

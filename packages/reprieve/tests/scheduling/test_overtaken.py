@@ -120,7 +120,7 @@ def test_group_preempts_elsewhere_when_a_part_of_its_place_is_taken() -> None:
 
 
 @pytest.mark.parametrize("taken", ["", "1500m"])
-def test_after_a_restart_all_of_lower_priority_on_the_node_may_be_victims(taken: str) -> None:
+def test_lower_priorities_on_the_node_may_be_victims_after_a_restart(taken: str) -> None:
     """A killed scheduler has deleted one of its two victims; the nomination holds unless a higher pod is in the way."""
     world = World(
         node("n1", cpu=4),

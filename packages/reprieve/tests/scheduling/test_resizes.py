@@ -55,7 +55,7 @@ def test_most_of_desired_and_allocated_counts(want: str, have: str, reason: str,
     assert allocated_requests(item) == {"cpu": allocated}
 
 
-def test_a_member_of_a_gang_is_queued_by_itself() -> None:
+def test_member_of_a_gang_is_queued_by_itself() -> None:
     """resizes.md 1.2: what waits for a place, a pod of the same gang that fits nowhere, is another entity."""
     world = World(
         node("n1", cpu=4),
@@ -94,7 +94,7 @@ def test_plugin_that_fails_an_attempt_for_a_resize_leaves_it_to_be_tried_again()
     assert entity_state(world) is QueueState.BACKOFF
 
 
-def test_its_own_gang_is_not_evicted() -> None:
+def test_own_gang_is_not_evicted_for_a_resize() -> None:
     """resizes.md 3.2: also where the gang has a lower priority than its pod."""
     world = World(
         node("n1", cpu=4), gang("g", 1, priority=0), growing(group="g"), pod("m", cpu=2, node="n1", group="g")
@@ -176,7 +176,7 @@ def test_member_without_a_resize_does_not_wake_its_gang_from_another_node() -> N
     assert len(world.engine.decisions) == attempts == 1
 
 
-def test_a_node_that_forbids_evictions_and_then_allows_them() -> None:
+def test_node_that_forbids_evictions_and_then_allows_them() -> None:
     """resizes.md 2.3: the change of the policy wakes it."""
     forbids = node("n1", cpu=4)
     policy = objects.NodePodPreemptionPolicy(disable_resize_preemption=("example.com/autoscaler",))
@@ -188,7 +188,7 @@ def test_a_node_that_forbids_evictions_and_then_allows_them() -> None:
     assert world.evicted == ["low"]
 
 
-def test_a_terminating_victim_is_waited_for() -> None:
+def test_terminating_victim_is_waited_for() -> None:
     """resizes.md 3.4: also by a scheduler that has just started, as the mark is on the victim."""
     world = World(
         node("n1", cpu=6),
@@ -201,7 +201,7 @@ def test_a_terminating_victim_is_waited_for() -> None:
     assert "not eligible due to a terminating pod on the nominated node" in decision.rejections[0].message
 
 
-def test_a_resize_that_fits_leaves_the_queue() -> None:
+def test_resize_that_fits_leaves_the_queue() -> None:
     """resizes.md 2.2: the rest is up to the kubelet; nothing is bound."""
     world = World(node("n1", cpu=8), growing()).drain()
     (decision,) = world.engine.decisions
@@ -225,7 +225,7 @@ def test_another_pod_that_grows_brings_it_back() -> None:
     assert [verdict.unit.name for verdict in decision.preemption.victims] == ["default/low"]
 
 
-def test_a_resize_taken_back_is_no_longer_queued() -> None:
+def test_resize_taken_back_is_no_longer_queued() -> None:
     """resizes.md 1.4: the condition is gone, or the pod is deleted."""
     world = World(node("n1", cpu=4), growing(), pod("peer", cpu=2, node="n1", priority=10)).drain()
     assert entity_state(world) is QueueState.UNSCHEDULABLE
@@ -340,7 +340,7 @@ def test_no_pods_are_evicted_for_a_part_of_a_gang() -> None:
     assert world.evicted == ["low"]
 
 
-def test_a_gang_with_evictions_under_way_evicts_no_more() -> None:
+def test_gang_with_evictions_under_way_evicts_no_more() -> None:
     """3.4: a victim that leaves one of the nodes is waited for, by a scheduler that has just started as well."""
     leaving = pod("low1", cpu=2, node="n1", terminating=True, preempted=True)
     world = two_nodes(leaving, pod("low2", cpu=2, node="n2")).drain()
@@ -357,7 +357,7 @@ def test_a_gang_with_evictions_under_way_evicts_no_more() -> None:
     ],
     ids=["withdrawn", "with its pod"],
 )
-def test_a_resize_that_ends_lets_the_others_be_tried(ended: objects.Pod) -> None:
+def test_resize_that_ends_lets_the_others_be_tried(ended: objects.Pod) -> None:
     """3.5, 3.6: the one without victims is withdrawn, or its pod terminates."""
     world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
     world.engine.set(ended, world.now)
@@ -366,7 +366,7 @@ def test_a_resize_that_ends_lets_the_others_be_tried(ended: objects.Pod) -> None
     assert world.evicted == ["low"]
 
 
-def test_a_gang_waits_for_a_kubelet_that_allows_evictions() -> None:
+def test_gang_waits_for_a_kubelet_that_allows_evictions() -> None:
     """1.8: one of its pods has PodResizePreemptionDisabled, until it has not."""
     world = two_nodes(pod("low1", cpu=2, node="n1"), pod("low2", cpu=2, node="n2"))
     disabled = objects.PodCondition(type="PodResizePreemptionDisabled", status="True")
@@ -393,7 +393,7 @@ def test_resize_that_may_not_evict_no_longer_keeps_its_gang_from_evicting_once_i
     assert world.evicted == ["low"]
 
 
-def test_a_gang_that_fits_leaves_the_queue_and_comes_back_whole() -> None:
+def test_gang_that_fits_leaves_the_queue_and_comes_back_whole() -> None:
     """1.6, 2.2: a pod grows where one of them runs."""
     world = two_nodes(pod("other", cpu=1, node="n1", priority=10), pod("low", cpu=1, node="n2"))
     while world.engine.step(world.now).decision is not None:
@@ -474,7 +474,7 @@ def test_gang_is_tried_without_a_resize_that_leaves_it() -> None:
     assert world.evicted == ["low"]
 
 
-def test_the_gang_is_deleted_while_its_resizes_wait() -> None:
+def test_gang_is_deleted_while_its_resizes_wait() -> None:
     """1.9: they go on one by one."""
     world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
     world.engine.remove(objects.ObjectRef("PodGroup", "default/g", ""), world.now)
@@ -497,7 +497,7 @@ def test_never_of_one_pod_holds_for_the_gang() -> None:
     assert world.evicted == []
 
 
-def test_a_minimum_runtime_on_one_node_keeps_the_victims_on_the_other() -> None:
+def test_minimum_runtime_on_one_node_keeps_the_victims_on_the_other() -> None:
     """3.3, 3.5: all are evicted when it is over."""
     terms = annotated(minimum_runtime="1h")
     world = two_nodes(
@@ -508,7 +508,7 @@ def test_a_minimum_runtime_on_one_node_keeps_the_victims_on_the_other() -> None:
     assert (sorted(world.evicted), world.now - START >= 3600) == (["low1", "low2"], True)
 
 
-def test_a_victim_that_is_about_to_leave_evicts_no_pods() -> None:
+def test_victim_that_is_about_to_leave_evicts_no_pods() -> None:
     """3.6: between decision and deletion its own resize has a turn; if it stays after all, it is tried again."""
     world = World(
         node("n1", cpu=4),

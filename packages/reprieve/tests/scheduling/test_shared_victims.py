@@ -38,7 +38,7 @@ def test_when_a_shared_victim_has_left_it_is_under_way_for_neither() -> None:
     assert [engine.preempting(key) for key in keys] == [False, False]
 
 
-def test_that_one_preemption_failed_does_not_end_the_other() -> None:
+def test_preemption_that_failed_does_not_end_the_other() -> None:
     """preemption.md 7.5 is about the preemptor with the failed call."""
     engine, (first, second) = engine_with_shared_victims()
     engine.preemption_failed(first, 5.0)

@@ -300,7 +300,7 @@ def test_tree_queues_with_the_priority_of_its_root() -> None:
     assert sorted(world.where) == ["a-0", "a-1"]
 
 
-def test_with_the_gate_off_leaves_are_flat() -> None:
+def test_leaves_are_flat_with_the_gate_off() -> None:
     """composite.md 5.3."""
     gates = replace(FeatureGates(), composite_pod_group=False)
     items = [composite("root", min_groups=2, priority=7), *leaf("a", 2), *leaf("b", 2)]

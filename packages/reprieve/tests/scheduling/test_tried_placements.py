@@ -48,7 +48,7 @@ def test_shared_outcomes_are_those_of_trying_every_placement(seed: int) -> None:
     assert histories[0] == histories[1]
 
 
-def test_of_like_trees_only_changed_blocks_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_blocks_alone_are_tried_again_for_like_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """performance.md 2.1: what a tree finds in a block is kept until something there changes."""
     from reprieve.scheduling import tree_algorithm
 

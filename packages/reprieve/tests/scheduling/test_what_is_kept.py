@@ -273,7 +273,7 @@ def test_removed_objects_leave_nothing_behind(life: Callable[[Engine, str, float
     assert sizes[3] == sizes[2]
 
 
-def test_of_an_attempt_nothing_is_kept_once_its_binding_is_confirmed() -> None:
+def test_attempt_is_forgotten_once_its_binding_is_confirmed() -> None:
     """scheduling.md 1: how often a pod was tried matters only while its binding may still fail."""
     left = {}
     for confirms in (False, True):

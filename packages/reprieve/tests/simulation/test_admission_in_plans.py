@@ -403,5 +403,5 @@ def test_pods_that_their_class_does_not_admit(spec: Json, why: str) -> None:
     assert message(found, "a") == f'pods "a" is forbidden: pod rejected: {why}'
 
 
-def test_an_input_without_classes_states_nothing_of_them() -> None:
+def test_input_without_classes_states_nothing_of_them() -> None:
     assert outcomes(planned(pod("a", "1", runtimeClassName="none"))) == {"a": "Scheduled"}

@@ -63,7 +63,7 @@ def test_placed_pods_run_and_evicted_pods_are_gone() -> None:
     assert high.metadata.deletion_timestamp is None
 
 
-def test_at_the_first_decision_victims_are_on_their_way_out_and_the_nomination_is_carried() -> None:
+def test_victims_terminate_and_the_nomination_is_carried_at_the_first_decision() -> None:
     found = left(node("n1"), pod("low", 8, node="n1"), pod("high", 8, priority=9), first_decision=True)
     assert pods(found) == {"low": "Pending n1", "high": "Pending n1"}
     by_name = {one.object.name: one.object for one in found.pods}

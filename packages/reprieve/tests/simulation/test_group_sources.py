@@ -138,7 +138,7 @@ def test_count_that_cannot_be_read_is_bad_input_in_a_file(count: str) -> None:
     assert caught.value.origin.file == "2.yaml"
 
 
-def test_on_a_cluster_such_a_pod_waits() -> None:
+def test_pod_waits_on_a_cluster() -> None:
     """workloads.md 2.4: what the API has admitted stops no other pod."""
     stored = pod("p0", meta={**in_kueue("two"), "uid": "u0"})
     found = answer(*TWO_NODES, stored, pod("alone", cpu="1"))
@@ -147,7 +147,7 @@ def test_on_a_cluster_such_a_pod_waits() -> None:
     assert warning.startswith(f'Pod default/p0: metadata.annotations[{COUNT}]: Invalid value: "two"')
 
 
-def test_of_two_objects_of_one_name_the_stronger_counts_with_a_warning() -> None:
+def test_stronger_object_of_one_name_counts_with_a_warning() -> None:
     """workloads.md 1.4, in whatever order they come."""
     pods = [pod(f"p{i}", meta=in_volcano()) for i in range(2)]
     for objects in ((group(VOLCANO, 2), group(COSCHEDULING, 3)), (group(COSCHEDULING, 3), group(VOLCANO, 2))):

@@ -340,7 +340,9 @@ def test_nothing_to_scale_is_an_error() -> None:
         ("pytorchjob/pt/master", 0, (1, "pt-master-0", "")),
     ],
 )
-def test_of_several_counts_one_is_set_and_its_pods_go(given: str, number: int, answer: tuple[int, str, str]) -> None:
+def test_count_that_is_set_is_one_of_several_and_its_pods_leave(
+    given: str, number: int, answer: tuple[int, str, str]
+) -> None:
     """whatif.md 4.8: KIND/NAME/PART says which."""
     of = "kubeflow.org/v1 PyTorchJob pt"
     runs = [owned(f"pt-{each}", of) for each in ("master-0", "worker-0", "worker-1")]
@@ -386,7 +388,7 @@ def test_no_more_are_set_than_the_object_may_have(number: int, message: str) -> 
         (2, 0, "f-a f-b"),
     ],
 )
-def test_of_pods_with_made_up_names_as_many_stay_as_replicas_call_for(size: int, number: int, going: str) -> None:
+def test_pods_with_made_up_names_stay_as_replicas_call_for(size: int, number: int, going: str) -> None:
     """`size` pods of each replica."""
     rows = f"""
 apiVersion: reprieve.dev/v1alpha1

@@ -277,7 +277,7 @@ def test_composites_go_from_leaf_to_root() -> None:
     assert planned(node("n", 5), *SERVE, *PODS, scenario(*steps)).plan.composite_pod_groups == ()
 
 
-def test_with_the_gate_off_a_leaf_is_planned_flat() -> None:
+def test_leaf_is_planned_flat_with_the_gate_off() -> None:
     """composite.md 5.3."""
     answer = planned(node("n", 2), *SERVE, *PODS, gates=FeatureGates(composite_pod_group=False))
     assert answer.plan.composite_pod_groups == ()

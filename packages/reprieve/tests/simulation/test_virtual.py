@@ -489,7 +489,7 @@ def test_cluster_has_settled_though_room_is_held_and_time_alone_gives_it_back() 
         assert [room.nodes for room in world.virtual.released] == [["n1"]]
 
 
-def test_with_a_watcher_room_that_was_given_back_is_not_kept() -> None:
+def test_capacity_that_was_given_back_is_not_kept_with_a_watcher() -> None:
     world = stuck(60)
     world.virtual.watcher = Noted()
     world.virtual.until(START + 100)

@@ -191,7 +191,7 @@ def test_claim_without_a_class_gets_the_default(defaults: tuple[str, ...], given
     assert Cluster(*classes, new("c", of="")).claim("c").spec.storage_class_name == ""
 
 
-def test_of_default_classes_the_newest_counts() -> None:
+def test_newest_default_class_counts() -> None:
     """Upstream's GetDefaultClass: creation time, then name."""
     newest = storage_class("z", wait=False, default=True)
     newest = replace(newest, metadata=replace(newest.metadata, creation_timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
@@ -291,7 +291,7 @@ def test_claim_that_is_bound_gets_no_other_volume() -> None:
         ([ZONE], CSI, "gone", None),
     ],
 )
-def test_from_where_a_volume_is_in_reach(
+def test_volume_is_in_reach_from(
     keys: list[str], driver: str, on: str, reach: Mapping[str, tuple[str, ...]] | None
 ) -> None:
     """Where the driver's topology keys have the values they have on the node; else everywhere."""

@@ -76,7 +76,7 @@ def test_error_of_a_row_has_its_document_and_line(text: str, document: int, line
     assert (caught.value.origin.document, caught.value.origin.line) == (document, line)
 
 
-def test_of_two_rows_the_later_counts_and_only_for_its_versions() -> None:
+def test_later_row_counts_and_only_for_its_versions() -> None:
     """whatif.md 3.1."""
     row = "- {{group: e.com, kind: X, versions: [{}], suspended: {}, sets: [{{}}]}}\n"
     first, second, third = (read_rows("f", FILE + row.format(*each)) for each in (("", "a"), ("v2", "b"), ("v2", "c")))

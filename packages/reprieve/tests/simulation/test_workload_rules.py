@@ -358,9 +358,7 @@ def test_jobs_that_are_not_made(manager: str | None, made_here: bool) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "newest"), [(2, 1, "a"), (1, 2, "b"), (1, 1, "b"), (None, None, "b"), (1, None, "a")]
 )
-def test_of_replica_sets_of_one_revision_the_latest_is_the_newest(
-    first: int | None, second: int | None, newest: str
-) -> None:
+def test_latest_replica_set_of_one_revision_is_the_newest(first: int | None, second: int | None, newest: str) -> None:
     """whatif.md 2.2: of one moment the last by name."""
     sets = []
     for name, day in (("x-a", first), ("x-b", second)):
