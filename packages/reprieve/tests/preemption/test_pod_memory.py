@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
 
 from reprieve.framework.plugin import CycleState
+from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import Preemption
@@ -21,6 +24,18 @@ from tests.plugins.devices import DRIVER, allocated, claim, device_class, device
 def _for_pod(world: World) -> PodPreemption:
     plugins = world.engine.running["default-scheduler"].profile.plugins
     return next(plugin for plugin in plugins if isinstance(plugin, DefaultPreemption))._attached().for_pod
+
+
+@contextmanager
+def _asked(inner: PodPreemption) -> Iterator[Mock]:
+    """The calls that evaluate one node."""
+    with patch.object(inner, "_on_row", wraps=inner._on_row) as asked:
+        yield asked
+
+
+def _by_gangs() -> dict[str, Profile]:
+    profile = profile_with(DefaultPreemption(PreemptionOptions(cost=("gangsBroken", "highestPriority"))))
+    return {profile.name: profile}
 
 
 def _gone(found: Preemption | None) -> list[str]:
@@ -89,8 +104,6 @@ def test_priority_of_a_members_group_counts() -> None:
 @pytest.mark.parametrize("row_of_gang", [0, 1])
 def test_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
     """cost.md 1.3: `gangsBroken` looks beyond the node: what is remembered of its members' nodes is forgotten."""
-    cost = ("gangsBroken", "highestPriority")
-    profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost)))
     names = ["n0", "n1"] if row_of_gang == 0 else ["n1", "n0"]
     world = World(
         *[node(f"n{i}", cpu=1) for i in range(4)],
@@ -100,7 +113,7 @@ def test_gang_that_shrinks_elsewhere_is_dearer(row_of_gang: int) -> None:
         pod("c", cpu=1, node="n2", priority=5),
         pod("x", cpu=1, node="n3", priority=-1),
         pod("p1", cpu=1, priority=9),
-        profiles={profile.name: profile},
+        profiles=_by_gangs(),
     )
     assert _gone(world.step().preemption) == ["x"]
     world.gone("b").add(pod("above", cpu=1, node=names[1], priority=50), pod("p2", cpu=1, priority=9))
@@ -117,19 +130,77 @@ def test_preemptors_for_devices_share_what_is_known_of_nodes_with_room_for_eithe
         given = allocated((DRIVER, name, "gpu-0"), to=[f"uid-v-{name}"])
         items += [slice_of(name, devices(1)), claim(f"v-{name}", status=given)]
         items += [node(name, cpu=4 if name == "n0" else 8), user(f"v-{name}", f"v-{name}", node=name)]
-    world = World(*items, *[claim(name) for name in "abc"])
-    world.add(user("a", "a", cpu=1, priority=9), user("b", "b", cpu=2, priority=9), user("c", "c", cpu=4, priority=9))
+    world = World(*items, *[claim(name) for name in "abcdef"])
+    world.add(
+        *[user(name, name, cpu=cpu, priority=9) for name, cpu in zip("abcdef", (1, 2, 4, 3, 2.8, 2.5), strict=True)]
+    )
     asked = Mock(wraps=_for_pod(world)._on_row)
     monkeypatch.setattr(_for_pod(world), "_on_row", asked)
     expected = [world.row(name) for name in names]
-    for name, rows in (("a", expected), ("b", []), ("c", [world.row("n0")]), ("c", [])):
-        assert _for_pod(world).cheapest_rows(world.record(name), 9) == expected
-        assert [call.args[1] for call in asked.mock_calls] == rows
-        asked.reset_mock()
+
+    def evaluated(*names_and_rows: tuple[str, list[int]]) -> None:
+        for name, rows in names_and_rows:
+            assert _for_pod(world).cheapest_rows(world.record(name), 9) == expected
+            assert [call.args[1] for call in asked.mock_calls] == rows
+            asked.reset_mock()
+
+    evaluated(("a", expected), ("b", []), ("c", [world.row("n0")]), ("c", []), ("d", []))
+    world.add(pod("holds", cpu=5, priority=9, nominated="n1", gates=["x"]))
+    n1 = [world.row("n1")]
+    evaluated(("e", n1), ("f", n1), ("a", n1), ("b", []))
     item = claim("v-n2", status=allocated((DRIVER, "n2", "gpu-0"), to=["uid-v-n2", "uid-stranger"]))
     world.engine.set(item, 0.0)
     assert _for_pod(world).cheapest_rows(world.record("a"), 9) == [row for row in expected if row != world.row("n2")]
     assert [call.args[1] for call in asked.mock_calls] == [world.row("n2")]
+
+
+def test_trials_leave_what_is_known_of_nodes() -> None:
+    """A trial ends as it began: a gang that was displaced in it costs nothing to evaluate again."""
+    items = [item for i in range(3) for item in (node(f"n{i}", cpu=1), pod(f"g-{i}", cpu=1, node=f"n{i}", group="g"))]
+    waiting = [pod("p", cpu=1, priority=9), pod("other", cpu="900m", priority=9)]
+    world = World(*items, group("g", min_count=1), *waiting, profiles=_by_gangs())
+    cluster, inner = world.engine.cluster, _for_pod(world)
+    with _asked(inner) as asked:
+        rows = inner.cheapest_rows(world.record("p"), 9)
+        assert sorted(call.args[1] for call in asked.mock_calls) == sorted(rows) == [0, 1, 2]
+        with cluster.trial():
+            cluster.displace_all([world.record(f"g-{i}") for i in range(3)])
+            inner.cheapest_rows(world.record("other"), 9)
+        asked.reset_mock()
+        assert inner.cheapest_rows(world.record("p"), 9) == rows
+        assert asked.mock_calls == []
+
+
+def test_only_nodes_of_the_gang_that_shrank_are_evaluated_again() -> None:
+    """cost.md 1.3: and not those of another gang. The pod fits on the node where one ended."""
+    items: list[Any] = []
+    for gang_name in ("g", "h"):
+        items.append(group(gang_name, min_count=1))
+        for i in range(2):
+            name = f"{gang_name}-{i}"
+            items += [node(name, cpu=1), pod(name, cpu=1, node=name, group=gang_name)]
+    world = World(*items, pod("p", cpu=1, priority=9), profiles=_by_gangs())
+    inner = _for_pod(world)
+    with _asked(inner) as asked:
+        inner.cheapest_rows(world.record("p"), 9)
+        asked.reset_mock()
+        world.gone("g-0")
+        inner.cheapest_rows(world.record("p"), 9)
+        assert [call.args[1] for call in asked.mock_calls] == [world.row("g-1")]
+
+
+def test_least_recently_used_results_are_dropped() -> None:
+    """The results for 64 kinds of pods are kept, and for each kind the last priority."""
+    world = World(node("n", cpu=1), pod("v", cpu=1, node="n"))
+    names = [f"p{i}" for i in range(65)]
+    world.add(*[pod(name, cpu=f"{900 - i}m", priority=9) for i, name in enumerate(names)])
+    inner = _for_pod(world)
+    with _asked(inner) as asked:
+        for name, evaluations in [*((name, 1) for name in names[:64]), ("p0", 0), ("p64", 1), ("p0", 0), ("p1", 1)]:
+            asked.reset_mock()
+            assert inner.cheapest_rows(world.record(name), 9) == [0]
+            assert len(asked.mock_calls) == evaluations, name
+    assert len(inner._memory) == len(inner._latest) == 64
 
 
 def test_work_annotations_are_not_remembered() -> None:

@@ -8,7 +8,7 @@ Invariant: a row is in the log if its pods, nominations or allocatable amounts c
 increments `NodeColumns.static_version`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -132,14 +132,14 @@ class ChangeReader:
         self._nodes = nodes
         self._lasting = lasting
         self._position = 0
-        self._stamp: tuple[int, ...] = ()
+        self._stamp: tuple[Hashable, ...] = ()
         self._tentative: Sequence[int] = ()
         """The changes of open trials at the last call."""
 
-    def take(self, *versions: int) -> list[int] | None:
+    def take(self, *versions: Hashable) -> list[int] | None:
         """Return the rows changed since the last call, with repetitions; None at first or if all may have changed.
 
-        `versions`: version numbers of other inputs of the reader's results.
+        `versions`: values that change with other inputs of the reader's results.
         """
         nodes = self._nodes
         of_nodes = () if nodes is None else nodes.version

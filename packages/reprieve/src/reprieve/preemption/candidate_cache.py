@@ -4,7 +4,7 @@ Results stay valid while their rows do not change: `catch_up` drops those of cha
 is stored, so memory grows with the rows and not with the victims.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +101,7 @@ class RowAnswers:
         self.searched: dict[int, Cheapest | None] = {}
         """Results of searches by row, see `search`."""
 
-    def catch_up(self, rows: int, *versions: int) -> None:
+    def catch_up(self, rows: int, *versions: Hashable) -> None:
         """Resize to the number of rows, and drop invalid results. `versions`: of the budgets and of other inputs."""
         touched = self._changes.take(*versions)
         if touched is None:

@@ -79,9 +79,6 @@ class PodPreemption:
         self._search = options.placement == MINIMIZE_VICTIMS and options.cascades is None
         self._plain = options.plain
         self._share = options.share
-        self._beyond: Hashable = ()
-        """The key of the criteria's data beyond the nodes for which the results were stored."""
-        self._beyond_version = 0
         self._columns = VictimColumns(running.cluster, running.evaluator.restarts, by_gang=criteria.counts_gangs)
         self._memory: dict[tuple[object, ...], RowAnswers] = {}
         """Results by the identity of preemptors, the least recently used first."""
@@ -327,7 +324,7 @@ class PodPreemption:
 
     def _cheapest_of(self, changed: Mapping[int, tuple[Verdict, ...]]) -> Choice | None:
         """Return the choice after calling extenders; these results are not cached."""
-        answers = RowAnswers(self._cluster.changes(lasting=True), len(self._cluster.nodes), self._criteria)
+        answers = RowAnswers(self._cluster.changes(), len(self._cluster.nodes), self._criteria)
         for row, verdicts in changed.items():
             costing = self._criteria.costing(self._cluster, self._evaluator, [verdict.unit for verdict in verdicts])
             answers.put(row, self._candidate(row, verdicts, costing), (0, 0), fragile=True)
@@ -379,10 +376,7 @@ class PodPreemption:
         """Return the valid results for identical pods; the second item of an `identity` is the priority."""
         cluster = self._cluster
         beyond = self._criteria.beyond_the_node(cluster) if self._share else None
-        if beyond is not None and beyond != self._beyond:
-            self._beyond = beyond
-            self._beyond_version += 1
-        versions = cluster.budgets_version, self._beyond_version
+        versions = cluster.budgets_version, beyond
         shares = beyond is not None and not cluster.rules_of_work
         key = identity(state) if shares else None
         if key is None:
@@ -411,7 +405,7 @@ class PodPreemption:
         restarts = RestartReader(self._evaluator.restarts) if self._criteria.counts_restarts else None
         return RowAnswers(cluster.changes(lasting=True), len(cluster.nodes), self._criteria, gangs, restarts)
 
-    def _catch_up(self, answers: RowAnswers, *versions: int) -> None:
+    def _catch_up(self, answers: RowAnswers, *versions: Hashable) -> None:
         """Drop invalid results; `versions`: see `RowAnswers.catch_up`."""
         cluster = self._cluster
         answers.catch_up(len(cluster.nodes), *versions)
@@ -451,11 +445,24 @@ class PodPreemption:
         """Carry out steps 1-5 of preemption.md 3 on one node; also return whether other rows had an influence."""
         cluster, pod = self._cluster, state.pod
         terms = cluster.class_terms_of(pod)
-        pods_there = list(cluster.nodes.pods[row].values())
-        units = potential_victims(cluster, pod.priority, pods_there, terms)
+        units = potential_victims(cluster, pod.priority, cluster.nodes.pods[row].values(), terms)
         result, depends = self._with_units(state, row, units, numbers=numbers)
-        if not cluster.rules_of_work:
-            return result, depends
+        if cluster.rules_of_work:  # Then results are not shared, so other rows do not matter.
+            result = self._within_terms(state, row, units, result, numbers=numbers)
+        return result, depends
+
+    def _within_terms(
+        self,
+        state: CycleState,
+        row: int,
+        units: Sequence[PreemptionUnit],
+        result: Candidate | Misfit,
+        *,
+        numbers: bool,
+    ) -> Candidate | Misfit:
+        """Return the result for a row within the terms of annotations about work; `result`: without them."""
+        cluster, pod = self._cluster, state.pod
+        terms, pods_there = cluster.class_terms_of(pod), list(cluster.nodes.pods[row].values())
         ceilings = self._ceilings(state)
         work = EvictionTerms(cluster, pod.priority, pods_there, terms, ceilings)
         within_ceilings = self._within_ceilings(pod, row, units, work) if numbers and ceilings else None
@@ -465,16 +472,16 @@ class PodPreemption:
             if not below and not violated:
                 break
             if not below and work.restricted:
-                return within_ceilings or (work.refusal,), True
+                return within_ceilings or (work.refusal,)
             work.whole |= below
             work.restricted = work.restricted or violated
             units = work.units()
             if not units and work.restricted:
-                return within_ceilings or (work.refusal,), True
+                return within_ceilings or (work.refusal,)
             result, _ = self._with_units(state, row, units, numbers=numbers)
         if within_ceilings is not None and (not isinstance(result, Candidate) or within_ceilings.cost < result.cost):
-            return within_ceilings, True
-        return (result if isinstance(result, Candidate) or not work.restricted else (work.refusal,)), True
+            return within_ceilings
+        return result if isinstance(result, Candidate) or not work.restricted else (work.refusal,)
 
     def _within_ceilings(
         self, pod: PodRecord, row: int, units: Sequence[PreemptionUnit], work: EvictionTerms
@@ -504,10 +511,10 @@ class PodPreemption:
     ) -> tuple[Candidate | Misfit, bool]:
         """Return the verdicts if only these units may be evicted."""
         cluster, pod = self._cluster, state.pod
-        if not units:
-            return (NO_VICTIMS_POD,), False
         # A unit that is a whole group may have members elsewhere, or get some, without this row being touched.
         spans = any(unit.group is not None for unit in units)
+        if not units:
+            return (NO_VICTIMS_POD,), spans
         costing = self._criteria.costing(cluster, self._evaluator, units)
         if numbers:
             return self._by_numbers(pod, row, units, costing), spans
