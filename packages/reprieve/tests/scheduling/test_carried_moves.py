@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.cluster.evictions import OWNER, EvictionLimit
 from reprieve.cluster.pods import MOVED, moved_condition, moved_of
 from reprieve.framework.instructions import PatchObject
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from tests.building import START, World, annotated, gang, node, pdb, pod, priority_class, profile_with
+from reprieve.scheduling import carried_moves
+from reprieve.scheduling.decision import Result
+from reprieve.scheduling.moves import MovePlan, find_moves
+from tests.building import START, World, annotated, bound_to, gang, node, pdb, pod, priority_class, profile_with
 from tests.drawing import examples
 from tests.properties.coverage import met, must_meet
 
@@ -316,10 +320,167 @@ def test_places_are_kept_after_a_restart_without_records() -> None:
     assert "thief" in world.pending
 
 
-def test_records_count_where_they_have_as_many_moves_as_the_pods() -> None:
+@pytest.mark.parametrize("records", [(10.0,), (50.0, 10.0)])
+def test_records_count_where_they_have_as_many_moves_as_the_pods(records: tuple[float, ...]) -> None:
     """moving.md 4.6"""
     world = world_of(node("n2"), _says(pod("p", node="n2"), "default/a moves to n2", 60.0), moves_per_hour=3)
-    for ago in (60.0, 50.0):
+    for ago in records:
         world.engine.moves.recall(START - ago, {})
     world.engine.resume(START)
-    assert world.engine.moves._left(START) == 1
+    assert {world.engine.moves._left(at) for at in (START, START + 3545.0)} == {3 - len(records)}
+
+
+# -- when moves are searched (4.3), and what may move (4.2, 4.5) -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "freed", "searched"), [(59, True, False), (60, True, True), (60, False, False), (600, False, False)]
+)
+def test_moves_are_searched_once_a_minute_and_only_after_capacity_was_freed(
+    seconds: int, freed: bool, searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """moving.md 4.3"""
+    searches = []
+
+    def counted(*given: Any) -> tuple[MovePlan | None, bool]:
+        searches.append(given)
+        return find_moves(*given)
+
+    monkeypatch.setattr(carried_moves, "find_moves", counted)
+    fixed = [pod("small", cpu=1, node="n1"), pod("tune", cpu=3, node="n2"), pod("tiny", cpu=0, node="n2")]
+    world = world_of(node("n1"), node("n2"), fixed, pod("train", cpu=4)).drain()
+    assert len(searches) == 1
+    if freed:
+        world.gone("tiny")
+    world.engine.queue.wake("pod/uid-train", START + seconds)
+    world.engine.tick(START + seconds)
+    assert world.engine.step(START + seconds).decision is not None
+    assert len(searches) == 1 + searched
+
+
+def test_searches_of_pods_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """moving.md 4.3: all that is kept has a limit."""
+    monkeypatch.setattr(carried_moves, "_FEWEST_KEPT", 2)
+    world = world_of(node("n1", cpu=1), pod("stays", cpu=9))
+    for number in range(9):
+        world.add(pod(f"p{number}", cpu=9)).drain().gone(f"p{number}")
+    kept = world.engine.moves._looked_at
+    assert len(kept) <= 6
+    assert {"pod/uid-stays", "pod/uid-p8"} <= kept.keys()
+
+
+@pytest.mark.parametrize(("most", "moves"), [(1, 0), (2, 2)])
+def test_plan_of_more_units_than_may_still_move_is_not_carried_out(most: int, moves: int) -> None:
+    """moving.md 4.5"""
+    pair = [movable(f"s{n}", "n1") for n in range(2)]
+    world = world_of(node("n1"), node("n2", cpu=2), pair, pod("train", cpu=4, priority=1), moves_per_hour=most)
+    world.engine.step(START)
+    assert counts(world) == (moves, 0, 0)
+    assert [world.engine.moves._left(START + seconds) for seconds in (3599.9, 3600)] == [most - moves, most]
+
+
+def test_unit_of_the_same_priority_moves_once() -> None:
+    """moving.md 4.2"""
+    world = world_of(scattered(priority=1))
+    assert len(world.step().nominations) == 1
+    assert counts(world) == (1, 0, 0)
+
+
+def test_decision_of_a_move_replaces_what_was_decided_without_it() -> None:
+    """moving.md 4.3, 4.7: the nomination is set, not cleared, and nothing is tried at once."""
+    items = scattered()
+    items[-1] = replace(items[-1], status=replace(items[-1].status, nominated_node_name="n2"))
+    decision = world_of(items).step()
+    assert decision.preemption is not None
+    assert [verdict.reason.text for verdict in decision.preemption.verdicts if verdict.reason] == ["moves to n2"]
+    assert [(pod.name, where) for pod, where in decision.nominations] == [("train", "n1")]
+    assert (decision.result, decision.cleared, decision.retry_now) == (Result.WAITING, (), False)
+
+
+# -- places (4.4) ------------------------------------------------------------------------------------------------------
+
+
+def moving(*more: Any, **of_small: Any) -> World:
+    """`small` was evicted from n1, and its place on n2 is kept."""
+    world = world_of(scattered(*more, **of_small))
+    world.engine.step(START)
+    world.engine.remove(ObjectRef("Pod", uid=world.record("small").uid), START)
+    return world
+
+
+@pytest.mark.parametrize(("seconds", "result"), [(89, (1, 0, 0)), (90, (0, 0, 1))])
+def test_place_is_kept_for_the_grace_period_and_a_minute(seconds: int, result: tuple[int, int, int]) -> None:
+    """moving.md 4.4, 4.7"""
+    world = moving()
+    assert world.engine.moves.next_time() == START + 90
+    world.engine.tick(START + seconds)
+    assert counts(world) == result
+
+
+def labelled(item: Any, index: str) -> Any:
+    labels = {"batch.kubernetes.io/job-completion-index": index}
+    return replace(item, metadata=replace(item.metadata, labels=labels))
+
+
+@pytest.mark.parametrize(
+    ("recreated", "nominated"),
+    [
+        (owned(pod("small", cpu=1), "another"), "n2"),
+        (owned(pod("small-2", cpu=1), "set-small"), "n2"),
+        (owned(pod("small-2", cpu=1), "another"), None),
+        (pod("small-2", cpu=1), None),
+        (owned(pod("small", cpu=1, namespace="elsewhere"), "set-small"), None),
+        (labelled(owned(pod("small-2", cpu=1), "set-small"), "1"), None),
+        (owned(pod("small", cpu=1, nominated="n3"), "set-small"), "n3"),
+        (owned(pod("small", cpu=1, terminating=True), "set-small"), None),
+    ],
+    ids=["name", "owner", "neither", "no owner", "namespace", "index", "nominated already", "terminating"],
+)
+def test_recreated_pod_gets_the_place(recreated: objects.Pod, nominated: str | None) -> None:
+    """moving.md 4.4: if it has the name of the pod that moved, or its owner and index."""
+    world = moving(node("n3", cpu=1))
+    world.engine.set(recreated, START)
+    assert world.nominated.get(recreated.metadata.name) == nominated
+
+
+def test_second_recreated_pod_gets_no_place_of_the_first() -> None:
+    """moving.md 4.4: the first that appears has it, for a minute from then on."""
+    world = moving()
+    world.engine.set(owned(pod("small-2", cpu=1), "set-small"), START + 80)
+    world.engine.set(owned(pod("small-3", cpu=1), "set-small"), START + 80)
+    assert world.nominated == {"train": "n1", "small-2": "n2"}
+    assert world.engine.moves.next_time() == START + 140
+
+
+@pytest.mark.parametrize(
+    ("where", "result"), [("n2", (0, 1, 0)), ("n3", (0, 0, 1)), (None, (0, 0, 1))], ids=["there", "elsewhere", "gone"]
+)
+def test_move_ends_when_the_recreated_pod_runs_or_is_gone(where: str | None, result: tuple[int, int, int]) -> None:
+    """moving.md 4.4, 4.6, 4.7: the pod that runs has the condition of the move."""
+    world = moving(node("n3", cpu=1))
+    small = owned(pod("small-2", cpu=1), "set-small")
+    world.engine.set(small, START)
+    if where is None:
+        world.engine.remove(ObjectRef("Pod", uid=small.metadata.uid), START + 1)
+    else:
+        world.engine.set(bound_to(small, where), START + 1)
+    writes = world.engine.tick(START + 2).writes
+    assert counts(world) == result
+    assert [
+        write.patch["status"]["conditions"][0]["message"] for write in writes if isinstance(write, PatchObject)
+    ] == ([f"default/small moves to {where}"] if where else [])
+    world.engine.set(pod("thief", cpu=1), START + 3)
+    assert bool(world.engine.cluster.nodes.nominated.get(world.row("n2"))) is False
+
+
+@pytest.mark.parametrize(("ago", "kept"), [(89, True), (90, False)])
+def test_place_of_a_recorded_move_is_kept_for_as_long_as_a_new_one(ago: int, kept: bool) -> None:
+    """moving.md 4.6: also if the pod has no condition of it."""
+    items = scattered()
+    items[2] = replace(items[2], metadata=replace(items[2].metadata, deletion_timestamp=items[2].status.start_time))
+    world = world_of(items)
+    world.engine.moves.recall(START - ago, {world.record("small").uid: "n2"})
+    world.engine.resume(START)
+    assert [(unit.name, unit.when) for unit in world.engine.moves.under_way] == (
+        [("default/small", START - ago)] if kept else []
+    )

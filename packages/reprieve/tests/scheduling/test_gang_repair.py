@@ -18,6 +18,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.plugins.gang_scheduling import GangScheduling, RepairOptions
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
+from reprieve.scheduling import gang_repair
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.gang_health import Satisfaction
 from reprieve.scheduling.gang_repair import repair_options
@@ -138,8 +139,8 @@ def _lower(world: World) -> None:
     world.add(group("train", min_count=1))
 
 
-def _delete(world: World) -> None:
-    world.virtual.keep_effects(world.engine.remove(ObjectRef("PodGroup", "default/train"), world.now))
+def _delete_group(world: World, name: str = "train") -> None:
+    world.virtual.keep_effects(world.engine.remove(ObjectRef("PodGroup", f"default/{name}"), world.now))
 
 
 def _remove_node(world: World) -> None:
@@ -159,7 +160,7 @@ _NO_NODE = "the gang has no members, or the node takes no pods"
     [
         (_cordon, [_NO_NODE]),
         (_lower, ["the gang has its minimum"]),
-        (_delete, ["podgroup default/train is deleted"]),
+        (_delete_group, ["podgroup default/train is deleted"]),
         (_remove_node, ["the node is gone"]),
         (_all_gone, ["pod default/train-3 is gone"]),
     ],
@@ -197,16 +198,70 @@ def test_members_that_have_succeeded_are_not_lost() -> None:
 
 
 @pytest.mark.parametrize(("size", "done", "counted"), [(3, 1, "1 has"), (4, 2, "2 have")])
-@pytest.mark.parametrize("deleted", [False, True])
-def test_members_that_have_succeeded_count(size: int, done: int, counted: str, deleted: bool) -> None:
-    """repair.md 1.3: each once, whether their pods are still there or not."""
+@pytest.mark.parametrize("how", ["there", "deleted", "reported"])
+def test_members_that_have_succeeded_count(size: int, done: int, counted: str, how: str) -> None:
+    """repair.md 1.3: each once, whether their pods are still there, are deleted, or were reported before that."""
     world = world_of([node(f"n{i}", cpu=4) for i in range(size)], gang("train", size, cpu=4)).drain()
     for item in [world.objects[world.record(f"train-{i}").uid] for i in range(done)]:
-        world.engine.set(replace(item, status=replace(item.status, phase="Succeeded")), world.now)
-        if deleted:
+        if how == "reported":
+            world.engine.pod_succeeded(item.metadata.uid)
+        else:
+            world.engine.set(replace(item, status=replace(item.status, phase="Succeeded")), world.now)
+        if how != "there":
             world.engine.remove(ObjectRef("Pod", uid=item.metadata.uid), world.now)
     world.gone(f"train-{done}").drain()
     assert said(world) == (False, "BelowMinCount", f"1 of {size} members scheduled, {counted} succeeded")
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_another_object_of_the_same_name_is_another_gang(once: bool) -> None:
+    """repair.md 1.2, 1.3: it is degraded if its own conditions state that it was scheduled."""
+    world = world_of([node(f"n{i}", cpu=4) for i in range(3)], gang("train", 3, cpu=4)).drain()
+    world.engine.pod_succeeded(world.record("train-0").uid)
+    world.gone("train-0").gone("train-1").drain()
+    assert said(world)[2] == "1 of 3 members scheduled, 1 has succeeded"
+    since = objects.Condition(type="PodGroupInitiallyScheduled", status="True", reason="Scheduled")
+    made = group("train", min_count=2)
+    made = replace(made, metadata=replace(made.metadata, uid="another"))
+    world.add(replace(made, status=replace(made.status, conditions=(since,))) if once else made)
+    world.virtual.keep_effects(world.engine.tick(START))
+    assert ("default/train" in world.engine.repair.health.degraded) is once
+    assert not once or said(world)[2] == "1 of 2 members scheduled"
+
+
+def test_tree_is_first_while_one_of_its_gangs_is_degraded() -> None:
+    """repair.md 1.4, 2.1"""
+    leaves = [group(name, min_count=2, parent="tree") for name in "ab"]
+    pods = [pod(f"{name}-{i}", cpu=1, node="n0", group=name) for name in "ab" for i in range(2)]
+    world = world_of(node("n0"), composite("tree"), leaves, pods, seconds=0).drain()
+    world.gone("a-0").gone("b-0").drain()
+    world.add(pod("other", cpu=9), pod("a-9", cpu=9, group="a"))
+
+    def tree_is_first() -> bool:
+        order = world.engine.queue.order
+        return order(world.entity("tree")) < order(world.entity("other"))
+
+    world.engine.tick(START)
+    assert tree_is_first()
+    first = []
+    for name in "ab":
+        world.add(pod(f"{name}-1-again", cpu=1, node="n0", group=name))
+        world.engine.tick(START)
+        first.append(tree_is_first())
+    assert first == [True, False]
+
+
+def test_standby_forgets_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """scheduling.md 1: it runs no attempt."""
+    monkeypatch.setattr(gang_repair, "_FEWEST_KEPT", 2)
+    world = world_of(node("n0"))
+    for turn in range(9):
+        world.add(group(f"g{turn}", min_count=1), pod(f"p{turn}", cpu=1, node="n0", group=f"g{turn}"))
+        world.engine.pod_succeeded(world.record(f"p{turn}").uid)
+        _delete_group(world, f"g{turn}")
+        world.gone(f"p{turn}")
+    assert len(world.engine.queue.changed_groups) <= 3
+    assert len(world.engine.repair.health._gangs) <= 3
 
 
 @pytest.mark.parametrize("group", ["train", "other"])
@@ -289,6 +344,7 @@ def test_what_is_kept_is_reported_once_and_again_when_the_replacement_has_it() -
     world.add(pod("train-1", cpu=4, group="train"))
     [place] = world.engine.tick(world.now).kept
     assert (place.node, place.keeper, place.replaced) == ("n1", world.record("train-1"), True)
+    assert world.engine._nominations.stands_in_api(place.keeper)
 
 
 def test_replacement_that_is_there_at_once_is_reported_alone() -> None:

@@ -11,6 +11,7 @@ from kube_rules import objects
 from reprieve.scheduling import moves
 from tests.building import START, World, composite, gang, group, node, pod
 from tests.plugins.neighbours import HOST, rules, term
+from tests.scheduling.plugins_for_tests import Fragile
 from tests.scheduling.test_carried_moves import owned
 
 Found = tuple[dict[str, str] | None, bool]
@@ -152,3 +153,53 @@ def test_nodes_that_lack_least_are_considered(
     assert (set(moving) if moving is not None else None) == plan
     if most == 1:
         assert found(nodes, on("a-1", "a"), on("a-2", "a"), on("b-1", "b"), TRAIN)[0] is not None
+
+
+@pytest.mark.parametrize("reserved", [0, 1])
+def test_reserved_nodes_are_not_proposed(reserved: int) -> None:
+    """moving.md 2.2, 2.4: the search is complete without them."""
+    nodes = [node("n1"), *(node(f"r{i}", cpu=1) for i in range(10)), node("odd", cpu=1, unschedulable=True)]
+    claims = [nominated(pod(f"p{i}", cpu=1), f"r{i}") for i in range(10)][: 10 * reserved]
+    assert found(nodes, claims, on("small", "n1"), TRAIN) == (None if reserved else {"small": "r0"}, False)
+
+
+@pytest.mark.parametrize(("refusing", "result"), [(7, ({"small": "z"}, False)), (8, (None, True))])
+def test_eight_proposals_are_checked(refusing: int, result: Found) -> None:
+    """moving.md 2.3, 2.4: a search that ends there reports it."""
+    apart = rules(apart=[term(HOST, {"app": "web"})])
+    names = [f"h{i}" for i in range(refusing)]
+    hosts = [node(name, cpu=1, labels={HOST: name}) for name in (*names, "z")]
+    web = [on(f"web-{name}", name, 0, labels={"app": "web"}) for name in names]
+    assert found(node("n1", labels={HOST: "n1"}), hosts, web, on("small", "n1", affinity=apart), TRAIN) == result
+
+
+def test_search_goes_on_without_a_node_that_a_filter_refuses_to_the_pending_pod() -> None:
+    """moving.md 2.3: `web` stays beside the first one."""
+    hosts = [node(name, labels={HOST: name}) for name in ("n1", "n3", "n2")]
+    web = on("web", "n1", 0, labels={"app": "web"})
+    train = pod("train", cpu=4, affinity=rules(apart=[term(HOST, {"app": "web"})]))
+    running = [on("tune", "n2", 3), on("small", "n1"), on("low", "n3"), web]
+    assert found(hosts, running, train, staying="web") == ({"low": "n2"}, False)
+
+
+def test_one_pod_counts_of_a_group_that_is_no_gang() -> None:
+    """moving.md 2.2: each of its pods is placed by itself."""
+    pair = [group("train"), *(pod(f"train-{i}", cpu=4, group="train") for i in range(2))]
+    assert found(*SCATTERED[:3], pair, on("small", "n1")) == ({"small": "n2"}, False)
+
+
+def test_nothing_moves_for_a_group_that_runs_in_two_domains() -> None:
+    """moving.md 2.1: it can be placed nowhere."""
+    racks = [node(name, labels={"rack": name}) for name in ("a", "b")]
+    gone_astray = [on("train-0", "a", group="train"), on("train-1", "b", group="train")]
+    made = [group("train", min_count=3, topology="rack"), pod("train-2", cpu=4, group="train")]
+    assert found(racks, made, gone_astray, *SCATTERED[:3], on("small", "n1")) == (None, False)
+
+
+def test_plugin_that_fails_is_reported() -> None:
+    """scheduling.md 5.4: no move is found."""
+    profile = Fragile(1).profile()
+    world = World(*SCATTERED, on("small", "n1"), profiles={profile.name: profile})
+    plan = moves.find_moves(world.engine.running, world.entity("train"), lambda unit: True)
+    assert plan == (None, False)
+    assert [incident.plugin for incident in world.engine.tick(world.now).incidents] == ["Fragile"]

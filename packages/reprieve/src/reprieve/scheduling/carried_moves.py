@@ -235,7 +235,7 @@ class CarriedMoves:
     def appeared(self, uid: str, now: float) -> None:
         """Nominate a replacement that appeared to the new place."""
         pod = self._cluster.pods.get(uid)
-        if pod is None or pod.scheduled or pod.row >= 0 or pod.nominated >= 0 or pod.terminating:
+        if pod is None or pod.scheduled or pod.nominated >= 0 or pod.terminating:
             return
         owner = _owner(self._cluster, pod)
         places = ((moving.owner == owner, place) for moving in self.under_way for place in moving.left)
