@@ -307,20 +307,18 @@ class _Arrangement:
         profile = self.cycle.running.profile
         if not placements or not all(weighted.plugin.by_count for weighted in profile.placement_scores):
             placements = [self.required or Placement("", alive)]
-        best: tuple[tuple[object, ...], Placement, Cells, Places, list[list[int]]] | None = None
-        for turn, placement in enumerate(placements[:_MOST_PLACEMENTS]):
+        options: list[tuple[tuple[object, ...], Placement, Cells, Places, list[list[int]]]] = []
+        for placement in placements[:_MOST_PLACEMENTS]:
             parts, cells = self._cells(placement.rows)
             places = chosen_places(cells, len(self.targets))
-            if places is None:
-                continue
-            used = [cell for cell, _ in places]
-            worth = (cells.score(used), cells.units(used), turn)
-            if best is None or worth < best[0]:
-                best = worth, placement, cells, places, parts
-        if best is None:
+            if places is not None:
+                used = [cell for cell, _ in places]
+                options.append(((cells.score(used), cells.units(used)), placement, cells, places, parts))
+        if not options:
             return None
-        _, placement, cells, places, parts = best
-        limits = [(cell, cells.capacity[cell]) for cell, _ in _and_in_use(cells, places)] if self.staying else places
+        _, placement, cells, places, parts = min(options, key=lambda option: option[0])
+        chosen = _and_in_use(cells, [cell for cell, _ in places])
+        limits = [(cell, cells.capacity[cell]) for cell in chosen] if self.staying else places
         order = self.cells_of_ranks(cells, limits, self.targets)
         rows = [np.array(sorted(part), dtype=np.int64) for part in parts]
         zones = {pod.uid: rows[cell] for pod, cell in zip(self.targets, order, strict=True)}
@@ -349,12 +347,9 @@ class _Arrangement:
         def rows_of(part: Sequence[int]) -> Rows:
             return np.array(sorted(row for cell in part for row in parts[cell]), dtype=np.int64)
 
-        def wide(part: Sequence[int]) -> list[int]:
-            return [cell for cell, _ in _and_in_use(cells, [(cell, 0) for cell in part])]
-
-        sets = _sets(cells, len(self.targets), lambda part: self._has_the_sum(rows_of(wide(part))))
+        sets = _sets(cells, len(self.targets), lambda part: self._has_the_sum(rows_of(_and_in_use(cells, part))))
         for part in islice(sets, most):
-            chosen = wide(part)
+            chosen = _and_in_use(cells, part)
             inside = rows_of(chosen)
             few = len(self.targets) <= _MOST_SEARCHED and len(inside) <= _MOST_SEARCHED and self.steps > 0
             if numbers and few:
@@ -474,16 +469,15 @@ def _sets(cells: Cells, need: int, enough: Callable[[Sequence[int]], bool]) -> I
         count += step
 
 
-def _and_in_use(cells: Cells, places: Places) -> Places:
-    """Return places, and the other cells in domains where members run already."""
-    listed = {cell for cell, _ in places}
+def _and_in_use(cells: Cells, chosen: Sequence[int]) -> list[int]:
+    """Return cells, and the others with capacity in domains where members run already."""
     levels = range(len(cells.labels))
     used = (
         cell
         for cell, capacity in enumerate(cells.capacity)
         if capacity > 0 and all(cells.labels[level][cell] in cells.used(level) for level in levels)
     )
-    return [*places, *((cell, 0) for cell in used if cell not in listed)]
+    return [*chosen, *(cell for cell in used if cell not in chosen)]
 
 
 def _key(pod: PodRecord) -> str:
