@@ -307,10 +307,12 @@ def covers(grant: Right, asked: Right) -> bool:
 
 
 def test_nothing_it_asks_for_is_refused(records: Records) -> None:
+    """api.md 1.2."""
     assert records.refused == set()
 
 
 def test_every_right_is_used(records: Records) -> None:
+    """api.md 1.2."""
     unused = {grant for grant in grants_of(rules()) if not any(covers(grant, asked) for asked in records.used)}
     assert not unused, json.dumps(sorted(unused), indent=1)
 

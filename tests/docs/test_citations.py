@@ -1,4 +1,4 @@
-"""Every rule that a comment cites is in docs/rules/, and nothing in the repository points outside of it.
+"""Comments cite rules of docs/rules/, tests cite all of them, and nothing in the repository points outside of it.
 
 A citation is `NAME.md`, alone or with what it means: `NAME.md 4.3`, `NAME.md 3.3-3.5, 4.3`, `NAME.md "Heading"`,
 `NAME.md 4, "Options"`, or with the rule's own words, `NAME.md 2.1: "..."`. A section is a heading
@@ -43,6 +43,8 @@ class Citation:
     title: str | None
     quote: str | None
     line: int
+    cited: frozenset[str] = field(default=frozenset(), compare=False)
+    """The numbers with those between the two ends of a range: `3.3-3.5` cites 3.4."""
 
 
 def plain(text: str) -> str:
@@ -74,13 +76,22 @@ def without_blocks(text: str) -> str:
     return re.sub(r"^```.*?^```$", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
 
 
+def between(numbers: str) -> frozenset[str]:
+    """Return the numbers of a citation, and those between the ends of its ranges of paragraphs."""
+    cited = set(re.findall(_NUMBER, numbers))
+    for section, first, last in re.findall(r"(\d+)\.(\d+)\s*(?:-|to)\s*\1\.(\d+)", numbers):
+        cited |= {f"{section}.{number}" for number in range(int(first), int(last))}
+    return frozenset(cited)
+
+
 def citations(text: str) -> Iterator[Citation]:
     joined = _LEAD.sub("\n", without_blocks(text) if text.startswith("# Contributing") else text)
     for found in _CITATION.finditer(joined):
         numbers = re.findall(_NUMBER, found["numbers"] or "")
         title = found["words"] if found["words"] and ":" not in found["link"] else None
         quote = found["words"] if found["words"] and ":" in found["link"] else None
-        yield Citation(found["page"], tuple(numbers), title, quote, joined.count("\n", 0, found.start()) + 1)
+        line = joined.count("\n", 0, found.start()) + 1
+        yield Citation(found["page"], tuple(numbers), title, quote, line, between(found["numbers"] or ""))
 
 
 def wrong(citation: Citation) -> str | None:
@@ -179,6 +190,31 @@ def test_numbers_of_a_section_count_up_without_gaps() -> None:
         for section in sections:
             items = sorted(int(n.split(".")[1]) for n in page.numbers if n.startswith(f"{section}."))
             assert items == list(range(1, len(items) + 1)), f"{name}.md {section}"
+
+
+UNCITED = {
+    "cost": {"4.11"},
+    "page": {"2.3", "4.3", "5.1", "5.2", "5.5", "11.3"},
+    "performance": {"1.3", "2.2", "2.4"},
+    "preemption": {"1.1", "1.4", "1.5"},
+    "provisioning": {"4.1", "5.5"},
+    "replay": {"3.9", "5.1", "5.3", "6.1"},
+    "shadow": {"1.2", "2.1", "2.4", "4.3"},
+    "tune": {"2.2", "3.2", "6.1", "6.3", "8.2"},
+    "whatif": {"4.11"},
+    "workloads": {"4.6", "5.7"},
+}
+"""Rules without a test that cites them: definitions, figures that tools measure, and rules that still need a test."""
+
+
+def test_rules_are_cited_by_tests() -> None:
+    cited: dict[str, set[str]] = {name: set() for name in rules()}
+    for path in files():
+        if "tests" in path.relative_to(ROOT).parts and path.relative_to(ROOT).as_posix() not in INVENTED:
+            for citation in citations(path.read_text()):
+                cited.get(citation.page, set()).update(citation.cited)
+    uncited = {name: {n for n in page.numbers - cited[name] if "." in n} for name, page in rules().items()}
+    assert {name: numbers for name, numbers in uncited.items() if numbers} == UNCITED
 
 
 def test_every_page_of_rules_is_listed() -> None:

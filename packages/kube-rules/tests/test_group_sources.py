@@ -54,7 +54,7 @@ SAYS: dict[str, tuple[Pod, str | None]] = {
 
 @pytest.mark.parametrize("says", SAYS)
 def test_first_source_by_which_a_pod_names_a_group_counts(says: str) -> None:
-    """workloads.md 1.1."""
+    """workloads.md 1.1, 2.3."""
     found, expected = SAYS[says]
     assert pod_group_name(found) == expected
 
@@ -146,7 +146,7 @@ CO, VC = "scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1"
     ],
 )
 def test_min_member_is_min_count(version: str, spec: dict[str, Any], minimum: int | None) -> None:
-    """workloads.md 2.1 and 2.2."""
+    """api.md 3.2, workloads.md 2.1 and 2.2."""
     found = group(version, spec)
     assert found.min_count == minimum
     assert found.foreign is not None

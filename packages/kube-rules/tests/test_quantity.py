@@ -67,6 +67,7 @@ BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
     ],
 )
 def test_amounts_and_canonical_text(text: QuantityText, milli: int, ones: int, written: str) -> None:
+    """api.md 4.1."""
     quantity = parse(text)
     assert (milli_value(quantity), value(quantity), canonical(text)) == (milli, ones, written)
 
@@ -89,6 +90,7 @@ def test_numbers_that_are_no_quantity(found: QuantityText) -> None:
 
 @given(st.integers(-(10**12), 10**12), st.integers(0, 10**6), st.sampled_from(sorted(SUFFIXES) + sorted(BINARY)))
 def test_reading_is_exact_and_rounds_away_from_zero(whole: int, fraction: int, suffix: str) -> None:
+    """api.md 4.1."""
     text = f"{whole}.{fraction:07d}{suffix}"
     scale = Fraction(2) ** BINARY[suffix] if suffix in BINARY else Fraction(10) ** SUFFIXES[suffix]
     sign = -1 if text.startswith("-") else 1
@@ -252,6 +254,7 @@ def test_numbers_are_read_as_their_text() -> None:
     ],
 )
 def test_amounts_round_away_from_zero_within_int64(nano: int, milli: int, ones: int) -> None:
+    """api.md 4.3."""
     quantity = Quantity(nano, "DecimalSI", "")
     assert (milli_value(quantity), value(quantity)) == (milli, ones)
 

@@ -206,6 +206,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("manifest", "message"), BROKEN, ids=[f"{i}" for i in range(len(BROKEN))])
 def test_validation_gives_one_clear_error(manifest: dict[str, Any], message: str) -> None:
+    """preemption.md 8.6, api.md 2.1, 2.4."""
     with pytest.raises(InputError) as caught:
         decode_object(manifest, Origin("f.yaml", 3))
     text = str(caught.value)

@@ -81,6 +81,7 @@ def test_pods_of_any_shape_are_no_template() -> None:
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
+    """whatif.md 12.1."""
     server = plane()
     before = everything(server)
     bad, told = BAD[what]
@@ -94,7 +95,7 @@ def test_bad_object_is_named_and_nothing_is_loaded(what: str) -> None:
 
 @pytest.mark.parametrize("what", BAD)
 def test_bad_object_may_be_left_out_and_is_named(what: str) -> None:
-    """The rest is there as if it had not been in the input."""
+    """whatif.md 12.1: the rest is there as if it had not been in the input."""
     bad, told = BAD[what]
     server, without = plane(), plane()
     report = load(server, NODE, bad, made("v1", "ConfigMap", "after"), lenient=True)
@@ -104,7 +105,7 @@ def test_bad_object_may_be_left_out_and_is_named(what: str) -> None:
 
 
 def test_dependents_of_a_refused_object_are_left_out_with_it() -> None:
-    """A class that is refused, and then objects that name it; pods of an owner that is left out lose it, and stay."""
+    """whatif.md 12.1: objects that name a refused class; pods of an owner that is left out lose it, and stay."""
     server = plane()
     refused = made("scheduling.k8s.io/v1", "PriorityClass", "dear", "", value=2_000_000_000)
     asking = _changed(lambda pod: pod["spec"].update(priorityClassName="dear"))

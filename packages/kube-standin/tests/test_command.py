@@ -151,7 +151,7 @@ def test_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
 
 
 def test_lost_records_are_named_and_accepted_on_demand(tmp_path: Path) -> None:
-    """kill -9, then damage to the write-ahead log: refused; --accept-loss goes on from what is left."""
+    """interfaces.md 5.5: kill -9, then a damaged write-ahead log: refused; --accept-loss goes on with the rest."""
     state = tmp_path / "state"
     path = "/api/v1/namespaces/default/configmaps"
     # Whatever has been copied back cannot be lost any more: here nothing is, however long the writes take.

@@ -130,6 +130,7 @@ del WORKLOADS["light ReplicaSet"][0]["spec"]["template"]
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_pods_of_workloads_are_adopted_and_neither_doubled_nor_collected(name: str) -> None:
+    """whatif.md 12.3."""
     server = plane()
     load(server, *WORKLOADS[name], NODE)
     settled(server)
@@ -147,6 +148,7 @@ def test_pods_of_workloads_are_adopted_and_neither_doubled_nor_collected(name: s
 
 
 def test_references_to_missing_owners_are_dropped_and_counted() -> None:
+    """whatif.md 12.2."""
     server = plane()
     served = running("a", owner("batch/v1", "Job", "gone", "x"), {})
     foreign = running("b", owner("example.com/v1", "Owner", "gone", "x"), {})
@@ -158,6 +160,7 @@ def test_references_to_missing_owners_are_dropped_and_counted() -> None:
 
 
 def test_claims_and_volumes_stay_bound() -> None:
+    """whatif.md 12.2."""
     server = plane()
     claimed = {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "c", "uid": "old-claim"}
     shape = {"accessModes": ["ReadWriteOnce"], "storageClassName": "x"}
@@ -177,6 +180,7 @@ def test_claims_and_volumes_stay_bound() -> None:
 
 
 def test_objects_that_exist_are_kept_and_reported() -> None:
+    """whatif.md 12.4."""
     server = plane()
     load(server, NODE, *OF_SET, SET)
     before = everything(server)
@@ -311,7 +315,7 @@ def test_quotas_are_for_what_comes_and_definitions_come_first() -> None:
 
 
 def test_whole_cluster_takes_less_than_three_seconds() -> None:
-    """What whatif.md asks for: 656 objects."""
+    """whatif.md 12.4: what whatif.md asks for: 656 objects."""
     server = plane()
     nodes = [made("v1", "Node", f"n{n}", "", status=NODE["status"]) for n in range(156)]
     pods = [running(f"p-{n}", {}, {"app": "p"}, nodeName=f"n{n % 156}") for n in range(500)]

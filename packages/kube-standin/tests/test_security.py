@@ -52,6 +52,7 @@ def mode(path: Path) -> int:
 
 
 def test_secret_and_its_folder_are_for_the_owner_only(tmp_path: Path) -> None:
+    """interfaces.md 5.2."""
     path = tmp_path / "new" / "folder" / "secret"
     before = os.umask(0)
     try:
@@ -532,7 +533,7 @@ def test_how_long_secrets_of_a_file_have_to_be(tmp_path: Path, changed: Json, go
 @pytest.mark.parametrize("with_ca", [False, True])
 @pytest.mark.parametrize("extensions", [None, {}, {"x": {"y": 1}}])
 def test_kubeconfig(tmp_path: Path, with_ca: bool, extensions: Json | None) -> None:
-    """Version and kind come first, as kubectl writes them; the CA is inside."""
+    """interfaces.md 5.2: version and kind come first, as kubectl writes them; the CA is inside."""
     ca = tmp_path / "ca.crt"
     ca.write_bytes(b"pem")
     path = tmp_path / "config"

@@ -184,6 +184,7 @@ def test_only_one_default_class(plane: Plane) -> None:
 
 
 def test_deleting_a_class_changes_nothing_that_exists(plane: Plane) -> None:
+    """preemption.md 8.2."""
     plane.create(pod("p", priorityClassName="high"))
     plane.delete("scheduling.k8s.io/v1", "PriorityClass", "high")
     assert plane.get("v1", "Pod", "p")["spec"]["priority"] == 1000

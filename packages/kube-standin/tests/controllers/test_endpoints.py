@@ -48,7 +48,7 @@ def conditions(world: World, name: str = "s") -> dict[str, Json]:
 
 
 def test_readiness_moves_addresses() -> None:
-    """7.14: not ready, ready, terminating."""
+    """interfaces.md 7.14: not ready, ready, terminating."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     put_pod(world, "p", "10.0.0.1", ready=False)
@@ -68,7 +68,7 @@ def test_readiness_moves_addresses() -> None:
 
 
 def test_addresses_that_are_not_ready_may_be_published() -> None:
-    """7.14: with publishNotReadyAddresses, also of a node that is gone."""
+    """interfaces.md 7.14: with publishNotReadyAddresses, also of a node that is gone."""
     world = bare()
     world.create(service("s", {"app": "a"}, publishNotReadyAddresses=True))
     put_pod(world, "p", "10.0.0.1", ready=False, node="gone")
@@ -77,7 +77,7 @@ def test_addresses_that_are_not_ready_may_be_published() -> None:
 
 
 def test_pod_of_a_node_that_is_gone_waits_for_it() -> None:
-    """7.14: slices leave it out, and have it when the node is there."""
+    """interfaces.md 7.14: slices leave it out, and have it when the node is there."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     put_pod(world, "p", "10.0.0.1", node="late")
@@ -88,7 +88,7 @@ def test_pod_of_a_node_that_is_gone_waits_for_it() -> None:
 
 
 def test_headless_service() -> None:
-    """7.14: its label, host names of pods in its domain, and addresses without ports."""
+    """interfaces.md 7.14: its label, host names of pods in its domain, and addresses without ports."""
     world = bare()
     world.create(service("s", {"app": "a"}, [], clusterIP="None"))
     put_pod(world, "p", "10.0.0.1", hostname="h", subdomain="s")
@@ -107,7 +107,7 @@ def test_headless_service() -> None:
 
 
 def test_port_without_a_name() -> None:
-    """7.14: a Service with one port may leave its name out."""
+    """interfaces.md 7.14: a Service with one port may leave its name out."""
     world = bare()
     world.create(service("s", {"app": "a"}, [{"port": 80, "targetPort": "web"}]))
     put_pod(world, "p", "10.0.0.1")
@@ -116,7 +116,7 @@ def test_port_without_a_name() -> None:
 
 
 def test_slices_belong_to_their_service_and_have_its_labels() -> None:
-    """7.14: as labels of the Service change."""
+    """interfaces.md 7.14: as labels of the Service change."""
     world = bare()
     made = service("s", {"app": "a"})
     made["metadata"]["labels"] = {"team": "x", "kubernetes.io/service-name": "another"}
@@ -136,7 +136,7 @@ def test_slices_belong_to_their_service_and_have_its_labels() -> None:
 
 
 def test_slices_have_a_hundred_endpoints_and_endpoints_a_thousand_addresses() -> None:
-    """7.14: a slice that has room is filled, and what goes leaves the others as they are."""
+    """interfaces.md 7.14: a slice that has room is filled, and what goes leaves the others as they are."""
     world = bare()
     for number in range(1_010):
         put_pod(world, f"p{number:04}", f"10.0.{number // 250}.{number % 250 + 1}", ready=number >= 20)
@@ -156,7 +156,7 @@ def test_slices_have_a_hundred_endpoints_and_endpoints_a_thousand_addresses() ->
 
 
 def test_endpoints_name_the_time_of_the_change() -> None:
-    """7.14: the Ready condition of the pod that changed first since the last sync; TriggerTimeTracker."""
+    """interfaces.md 7.14: the Ready condition of the pod that changed first since the last sync; TriggerTimeTracker."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     world.settle()
@@ -169,7 +169,7 @@ def test_endpoints_name_the_time_of_the_change() -> None:
 
 
 def test_endpoints_name_the_oldest_of_several_changes_and_none_without_one() -> None:
-    """7.14: two pods at once, then a port of the Service; afterwards a Service of the same name begins again."""
+    """interfaces.md 7.14: two pods at once, then a port of the Service; a new Service of the name begins again."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     world.settle()
@@ -199,7 +199,7 @@ def test_endpoints_name_the_oldest_of_several_changes_and_none_without_one() -> 
     ],
 )
 def test_hints_follow_the_traffic_distribution(distribution: str | None, hints: Json | None) -> None:
-    """7.14: of ready endpoints."""
+    """interfaces.md 7.14: of ready endpoints."""
     world = bare(zone="z")
     made = service("s", {"app": "a"})
     if distribution:
@@ -213,7 +213,7 @@ def test_hints_follow_the_traffic_distribution(distribution: str | None, hints: 
 
 
 def test_what_a_client_writes_is_put_right() -> None:
-    """7.14: a slice that was emptied; slices of another manager and Services without selector are left alone."""
+    """interfaces.md 7.14: an emptied slice; slices of another manager and Services without selector do not change."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     put_pod(world, "p", "10.0.0.1")
@@ -230,7 +230,7 @@ def test_what_a_client_writes_is_put_right() -> None:
 
 
 def test_restart_goes_on_and_removes_what_was_left_over() -> None:
-    """7.14: nothing is written again, and Endpoints of a Service that is gone go."""
+    """interfaces.md 7.14: nothing is written again, and Endpoints of a Service that is gone go."""
     world = bare()
     world.create(service("s", {"app": "a"}))
     world.create(service("t", {"app": "a"}))
@@ -246,7 +246,7 @@ def test_restart_goes_on_and_removes_what_was_left_over() -> None:
 
 
 def test_endpoints_follow_a_deployment(world: World) -> None:
-    """7.14: as it grows and shrinks, with simulated kubelets."""
+    """interfaces.md 7.14: as it grows and shrinks, with simulated kubelets."""
     world.create(owner("Deployment", "d", pod=template(), replicas=3))
     world.create(service("s", {"app": "a"}))
     world.schedule()
@@ -257,7 +257,7 @@ def test_endpoints_follow_a_deployment(world: World) -> None:
 
 
 def test_endpoints_in_a_namespace_that_is_deleted(world: World) -> None:
-    """7.14: no new ones are made there, and nothing keeps the namespace."""
+    """interfaces.md 7.14: no new ones are made there, and nothing keeps the namespace."""
     world.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
     made = service("s", {"app": "a"})
     made["metadata"]["namespace"] = "ns"
@@ -278,7 +278,7 @@ def custom(**metadata: Any) -> Json:
 
 
 def test_mirrors_have_labels_annotations_and_families() -> None:
-    """7.15: a slice a family, without the annotations that are not of the Endpoints itself."""
+    """interfaces.md 7.15: a slice a family, without the annotations that are not of the Endpoints itself."""
     world = bare()
     world.create(service("s"))
     skipped = {"kubectl.kubernetes.io/last-applied-configuration": "{}", TRIGGER: "x"}
@@ -302,7 +302,7 @@ def test_mirrors_have_labels_annotations_and_families() -> None:
     ],
 )
 def test_some_endpoints_are_not_mirrored(metadata: Json) -> None:
-    """7.15: marked ones, and locks of leaders; a mirror goes when its Endpoints becomes one."""
+    """interfaces.md 7.15: marked ones, and locks of leaders; a mirror goes when its Endpoints becomes one."""
     world = bare()
     world.create(service("s"))
     world.create(custom())
@@ -312,7 +312,7 @@ def test_some_endpoints_are_not_mirrored(metadata: Json) -> None:
 
 
 def test_mirrors_need_a_service_without_selector() -> None:
-    """7.15: they come with the Service, and go with it or when it gets a selector."""
+    """interfaces.md 7.15: they come with the Service, and go with it or when it gets a selector."""
     world = bare()
     world.create(custom())
     assert not slices(world, "s")
@@ -323,7 +323,7 @@ def test_mirrors_need_a_service_without_selector() -> None:
 
 
 def test_mirrors_hold_a_thousand_addresses() -> None:
-    """7.15: the rest is left out, and an event says so."""
+    """interfaces.md 7.15: the rest is left out, and an event says so."""
     world = bare()
     world.create(service("s"))
     made = custom()

@@ -264,6 +264,7 @@ def test_owner_looks_at_its_many_dependents_once(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed", "deleted"])
 def test_group_stays_while_an_unfinished_pod_names_it(end: str) -> None:
+    """api.md 2.2."""
     world = World(("podgroup-protection",))
     version = "scheduling.k8s.io/v1beta1"
     world.create(pod_group("g"))

@@ -169,6 +169,7 @@ def stateful(**spec: Any) -> Json:
 
 
 def test_pods_in_order_wait_for_each_other(world: World) -> None:
+    """interfaces.md 7.13."""
     world.create(stateful(replicas=3))
     assert list(states(world.settle())) == ["a-0"]
     world.set_phase("a-0", "Running")

@@ -269,6 +269,7 @@ CHANGES: list[tuple[str, Callable[[str], dict[str, Any]], Callable[[str], dict[s
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("before", "after", "field"), [pytest.param(b, a, f, id=name) for name, b, a, f in CHANGES])
 def test_what_stays(version: str, before: Callable[..., Any], after: Callable[..., Any], field: str) -> None:
+    """api.md 2.1."""
     old, new = workload(version, main=before(version)), workload(version, main=after(version))
     assert changed(old, old) == changed(new, new) == []
     assert changed(old, new) == [(TEMPLATES, INVALID)]

@@ -129,6 +129,7 @@ def test_recorded_refusals(create: int, change: int, subresource: str) -> None:
     ],
 )
 def test_pod_fields_that_may_change(before: Json, after: Json, allowed: bool) -> None:
+    """api.md 2.3."""
     live = stored(pod(**before))
     new = _changed(live, "merge", {"spec": after})
     found = validate_update(shape("v1", "Pod"), new, live, None)

@@ -30,6 +30,7 @@ def plane() -> Iterator[Live]:
 @pytest.mark.parametrize("token", [None, "wrong", "a.b.c", ""])
 @pytest.mark.parametrize("path", [PODS, "/version", "/api", "/nosuch"])
 def test_without_a_known_token_everything_is_401(plane: Live, token: str | None, path: str) -> None:
+    """interfaces.md 5.1."""
     status, body, _ = plane.request("GET", path, token=token)
     assert (status, body["reason"]) == (401, "Unauthorized")
 
@@ -94,6 +95,7 @@ def test_impersonation_is_for_masters(plane: Live) -> None:
 
 
 def test_server_listens_on_loopback(plane: Live) -> None:
+    """interfaces.md 5.1."""
     assert plane.url.startswith("https://127.0.0.1:")
 
 

@@ -252,6 +252,7 @@ def test_put_of_what_is_not_there_makes_it_where_its_kind_allows(plane: Plane) -
 
 
 def test_each_verb_on_one_object() -> None:
+    """interfaces.md 4.1."""
     with running() as plane:
         plane.ask(f"POST {MAPS}", config_map("m", a="1"))
         for line, body, headers, data in (

@@ -45,6 +45,7 @@ def covers(listed: str, place: str) -> bool:
 @needs_recordings
 @pytest.mark.parametrize("name", TRANSCRIPTS or ["none"])
 def test_answer_is_the_recorded_one(name: str, results: dict[str, Result]) -> None:
+    """interfaces.md 4.2."""
     result = results[name]
     listed = allowed().get(name, [])
     unexplained = [

@@ -139,6 +139,7 @@ def test_review_has_the_whole_request(called: Called) -> None:
 
 
 def test_what_a_validating_webhook_saw_is_what_is_stored(called: Called) -> None:
+    """interfaces.md 6.6."""
     called.add(VALIDATING, {"v": allow})
     made = called.plane.ask(f"POST {MAPS}", {"metadata": {"generateName": "g-"}}).json["metadata"]
     seen = called.requests[0][1]
@@ -163,6 +164,7 @@ def test_what_a_validating_webhook_saw_is_what_is_stored(called: Called) -> None
     ],
 )  # fmt: skip
 def test_refusals_are_worded_as_upstream(called: Called, handler: Handler, refusal: Any) -> None:
+    """interfaces.md 6.4."""
     called.add(VALIDATING, {"v": handler})
     code, reason, message = create(called).refusal
     assert (code, reason, message.replace(called.requests[0][1]["uid"], "UID")) == refusal
@@ -176,6 +178,7 @@ def unreachable(_: Json) -> Json:
 
 @pytest.mark.parametrize("collection", [MUTATING, VALIDATING])
 def test_failure_is_decided_by_the_policy(called: Called, collection: str) -> None:
+    """interfaces.md 6.4."""
     called.add(collection, {"ignored": unreachable}, failurePolicy="Ignore")
     assert create(called).status == 201
     called.add(collection, {"failed": unreachable})
@@ -346,7 +349,7 @@ def test_equivalent_versions_are_converted(called: Called) -> None:
 
 
 def test_dry_runs_need_webhooks_without_side_effects(called: Called) -> None:
-    """A configuration of an earlier version may still have such webhooks; none can be made."""
+    """interfaces.md 6.5: A configuration of an earlier version may still have such webhooks; none can be made."""
     webhook = {"name": "v.example.com", "clientConfig": {"url": "https://127.0.0.1/v"}, "rules": [rule(["*"])],
                "sideEffects": "Some", "admissionReviewVersions": ["v1"]}  # fmt: skip
     refused = called.plane.ask(f"POST {VALIDATING}", {"metadata": {"name": "c"}, "webhooks": [webhook]})
@@ -370,6 +373,7 @@ def test_warnings_reach_the_client(called: Called) -> None:
 
 
 def test_mutated_object_is_validated_and_defaulted(called: Called) -> None:
+    """interfaces.md 6.1."""
     called.add(
         MUTATING, {"m": patch({"op": "replace", "path": "/spec/containers/0/name", "value": "BAD"})}, [rule(["pods"])]
     )
@@ -382,6 +386,7 @@ def test_mutated_object_is_validated_and_defaulted(called: Called) -> None:
 
 
 def test_write_that_meets_another_is_reviewed_again(called: Called) -> None:
+    """interfaces.md 6.6."""
     create(called)
 
     def meanwhile(request: Json) -> Json:

@@ -137,6 +137,7 @@ def test_service_without_a_mapping_is_called_on_this_machine(tmp_path: Path) -> 
 
 
 def test_only_the_bundle_of_the_configuration_is_trusted(tmp_path: Path) -> None:
+    """interfaces.md 6.7."""
     from kube_standin.security import certificates
 
     certificates(tmp_path / "other")
@@ -187,6 +188,7 @@ def test_name_in_the_certificate_counts(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_else_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, reason: str) -> None:
+    """interfaces.md 6.7."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
 
     def no_lookup(*_: Any, **__: Any) -> Any:
@@ -319,6 +321,8 @@ def test_bad_responses_end_the_call(tmp_path: Path, answer: bytes, reason: str) 
 
 
 def test_redirect_is_not_followed_to_anywhere(tmp_path: Path) -> None:
+    """interfaces.md 6.7."""
+
     async def work(caller: WebhookCaller, running: Hooks) -> int:
         with pytest.raises(WebhookCallError):
             await caller.call("w", running.config(), b"{}", DEADLINE)

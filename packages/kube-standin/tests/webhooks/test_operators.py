@@ -107,7 +107,7 @@ def test_refusal_is_an_event_of_the_job(tmp_path: Path) -> None:
 
 
 def test_failed_gang_is_counted_though_its_pods_wait_for_webhooks(tmp_path: Path) -> None:
-    """The other pods of the Job are ended through a webhook, and its failure is not lost meanwhile."""
+    """interfaces.md 6.8: the other pods of the Job end through a webhook, and its failure is not lost."""
 
     def work(server: Live, seen: list[tuple[str, str]]) -> None:
         server.request("POST", JOBS, job("gang", 4, backoffLimit=0))

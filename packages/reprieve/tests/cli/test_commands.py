@@ -117,6 +117,7 @@ def test_bad_usage_and_bad_input_exit_2_with_one_clear_error_and_nothing_on_stdo
 
 
 def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None:
+    """interfaces.md 1.10, 2.1."""
     ended = run("plan", "-f", PLANS / "eviction.yaml", "-o", "json")
     assert (ended.code, ended.err) == (0, "")
     plan = json.loads(ended.out)
@@ -172,6 +173,7 @@ def test_json_is_one_document_with_the_fields_of_the_interface(run: Run) -> None
 
 
 def test_two_runs_are_equal_but_for_the_seconds_they_took(run: Run) -> None:
+    """interfaces.md 2.5."""
     first, second = (json.loads(run("plan", "-f", PLANS / "eviction.yaml", "-o", "json").out) for _ in range(2))
     for plan in (first, second):
         del plan["stats"]["seconds"]
@@ -207,9 +209,11 @@ def test_manifests_come_from_stdin_and_several_sources(run: Run, tmp_path: Path)
         ("waiting", ["--fail-on-pending"], 1),
         ("waiting", ["--fail-on-preemption"], 0),
         ("nothing", ["--fail-on-pending"], 0),
+        ("deferred-resize", ["--fail-on-preemption", "--fail-on-pending"], 0),
     ],
 )
 def test_exit_code_1_when_the_thing_asked_about_is_not_so(plan: str, options: list[str], code: int, run: Run) -> None:
+    """interfaces.md 1.9, resizes.md 5.3."""
     ended = run("plan", "-f", PLANS / f"{plan}.yaml", *options)
     assert (ended.code, ended.err) == (code, "")
     assert ended.out

@@ -101,6 +101,7 @@ def test_two_configurations_are_compared_with_each_other(run: Run) -> None:
     ],
 )
 def test_exit_codes(run: Run, arguments: list[str], code: int, message: str) -> None:
+    """whatif.md 10.3."""
     ended = run("plan", "-f", "cluster.yaml", *arguments)
     assert ended.code == code
     assert ended.err.startswith(message)

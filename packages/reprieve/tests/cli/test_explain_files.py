@@ -131,6 +131,7 @@ def test_suggestion_names_the_namespace_and_can_be_asked_as_it_stands(run: Run, 
 
 
 def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> None:
+    """whatif.md 11.2."""
     ended = run("explain", "--all-waiting", "-f", cluster, "-o", "json")
     items = json.loads(ended.out)["items"]
     assert [(one["kind"], one["name"]) for one in items] == [("PodGroup", "train"), ("Pod", "sweep-00000")]

@@ -338,6 +338,7 @@ def test_gang_that_waits_has_six_reasons_of_its_last_attempt(number: int, listed
 
 
 def test_scarcest_resource_is_the_first_reason() -> None:
+    """interfaces.md 2.4."""
     reasons = [ReasonCount(reason=f"Insufficient {name}", nodes=1) for name in ("cpu", "memory", "gpu")]
     lack = Shortfall(closest=Shortage(missing={"gpu": "1", "cpu": "2"}, nodes=1, names=("n1",)), more=1)
     below = reasons_of(of_gang(), attempt(members=TRIED, reasons=reasons, lack=lack))

@@ -32,6 +32,7 @@ def test_policies_side_by_side_over_the_same_arrivals(run: Run, desk: Path) -> N
 
 
 def test_same_run_gives_the_same_bytes(run: Run, desk: Path) -> None:
+    """replay.md 1.7."""
     for form in ("text", "json", "csv", "trace"):
         arguments = ("replay", "jobs.csv", "-o", form, "--seed", "3", "--failures", "mtbf=6h,repair=10m")
         first, second = run(*arguments), run(*arguments)
@@ -50,6 +51,7 @@ def test_csv_has_a_row_per_policy_and_job(run: Run, desk: Path) -> None:
 
 
 def test_files_are_written_to_a_directory_and_the_table_to_stdout(run: Run, desk: Path) -> None:
+    """replay.md 1.5."""
     ended = run("replay", "jobs.csv", "-o", "json", "--out", "found")
     assert ended.out.startswith("Replay\n")
     assert json.loads((desk / "found" / "replay.json").read_text())["kind"] == "Replay"
@@ -121,6 +123,7 @@ def test_options_that_make_no_sense_are_named(run: Run, desk: Path, content: str
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(run: Run, desk: Path, arguments: tuple[str, ...], wanted: str) -> None:
+    """replay.md 1.9."""
     ended = run("replay", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert wanted in ended.err
@@ -211,6 +214,7 @@ def test_parquet_reads_like_csv(run: Run, desk: Path) -> None:
 
 
 def test_cluster_file_holds_classes_quotas_and_running_pods(run: Run, desk: Path) -> None:
+    """replay.md 3.1."""
     (desk / "cluster.yaml").write_text(
         """apiVersion: v1
 kind: Node

@@ -12,7 +12,7 @@ PLANS = Path(__file__).parent / "plans"
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["plan", "--help"], ["import", "openb", "--help"]])
 def test_help_and_version_start_without_numpy_and_the_engine(arguments: list[str]) -> None:
-    """Start-up under half a second (performance.md): what would take longer is not imported."""
+    """performance.md 2.3: start-up under half a second (performance.md): what would take longer is not imported."""
     heavy = {"numpy", "rich", "yaml", "msgspec", "pydantic", "reprieve.scheduling", "kube_rules.meta"}
     assert _imported(arguments) & (heavy | _OF_SERVERS) == set()
 
@@ -49,7 +49,7 @@ def _imported(arguments: list[str]) -> set[str]:
 
 
 def test_start_up_imports_nothing_heavy() -> None:
-    """performance.md: start-up of any command that needs no cluster under 0.5 s."""
+    """performance.md 2.3: start-up of any command that needs no cluster under 0.5 s."""
     code = (
         "import sys, reprieve.cli.commands; print([m for m in ('numpy', 'aiohttp', 'structlog') if m in sys.modules])"
     )

@@ -47,7 +47,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_front_is_judged_on_blocks_that_were_not_seen(run: Run, desk: Path) -> None:
-    """tune.md 3, 4, 7: with today's configuration and kube-scheduler's; waiting for a checkpoint loses less."""
+    """tune.md 1.1, 2.1, 3.1, 3.3, 4.1, 4.2, 5.2, 7.1, 7.2: waiting for a checkpoint loses less."""
     ended = run(*INPUT, "--search", "search.yaml", "--trials", 12, "--format", "json", "-o", "tuned.yaml")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)

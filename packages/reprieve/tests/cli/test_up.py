@@ -44,6 +44,7 @@ def test_pods_are_scheduled_and_run(cluster: Up) -> None:
 
 
 def test_scheduler_that_is_killed_is_started_again(cluster: Up) -> None:
+    """interfaces.md 1.1."""
     [first] = eventually(cluster.children)
     os.kill(first, signal.SIGKILL)
     cluster.api.create(DEFAULT, pod("after"))
@@ -61,6 +62,7 @@ def test_data_directory_in_use_is_named(cluster: Up, refused: Callable[..., str]
 
 
 def test_killed_parent_takes_the_scheduler_along_and_everything_is_there_again(tmp_path: Path) -> None:
+    """interfaces.md 1.1."""
     data = str(tmp_path / "data")
     with up(tmp_path, "--nodes=1", data_dir=data) as cluster:
         cluster.api.create(DEFAULT, pod("kept"))
@@ -85,7 +87,7 @@ def test_killed_parent_takes_the_scheduler_along_and_everything_is_there_again(t
 def test_reset_starts_empty_and_down_leaves_nothing_behind(
     tmp_path: Path, cluster: Up, refused: Callable[..., str]
 ) -> None:
-    """interfaces.md 1: what is cleared is what `up` made, and never under a cluster that runs."""
+    """interfaces.md 1.1: what is cleared is what `up` made, and never under a cluster that runs."""
     data = tmp_path / "data"
     with up(tmp_path, "--nodes=1", data_dir=str(data)) as first:
         token = first.kubeconfig.read_text()

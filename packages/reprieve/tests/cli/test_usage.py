@@ -18,6 +18,7 @@ COMMANDS = (
 
 
 def test_every_command_is_listed(run: Run) -> None:
+    """interfaces.md 1.1-1.7."""
     ended = run("--help")
     assert (ended.code, ended.err) == (0, "")
     listed = [line.split()[0] for line in ended.out.partition("Commands:\n")[2].splitlines() if line[2:3].strip()]

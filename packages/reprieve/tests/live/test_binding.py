@@ -150,7 +150,7 @@ def there(uid: str = "uid-a", node_name: str = "") -> Reply:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_answer_means(replies: list[Reply], outcome: str) -> None:
-    """scheduling.md 2: 409/404 final for this attempt, 5xx and timeouts retried; what is unsure is settled."""
+    """scheduling.md 2.4: 409/404 final for this attempt, 5xx and timeouts retried; what is unsure is settled."""
 
     async def act(ready: Stage) -> None:
         await ready.start(how=ApiBinding("default", "a", "uid-a", "n1"))

@@ -72,7 +72,7 @@ def test_rejection_is_written_when_reason_or_message_is_new(
 
 
 def test_condition_has_the_generation_that_was_observed() -> None:
-    """observedGeneration where the API counts generations of pods; that it grew alone is no reason to write."""
+    """observability.md 1.6: observedGeneration where the API counts generations; a new one alone is not written."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod(generation=3)
@@ -88,7 +88,7 @@ def test_condition_has_the_generation_that_was_observed() -> None:
 
 
 def test_one_decision_is_one_patch_per_pod() -> None:
-    """The preemptor's condition and nomination go together; a pod that lost its nomination gets a condition, too."""
+    """observability.md 1.8: condition and nomination in one patch; a pod without its nomination gets a condition."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod("a")
@@ -267,7 +267,7 @@ def test_group_after_a_restart_stays_scheduled() -> None:
 
 
 def test_preempted_group_that_runs_again_is_no_target_any_more() -> None:
-    """observability.md "Conditions": what a group says is true of its pods as they are."""
+    """observability.md 1.7 "Conditions": what a group says is true of its pods as they are."""
 
     async def test(scene: Scene) -> None:
         target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
@@ -325,7 +325,7 @@ def test_bound_pods_cost_nothing() -> None:
 
 
 def test_victims_condition() -> None:
-    """observability.md: the preemptor, by the name of its scheduler."""
+    """observability.md 1.7: the preemptor, by the name of its scheduler."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod(schedulerName="mine")
@@ -530,7 +530,7 @@ def test_condition_wished_while_a_patch_failed_counts() -> None:
 
 
 def test_nomination_alone_is_written_and_taken_back() -> None:
-    """Without a condition that would be written with it."""
+    """observability.md 1.8: without a condition that would be written with it."""
 
     async def test(scene: Scene) -> None:
         found = scene.pod()

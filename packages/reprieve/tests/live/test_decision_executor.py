@@ -150,7 +150,7 @@ def test_composites_above_a_gang_that_falls_below_its_minimum_are_reported(
 
 
 def test_member_that_came_later_takes_nothing_back() -> None:
-    """3.6 is about the pods that the group was first scheduled with."""
+    """scheduling.md 3.6 is about the pods that the group was first scheduled with."""
 
     async def test(stage: Stage) -> None:
         stage.gang("a", least=1)

@@ -44,7 +44,7 @@ def test_victim_with_an_unsent_binding_releases_its_capacity_without_a_call(late
 
 
 def test_victim_that_turns_out_to_be_bound_is_deleted() -> None:
-    """7.2: an informer was quicker than the word that it gives its room back; the first node is one, too."""
+    """preemption.md 7.2: an informer was quicker than the report of the released pod; the first node is one, too."""
 
     async def test(stage: Stage) -> None:
         loop = LateLoop(stage.clock)
@@ -62,7 +62,7 @@ def test_victim_that_turns_out_to_be_bound_is_deleted() -> None:
 
 
 def test_victim_that_was_bound_after_all_is_deleted() -> None:
-    """7.2: what has been sent is waited for."""
+    """preemption.md 7.2: what has been sent is waited for."""
 
     async def test(stage: Stage) -> None:
         stage.pod("low", cpu="4")
@@ -81,7 +81,7 @@ def test_victim_that_was_bound_after_all_is_deleted() -> None:
 
 
 def test_preemption_that_failed_is_decided_anew_at_once() -> None:
-    """7.5: its victims have no preemptor, and the preemptor has no nomination any more."""
+    """preemption.md 7.5: its victims have no preemptor, and the preemptor has no nomination any more."""
 
     async def test(stage: Stage) -> None:
         stage.pod("low", cpu="4", node="n1")

@@ -70,7 +70,7 @@ async def together(runs: Iterable[Awaitable[None]], width: int = 4) -> None:
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_without_failures(world: World, asynchronous: bool) -> None:
-    """7.1, 7.2, 7.3, 7.6: nomination before victims, condition before deletion, the last victim last."""
+    """preemption.md 7.1, 7.2, 7.3, 7.6: nomination before victims, condition before deletion, the last victim last."""
 
     async def run() -> None:
         async with cluster() as (server, client):
@@ -253,7 +253,7 @@ LASTING = ["500 for good", "cut for good", "no answer for good"]
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_call_that_fails_for_good(world: World, mode: str) -> None:
-    """7.5: the nomination is reverted, the preemptor tried again at once, the remaining victims are left alone."""
+    """preemption.md 7.5: the nomination is withdrawn, the preemptor tried again at once, the other victims stay."""
 
     async def fail(target: str) -> None:
         network = Faulty(target, mode)
@@ -346,7 +346,7 @@ def test_call_that_fails_once(world: World, mode: str) -> None:
 @pytest.mark.parametrize("again", [False, True], ids=["404", "409"])
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_victim_that_is_gone_counts_as_done(world: World, again: bool) -> None:
-    """7.2: not found counts as done, and so does another pod of the name, which is left alone."""
+    """preemption.md 7.2: not found counts as done, and so does another pod of the name, which is left alone."""
 
     async def vanish(target: str) -> None:
         name = target.split("/")[2]

@@ -181,7 +181,7 @@ class Reviews:
 
 
 def test_reader_of_one_namespace_sees_that_one() -> None:
-    """page.md 4.1, 4.4: by the right to list pods there; a question needs the right to list all."""
+    """page.md 4.1, 4.4, 8.4: by the right to list pods there; a question needs the right to list all."""
     auth = DelegatedAuth(cast(ApiClient, Reviews("default")))
     (got, question) = ask(REMOTE, ("GET", DATA[0]), ("POST", QUESTION), token="known", auth=auth)
     assert sorted(json.loads(got.text)["cluster"]["pods"]["names"]) == ["", "mine"]

@@ -180,7 +180,7 @@ def play(test: Callable[[Stage], Awaitable[None]], **named: Any) -> None:
     ],
 )
 def test_calls_for_victims(victims: list[str], calls: list[str], went: list[str]) -> None:
-    """7.2: pods are marked, then their group, then they are deleted; the last unit goes when the others have.
+    """preemption.md 7.2: pods are marked, then their group, then they are deleted; the last unit after the others.
 
     Nothing is called for a terminating pod (`!`), nor for one without a node (`?`), which frees capacity all the same.
     """
@@ -204,7 +204,7 @@ def test_last_unit_is_marked_with_the_others_and_goes_after_them() -> None:
 
 
 def test_no_victim_is_touched_before_the_api_knows_the_preemptor() -> None:
-    """7.2: the nomination comes first; meanwhile the preemption is under way."""
+    """preemption.md 7.2: the nomination comes first; meanwhile the preemption is under way."""
 
     async def test(stage: Stage) -> None:
         stage.writes.hold = True
@@ -246,7 +246,7 @@ def test_no_more_calls_are_under_way_than_may_be(victims: list[str]) -> None:
 
 @pytest.mark.parametrize("in_time", [True, False])
 def test_binding_of_a_victim_that_is_only_reserved_is_taken_back(in_time: bool) -> None:
-    """7.2: without a call; one that turns out to be bound is deleted like any other."""
+    """preemption.md 7.2: without a call; one that turns out to be bound is deleted like any other."""
 
     async def test(stage: Stage) -> None:
         stage.releases = in_time
@@ -302,7 +302,7 @@ FAILURES: dict[str, tuple[list[str], dict[str, Exception], list[str]]] = {
 
 @pytest.mark.parametrize("what", FAILURES)
 def test_failure_leaves(what: str) -> None:
-    """7.5: a marked pod that was not deleted loses its mark, and no further victim is begun."""
+    """preemption.md 7.5: a marked pod that was not deleted loses its mark, and no further victim is begun."""
     victims, failing, calls = FAILURES[what]
 
     async def test(stage: Stage) -> None:
@@ -324,7 +324,7 @@ def test_failure_leaves(what: str) -> None:
 
 
 def test_failure_begins_no_further_victim() -> None:
-    """7.5: nor is a pod deleted that was marked meanwhile."""
+    """preemption.md 7.5: nor is a pod deleted that was marked meanwhile."""
 
     async def test(stage: Stage) -> None:
         preemption = stage.preemption(*stage.units("a", "b", "c"))
@@ -435,7 +435,7 @@ def test_unit_of_which_nothing_was_deleted_stays_after_some_seconds() -> None:
     ],
 )
 def test_no_pods_are_evicted_for_a_deleted_preemptor(victims: list[str], at: str | None, calls: list[str]) -> None:
-    """7.5: up to the first deletion of a unit; a unit with a begun deletion is evicted as a whole."""
+    """preemption.md 7.5: up to the first deletion of a unit; a unit with a begun deletion is evicted as a whole."""
 
     async def test(stage: Stage) -> None:
         preemption = stage.preemption(*stage.units(*victims))
@@ -452,7 +452,7 @@ def test_no_pods_are_evicted_for_a_deleted_preemptor(victims: list[str], at: str
 
 
 def test_victim_of_another_preemption_keeps_its_disruption_target() -> None:
-    """7.5: as long as that is under way, also where it has called nothing yet."""
+    """preemption.md 7.5: as long as that is under way, also where it has called nothing yet."""
 
     async def test(stage: Stage) -> None:
         [unit] = stage.units("a")

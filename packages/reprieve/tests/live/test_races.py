@@ -290,7 +290,7 @@ def test_pod_comes_while_a_gang_makes_room(priority: str) -> None:
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("members", [0, 2], ids=["pod", "gang"])
 def test_victims_have_left_before_the_last_answer_comes(members: int, asynchronous: bool) -> None:
-    """7.3: if deletion events arrive before the task ends, the preemptor is not left stuck."""
+    """preemption.md 7.3: if deletion events arrive before the task ends, the preemptor is not left stuck."""
 
     async def run() -> None:
         held = Held(lambda call: call.method == "DELETE", answered=True)
@@ -330,7 +330,7 @@ def test_victims_have_left_before_the_last_answer_comes(members: int, asynchrono
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 def test_victim_with_a_binding_in_flight_settles_first(asynchronous: bool) -> None:
-    """7.2: its outcome is awaited; bound after all it is evicted like any other."""
+    """preemption.md 7.2: its outcome is awaited; bound after all it is evicted like any other."""
 
     async def run() -> None:
         held = Held(lambda call: call.path.endswith("/low/binding"))
@@ -353,7 +353,7 @@ def test_victim_with_a_binding_in_flight_settles_first(asynchronous: bool) -> No
 
 @pytest.mark.parametrize("asynchronous", [True, False], ids=["async", "sync"])
 def test_victim_with_an_unsent_binding_is_released_without_a_call(asynchronous: bool) -> None:
-    """7.2: it goes back to the queue; the API never hears of it."""
+    """preemption.md 7.2: it goes back to the queue; the API never hears of it."""
 
     async def run() -> None:
         held = Held(lambda call: call.path.endswith("/binding") and "/filler" in call.path)

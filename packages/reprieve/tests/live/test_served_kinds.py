@@ -21,7 +21,7 @@ from tests.waiting import DEADLINE
 
 @pytest.mark.parametrize("kind", ["poddisruptionbudgets", "podgroups"])
 def test_optional_kinds_that_may_not_be_read_are_left_out_until_they_may(kind: str) -> None:
-    """A warning, once; when the right is granted they are read."""
+    """api.md 1.1: A warning, once; when the right is granted they are read."""
 
     async def act(stage: Stage) -> None:
         await stage.group("g", 2)
@@ -149,7 +149,7 @@ def test_resources_no_longer_served_are_not_waited_for() -> None:
 
 
 def test_newly_served_kinds_are_discovered_often_enough() -> None:
-    """docs/install.md: ten seconds, of which the API server may need some itself."""
+    """api.md 3.3: docs/install.md: ten seconds, of which the API server may need some itself."""
     assert ClusterFeedOptions().rediscover <= 5.0
 
 

@@ -105,11 +105,13 @@ def ask(
 
 @pytest.mark.parametrize("options", [LOCAL, replace(LOCAL, token="t"), REMOTE], ids=["loopback", "token", "remote"])
 def test_health_is_open_everywhere(options: ServingOptions) -> None:
+    """observability.md 3.4."""
     answers = ask(options, "/healthz", "/livez", "/readyz")
     assert [(got.status, got.text) for got in answers] == [(200, "ok")] * 3
 
 
 def test_metrics_are_prometheus_text() -> None:
+    """observability.md 3.1."""
     (got,) = ask(LOCAL, "/metrics")
     assert (got.status, got.kind) == (200, "text/plain")
     names = {family.name for family in text_string_to_metric_families(got.text)}
@@ -150,6 +152,7 @@ def test_scrape_reads_the_state_of_the_engine_anew() -> None:
     ],
 )
 def test_readers_that_are_allowed(options: ServingOptions, token: str | None, metrics: int, explain: int) -> None:
+    """observability.md 3.4."""
     answers = ask(options, "/metrics", "/metrics/resources", "/explain?kind=Pod&name=known", token=token)
     assert [got.status for got in answers] == [metrics, metrics, explain]
 

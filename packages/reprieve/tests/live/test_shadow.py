@@ -161,7 +161,7 @@ def test_shadow_beside_itself_reports_no_differences_and_only_reads(tmp_path: Pa
 
 
 def test_shadow_serves_and_keeps_its_report_and_its_records(tmp_path: Path) -> None:
-    """shadow.md 4: a gang that is not placed is starved, on /shadow, in /metrics, and in the file after the end.
+    """shadow.md 4.2, 5.1: a gang that is not placed is starved, on /shadow, in /metrics, and in the file after the end.
 
     page.md 10.2: and on the page.
     """

@@ -360,7 +360,7 @@ def test_decisions_count_no_evictions_for_limits_but_the_clusters_do() -> None:
 
 
 def test_deleted_and_unseen_entities_are_not_compared() -> None:
-    """shadow.md 3.7: a pod that the shadow had not placed when it was bound, and one that is deleted."""
+    """shadow.md 3.1, 3.7: a pod that the shadow had not placed when it was bound, and one that is deleted."""
     stage = Stage("n1")
     stage.pod("big", cpu="4")
     stage.acting_binds("big", "n1")

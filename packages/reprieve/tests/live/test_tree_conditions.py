@@ -143,7 +143,7 @@ def test_composites_without_a_root_say_why(parents: dict[str, str], reasons: dic
 
 
 def test_unit_that_makes_room_is_reported_on_each_of_its_groups() -> None:
-    """composite.md 4: DisruptionTarget on every group of an `all` tree, and taken back from all where it stays."""
+    """composite.md 4.4: DisruptionTarget on every group of an `all` tree, and taken back from all where it stays."""
 
     async def test(scene: Scene) -> None:
         composite(scene, "root", mode="all")

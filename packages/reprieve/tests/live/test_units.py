@@ -46,7 +46,7 @@ async def mark(client: ApiClient, kind: str, name: str, **status: Any) -> None:
 
 @pytest.mark.parametrize("begun", ["PATCH default/podgroups/crew/status", "PATCH default/pods/crew3/status"])
 def test_unit_that_was_marked_and_stays_gets_preemption_failed(begun: str) -> None:
-    """7.5: the preemptor is deleted while the unit is being marked: the marks are taken back, nothing is deleted."""
+    """preemption.md 7.5: the preemptor is deleted while its victims are marked: no pod is deleted or stays marked."""
 
     async def run() -> None:
         gone = False
@@ -188,7 +188,7 @@ def test_restart_finishes_a_tree_that_has_lost_a_pod_and_spares_one_that_has_not
 
 
 def test_two_preemptors_of_one_victim_make_its_calls_once() -> None:
-    """7.1: the second decides before the first one's calls are heard of: no call is made twice."""
+    """preemption.md 7.1: the second decides before the first one's calls are heard of: no call is made twice."""
 
     async def run() -> None:
         held = asyncio.Event()
@@ -236,7 +236,7 @@ async def recreate(client: ApiClient, item: Json) -> None:
 
 @pytest.mark.parametrize("recreated", [False, True])
 def test_group_that_is_evicted_again_within_a_minute_is_marked_again(recreated: bool) -> None:
-    """7.2: the group runs again in other pods, or is another object of its name; its condition is True as before."""
+    """preemption.md 7.2: the group runs again, or is another object of its name; its condition is True as before."""
 
     async def run() -> None:
         async with cluster() as (server, client):

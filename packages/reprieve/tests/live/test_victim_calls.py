@@ -73,7 +73,7 @@ def whole(group: GroupState, pods: list[PodRecord]) -> PreemptionUnit:
 
 
 def test_pods_that_stay_lose_their_mark_wherever_they_run_and_no_others() -> None:
-    """7.5: not a terminating pod, one without a node or in another preemption now; the first node is one, too."""
+    """preemption.md 7.5: not a pod that terminates, has no node or is in another preemption; row 0 is a node, too."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -122,7 +122,7 @@ TARGET = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason"
 
 
 def test_pod_is_marked_unless_it_has_the_mark() -> None:
-    """7.2: once for all preemptors; again after it was taken back, whatever the watch has reported meanwhile."""
+    """preemption.md 7.2: once for all preemptors; again after it was taken back, whatever the watch has reported."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -170,7 +170,7 @@ def test_pod_that_stayed_is_remembered_until_its_record_has_no_mark() -> None:
 
 
 def test_group_is_marked_again_after_its_mark_was_taken_back() -> None:
-    """7.2: once for all preemptors; what was taken back has to be written again."""
+    """preemption.md 7.2: once for all preemptors; what was taken back has to be written again."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -198,7 +198,7 @@ def test_group_is_marked_again_after_its_mark_was_taken_back() -> None:
     ],
 )
 def test_group_is_marked_for_every_eviction_of_it(change: str, marks: int) -> None:
-    """7.2: within a minute, too: a mark counts for the pods and for the object that it was written for."""
+    """preemption.md 7.2: also within a minute: a mark counts for the pods and the object that it was written for."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -248,7 +248,7 @@ def test_mark_of_a_deleted_pod_is_not_needed(error: Exception, raised: bool) -> 
 
 
 def test_deletion_is_made_once_and_again_when_it_failed_or_was_long_ago() -> None:
-    """7.1: the second of two preemptors hears what happened to the first one's call."""
+    """preemption.md 7.1: the second of two preemptors hears what happened to the first one's call."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)
@@ -399,7 +399,7 @@ def test_unit_that_was_found_marked_is_spared_after_a_minute(how: str) -> None:
 def test_unit_with_a_failed_deletion_is_spared_within_seconds(
     doubtful: list[str], unanswered: int, spared_after: float
 ) -> None:
-    """7.5: at once where the API refused it; else when two looks at it have shown that no pod of it goes."""
+    """preemption.md 7.5: at once if the API refused it; else after two reads that show no pod of it terminating."""
 
     async def test(scene: Scene) -> None:
         stage = Stage(scene)

@@ -49,7 +49,7 @@ async def bound_after_all(_pod: Any) -> bool:
 
 
 def test_all_victims_that_were_marked_and_not_deleted_lose_their_marks() -> None:
-    """7.5: a pod deleted before the failure ends; every other one gets a condition that it stays, in any order."""
+    """preemption.md 7.5: a pod deleted before the failure ends; all others get the condition that they stay."""
 
     async def test(scene: Scene) -> None:
         preemption = preempted(scene)

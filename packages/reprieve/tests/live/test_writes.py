@@ -87,7 +87,7 @@ CONFLICT = status(409, "Conflict")
     ],
 )
 def test_bind_answers(replies: list[Reply], expected: object, requests: int) -> None:
-    """scheduling.md 2: 404 and 409 are final, 5xx and cuts are repeated; one's own work is not a conflict."""
+    """scheduling.md 2.4: 404 and 409 are final, 5xx and cuts are repeated; one's own work is not a conflict."""
 
     async def run() -> None:
         async with scripted_writes(*replies) as (server, writes):
@@ -163,7 +163,7 @@ def test_conflict_of_a_status_is_looked_into(
 
 
 def test_requests_sent() -> None:
-    """Binding with UID; status below `status` with the UID; deletion with the UID as precondition, no grace of ours."""
+    """api.md 1.3: the UID in bindings and statuses, and as precondition of a deletion; no grace of ours."""
 
     async def run() -> None:
         sent: list[tuple[str, str, str, Any]] = []

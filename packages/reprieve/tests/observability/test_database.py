@@ -204,7 +204,7 @@ def test_clusters_share_a_database(address: str, opened: Open) -> None:
 
 
 def test_evictions_are_kept_longest(address: str, opened: Open) -> None:
-    """history.md 3: by age, then by size: attempts first, then the oldest evictions."""
+    """history.md 3.1, 3.2: by age, then by size: attempts first, then the oldest evictions."""
     now = [NOW]
     store = opened(address, clock=lambda: now[0])
     put(store, "attempt", at=NOW - 15 * DAY)
@@ -228,7 +228,7 @@ def test_evictions_are_kept_longest(address: str, opened: Open) -> None:
 
 
 def test_old_records_go_without_a_request(address: str, opened: Open) -> None:
-    """history.md 3: the thread that writes looks for them."""
+    """history.md 3.3: the thread that writes looks for them."""
     store = opened(address, clock=lambda: NOW, retain_every=0.01)
     put(store, "old", at=NOW - 91 * DAY, victims=1)
     kept = put(store, "kept", victims=1)
@@ -265,7 +265,7 @@ def test_pictures_are_not_kept_while_the_database_is_away(opened: Open, tmp_path
 
 
 def test_schema_goes_up_and_down_and_records_stay(address: str, opened: Open) -> None:
-    """history.md 2: each version from each, and what the migrations make is what the program uses."""
+    """history.md 2.1: each version from each, and what the migrations make is what the program uses."""
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
@@ -447,7 +447,7 @@ def test_ids_grow_over_restarts_and_fit_a_double(opened: Open, tmp_path: Path) -
     ],
 )
 def test_bad_address_is_one_error_without_its_password(address: str, message: str, opened: Open) -> None:
-    """history.md 4."""
+    """history.md 4.3."""
     with pytest.raises(RecordsError) as raised:
         opened(address)
     assert message in str(raised.value)

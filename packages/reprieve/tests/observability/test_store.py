@@ -182,6 +182,7 @@ def test_numbers_count_up_from_one() -> None:
 
 
 def test_five_thousand_records_and_64_mebibytes_are_kept_by_default() -> None:
+    """observability.md 4.2."""
     assert (Bounds().records, Bounds().bytes) == (5_000, 64 << 20)
 
 
@@ -239,6 +240,7 @@ def test_memory_forgets_names_with_the_records() -> None:
 
 
 def test_file_survives_a_restart_and_goes_on_counting(tmp_path: Path) -> None:
+    """history.md 4.4."""
     path = tmp_path / "deep" / "records.db"
     one = in_file(path)
     first = put(one, "a", "before")
@@ -261,6 +263,7 @@ def test_file_in_use_can_be_read_by_others(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"\0\xffnoise" * 100, b"SQLite format 3\0" + b"\xff" * 4096])
 def test_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    """history.md 4.4."""
     path = tmp_path / "records.db"
     path.write_bytes(content)
     reports: list[str] = []
@@ -274,7 +277,7 @@ def test_broken_file_is_set_aside(tmp_path: Path, content: bytes) -> None:
 
 
 def test_file_of_something_else_stays_as_it_is(tmp_path: Path) -> None:
-    """A path given by mistake: a kubeconfig, or another program's database."""
+    """history.md 4.4: A path given by mistake: a kubeconfig, or another program's database."""
     text, database = tmp_path / "kubeconfig", tmp_path / "state.db"
     text.write_text("apiVersion: v1\nkind: Config\n")
     with sqlite3.connect(database) as other:
@@ -320,7 +323,7 @@ def rename(path: Path, table: str, to: str) -> None:
 def test_where_the_disk_does_not_keep_up_the_oldest_that_wait_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No caller waits for it: `put` returns at once, and what was put last is kept."""
+    """history.md 1.1: no caller waits for it: `put` returns at once, and what was put last is kept."""
     monkeypatch.setattr("reprieve.observability.database.store._QUEUE", 2)
     writes, goes = threading.Event(), threading.Event()
 
@@ -359,7 +362,7 @@ def test_reading_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_file_of_before_the_schema_had_versions_is_converted_when_it_is_written(tmp_path: Path) -> None:
-    """A reader, which writes nothing, names the command that converts it."""
+    """history.md 2.4: A reader, which writes nothing, names the command that converts it."""
     path, written = tmp_path / "records.db", record(MemoryStore(), "a", "old")
     with sqlite3.connect(path) as old:
         old.executescript(OLD_SCHEMA)
@@ -407,6 +410,7 @@ while True:
 
 
 def test_records_flushed_survive_kill_9(tmp_path: Path) -> None:
+    """history.md 4.4."""
     path = tmp_path / "records.db"
     writer = subprocess.Popen(
         [sys.executable, "-c", _WRITER, str(path)],

@@ -61,7 +61,7 @@ def full() -> list[Any]:
 
 
 def test_columns_have_an_entry_each_and_point_into_each_other() -> None:
-    """page.md 1.2, 1.3: nodes by name, pods by workload, references are places."""
+    """page.md 1.1, 1.2, 1.3: nodes by name, pods by workload, references are places."""
     tables = document(*full()).cluster
     assert tables is not None
     assert tables.block == "nvidia.com/gpu"

@@ -98,7 +98,7 @@ def test_each_view_begins_with_its_sentence(browser: Browser, url: str) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
 def test_shadow_report_is_a_view(browser: Browser, tmp_path: Path, width: int, scheme: Scheme) -> None:
-    """page.md 10: the conclusion first, figures side by side, each difference with what either did."""
+    """page.md 10.1: the conclusion first, figures side by side, each difference with what either did."""
     report = decode_report((EXAMPLES / "shadow" / "report.json").read_bytes())
     (tmp_path / "shadow.html").write_text(as_file(shadow_page(report)), encoding="utf-8")
     with opened(browser, (tmp_path / "shadow.html").as_uri(), width=width, scheme=scheme) as page:

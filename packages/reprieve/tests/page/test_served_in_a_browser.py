@@ -85,7 +85,7 @@ def test_changes_are_shown_as_they_happen(browser: Browser, live: ServedWorld) -
 
 
 def test_cluster_is_shown_as_it_was_at_a_decision(browser: Browser, live: ServedWorld) -> None:
-    """page.md 11: from the decision, with an address of its own, and back to now; a time before all is refused."""
+    """page.md 11.2: from the decision, with an address of its own, and back to now; a time before all is refused."""
     with opened(browser, live.url + "#/decisions", own=own(live)) as page:
         page.click("[data-key=as-it-was]")
         expect(page.locator("#sentence")).to_contain_text("At 20")

@@ -53,7 +53,7 @@ def two_and_one() -> list[Any]:
 
 
 def test_one_eviction_for_all() -> None:
-    """8.1, 8.4, 8.6: alone two pods are evicted, together one, which both of them wait for."""
+    """cost.md 8.1, 8.4, 8.6: alone two pods are evicted, together one, which both of them wait for."""
     alone = drained(world_of(two_and_one(), together=False))
     assert len(evicted(alone)) == 2
     decisions = drained(world_of(two_and_one()))
@@ -77,27 +77,27 @@ def test_one_eviction_for_all() -> None:
     ],
 )
 def test_turned_off(options: dict[str, Any]) -> None:
-    """8.1."""
+    """cost.md 8.1."""
     decisions = drained(world_of(two_and_one(), **options))
     assert [d.preemption.together for d in decisions if d.preemption is not None] == [(), ()]
 
 
 def test_other_priorities_are_not_joined() -> None:
-    """8.1."""
+    """cost.md 8.1."""
     items = [item for item in two_and_one() if item.metadata.name != "two"]
     decisions = drained(world_of(items, pod("two", cpu=2, priority=8)))
     assert len(evicted(decisions)) == 2
 
 
 def test_those_that_fit_go_first_and_evict_nothing() -> None:
-    """8.2: the third fits on n4, and has its turn before the others."""
+    """cost.md 8.2: the third fits on n4, and has its turn before the others."""
     decisions = drained(world_of(two_and_one(), node("n4", cpu=1), pod("three", cpu=1, priority=9)))
     assert [b.pod.name for b in decisions[0].bindings] == ["three"]
     assert evicted(decisions) == {"default/large"}
 
 
 def test_pod_that_fits_takes_another_node_if_fewer_are_evicted() -> None:
-    """8.2: `small` would score best on n1, which the gang needs if only two victims are evicted."""
+    """cost.md 8.2: `small` would score best on n1, which the gang needs if only two victims are evicted."""
     nodes = [node("n1", cpu=2), node("tiny", cpu=1), *(node(f"full-{i}", cpu=2) for i in range(3))]
     running = [pod(f"old-{i}", cpu=2, node=f"full-{i}", priority=2) for i in range(3)]
     waiting = [*gang("gang", 2, cpu=2, priority=9), pod("one", cpu=2, priority=9), pod("small", cpu=1, priority=9)]
@@ -109,7 +109,7 @@ def test_pod_that_fits_takes_another_node_if_fewer_are_evicted() -> None:
 
 
 def test_largest_preemptor_is_first_and_others_are_left_out() -> None:
-    """8.2: there is capacity for the gang or for the older pod; the gang asks for more."""
+    """cost.md 8.2: there is capacity for the gang or for the older pod; the gang asks for more."""
     items: list[Item] = [
         node("n1", cpu=4),
         node("n2", cpu=2),
@@ -129,7 +129,7 @@ def test_largest_preemptor_is_first_and_others_are_left_out() -> None:
 
 
 def test_preemptor_that_may_not_evict_now_is_left_out() -> None:
-    """8.2: a delay, and a policy of never."""
+    """cost.md 8.2: a delay, and a policy of never."""
     items = two_and_one()[:-1]
     late = pod("two", cpu=2, priority=9, annotations=annotated(preemption_delay="1h"))
     decisions = drained(world_of(items, late))
@@ -139,7 +139,7 @@ def test_preemptor_that_may_not_evict_now_is_left_out() -> None:
 
 
 def test_classes_with_other_terms_are_not_joined() -> None:
-    """8.2: one of the classes respects budgets."""
+    """cost.md 8.2: one of the classes respects budgets."""
     classes = [
         priority_class("polite", 9, annotations=annotated(pdb_policy="Respect")),
         priority_class("plain", 9),
@@ -154,7 +154,7 @@ def test_classes_with_other_terms_are_not_joined() -> None:
 
 
 def test_no_more_than_so_many() -> None:
-    """8.3: the others are planned after them."""
+    """cost.md 8.3: the others are planned after them."""
     count = MOST_PREEMPTORS + 6
     items: list[Item] = [node(f"n{i:02}", cpu=1) for i in range(count)]
     items += [pod(f"low-{i:02}", cpu=1, node=f"n{i:02}", priority=1) for i in range(count)]
@@ -169,7 +169,7 @@ def test_no_more_than_so_many() -> None:
 def test_large_clusters_are_planned_where_a_node_may_hold_two(
     cores: int, count: int, less: int, together: bool
 ) -> None:
-    """8.3: the victims of one node make room for two pods, or for one; unlike pods do not all search the same nodes."""
+    """cost.md 8.3: the victims of a node make room for two pods, or for one; unlike pods search other nodes."""
     items: list[Item] = [node(f"n{i:03}", cpu=cores) for i in range(120)]
     items += [pod(f"low-{i:03}", cpu=cores, node=f"n{i:03}", priority=1) for i in range(120)]
     items += [pod(f"high-{i:02}", cpu=f"{2000 - i * less}m", priority=9) for i in range(count)]
@@ -180,7 +180,7 @@ def test_large_clusters_are_planned_where_a_node_may_hold_two(
 
 
 def test_higher_priority_goes_first() -> None:
-    """8.5: it arrives between the parts, takes the node, and what was planned is dropped."""
+    """cost.md 8.5: it arrives between the parts, takes the node, and what was planned is dropped."""
     world = world_of(two_and_one())
     assert world.step().preemption is not None
     world.add(pod("urgent", cpu=4, priority=99))
@@ -191,7 +191,7 @@ def test_higher_priority_goes_first() -> None:
 
 
 def test_part_that_no_longer_fits_is_not_used() -> None:
-    """8.5: the node of the plan is gone between the parts; the pod evicts elsewhere by itself."""
+    """cost.md 8.5: the node of the plan is gone between the parts; the pod evicts elsewhere by itself."""
     world = world_of(two_and_one())
     assert world.step().preemption is not None
     world.engine.remove(objects.ObjectRef("Node", "n3", ""), world.now)
@@ -203,7 +203,7 @@ def test_part_that_no_longer_fits_is_not_used() -> None:
 
 @pytest.mark.parametrize("arrives", [False, True], ids=["one member deleted", "all members replaced"])
 def test_part_with_pods_that_are_gone_is_not_used(arrives: bool) -> None:
-    """8.5: nothing is reserved for a pod that was deleted between the parts."""
+    """cost.md 8.5: nothing is reserved for a pod that was deleted between the parts."""
     items: list[Item] = [node(f"n{i}", cpu=4) for i in range(3)]
     items += [pod(f"low-{i}", cpu=4, node=f"n{i}", priority=1) for i in range(3)]
     for name in ("a", "b"):
@@ -223,7 +223,7 @@ def test_part_with_pods_that_are_gone_is_not_used(arrives: bool) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_never_cheaper_than_possible_and_everything_is_placed(family: str) -> None:
-    """8.7: the victims of all parts together, against an exact solver."""
+    """cost.md 8.7: the victims of all parts together, against an exact solver."""
     pytest.importorskip("scipy", reason="the exact solver is scipy's")
     compared = optimal = 0
     for seed in range(12):

@@ -15,7 +15,7 @@ from tests.building import World, node, pod
 
 @pytest.mark.parametrize(("ports", "used"), [(16, 16), (17, 0), (500, 0)])
 def test_preemptor_with_many_ports_is_no_more_work(monkeypatch: pytest.MonkeyPatch, ports: int, used: int) -> None:
-    """4.5: of a preemptor with more than 16 rules none is considered, and no more than 17 are computed."""
+    """cost.md 4.5: of a preemptor with more than 16 rules none is considered, and no more than 17 are computed."""
     made: list[RuleColumn] = []
 
     def counted(*args: Any) -> RuleColumn:
@@ -30,7 +30,7 @@ def test_preemptor_with_many_ports_is_no_more_work(monkeypatch: pytest.MonkeyPat
 
 
 def test_domains_of_a_label_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4.5: however many terms name it, and no more than 64 of them."""
+    """cost.md 4.5: however many terms name it, and no more than 64 of them."""
     keys: list[str] = []
     original = module._LabelDomains
 

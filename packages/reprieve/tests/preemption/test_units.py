@@ -68,7 +68,7 @@ def test_group_that_goes_as_one_for_once() -> None:
 
 
 def test_order_of_importance() -> None:
-    """preemption.md 5: priority, groups of groups, groups, pods; then more pods, the earlier start, the lower UID."""
+    """preemption.md 5.1-5.5, composite.md 4.5: priority, kind, more pods, the earlier start, the lower UID."""
     world = _crowd()
     assert names_of(by_importance(world.engine.cluster, list(units_of(world).values())).units) == [
         "high",

@@ -106,7 +106,7 @@ class _Judge:
 @many
 @given(random_clusters(max_pending=4))
 def test_every_decision_to_preempt_keeps_the_rules(cluster: RandomCluster) -> None:
-    """preemption.md 9, 4: lower priorities only; whole units; the preemptor fits then; irreducible; one at a time."""
+    """preemption.md 4, 9.1-9.4: lower priorities; whole units; the preemptor fits then; irreducible; one at a time."""
     world = cluster.world()
     judge = _Judge(cluster, world)
     world.settle()

@@ -46,7 +46,7 @@ def _watch_placements(cluster: RandomCluster, world: World) -> None:
 @many
 @given(random_clusters())
 def test_nothing_is_over_committed_and_no_gang_is_torn(cluster: RandomCluster) -> None:
-    """scheduling.md 7: "No node is over-committed ... binds no gang partly"."""
+    """scheduling.md 7.1: "No node is over-committed ... binds no gang partly"."""
     world = cluster.world()
     _watch_placements(cluster, world)
     world.settle()
@@ -55,7 +55,7 @@ def test_nothing_is_over_committed_and_no_gang_is_torn(cluster: RandomCluster) -
 @many
 @given(random_clusters(), st.randoms(use_true_random=False))
 def test_order_of_arrival_does_not_matter(cluster: RandomCluster, chance: random.Random) -> None:
-    """scheduling.md 7: "replaying the same objects in another order gives the same final decisions"."""
+    """scheduling.md 7.5: "replaying the same objects in another order gives the same final decisions"."""
     order = list(range(len(cluster.everything)))
     chance.shuffle(order)
     first, second = cluster.world().settle(), cluster.world(order=order).settle()
@@ -107,7 +107,7 @@ def _shuffle_about(state: ClusterState, chance: random.Random, depth: int) -> No
 @many
 @given(random_clusters(max_pending=3), st.randoms(use_true_random=False))
 def test_trial_leaves_no_trace(cluster: RandomCluster, chance: random.Random) -> None:
-    """scheduling.md 7: "the view after undo equals the view before, bit for bit", nested trials included."""
+    """scheduling.md 7.4: "the view after undo equals the view before, bit for bit", nested trials included."""
     state = cluster.world().engine.cluster
     before = state.digest()
     with state.trial():
@@ -243,7 +243,7 @@ class _Events:
 @many
 @given(random_clusters(max_pending=4, terminating=False), st.randoms(use_true_random=False))
 def test_queue_forgets_no_pods_after_any_events(cluster: RandomCluster, chance: random.Random) -> None:
-    """scheduling.md 7, with nodes, groups and pods coming, changing and going between the cycles.
+    """scheduling.md 7.2, with nodes, groups and pods coming, changing and going between the cycles.
 
     Groups and what runs are there from the start: a group object that appears later changes the priority of what
     already runs, which the queue is not asked to notice (flushing after five minutes does).

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 @pytest.mark.parametrize("seed", range(12))
 def test_suggestion_is_possible_and_nearly_the_shortest(seed: int) -> None:
-    """moving.md 2.5: placed again by the engine, every pod has its place; at most one unit more than needed."""
+    """moving.md 2.5, 3.2: placed again by the engine, every pod has its place; at most one unit more than needed."""
     cluster = instance(seed)
     help, after = suggested(*documents(cluster))
     least = fewest(cluster)

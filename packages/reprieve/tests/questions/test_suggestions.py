@@ -152,6 +152,7 @@ def test_free_room_that_is_suggested_is_the_room_that_is_missing() -> None:
 
 
 def test_more_nodes_of_the_right_shape_are_suggested_for_a_gang() -> None:
+    """whatif.md 5.2."""
     nodes = [node("small", 8), node("big", 64, gpu=8)]
     full = pod("old", 60, 8, node="big", priority=9)
     workers = [pod(f"g-{i}", 30, 4, group="g") for i in range(5)]
@@ -161,6 +162,7 @@ def test_more_nodes_of_the_right_shape_are_suggested_for_a_gang() -> None:
 
 
 def test_domain_that_comes_closest_is_suggested_for_a_gang() -> None:
+    """whatif.md 5.2."""
     nodes = [node(f"a{i}", labels={"rack": "a"}) for i in range(2)] + [
         node(f"b{i}", labels={"rack": "b"}) for i in range(3)
     ]
@@ -172,6 +174,7 @@ def test_domain_that_comes_closest_is_suggested_for_a_gang() -> None:
 
 
 def test_smallest_workload_that_has_to_end() -> None:
+    """whatif.md 5.2."""
     nodes = [node("n1", 8), node("n2", 8)]
     running = [pod("small", 2, node="n1", priority=9), pod("other", 5, node="n1", priority=9)]
     running += [pod(f"r-{i}", 4, node="n2", priority=9, group="r") for i in range(2)]
@@ -181,6 +184,7 @@ def test_smallest_workload_that_has_to_end() -> None:
 
 
 def test_no_more_nodes_are_uncordoned_than_needed() -> None:
+    """whatif.md 5.2."""
     cordoned = [node(f"n{i}", cpu, unschedulable=True) for i, cpu in enumerate((2, 2, 8))]
     found = kinds(answered(loaded(*cordoned, pod("new", 6))))
     assert found["Uncordon"].flags == ("--uncordon n2",)
@@ -359,6 +363,7 @@ def test_how_many_taints_are_tried(kinds_of_taint: int, expected: bool) -> None:
     [(1, 2, 1), (1, 5, 1), (2, 5, 2), (3, 5, 3), (4, 5, 4), (0, 5, None), (0, 2, None), (0, 1, None)],
 )
 def test_highest_minimum_with_which_it_could_start(places: int, minimum: int, expected: int | None) -> None:
+    """whatif.md 5.2."""
     nodes = [node(f"n{i}", 8) for i in range(places)] or [node("n0", 1)]
     workers = [pod(f"g-{i}", 8, group="g") for i in range(minimum)]
     found = kinds(answered(loaded(*nodes, gang("g", minimum), *workers))).get("MinCount")
@@ -383,7 +388,7 @@ def test_highest_minimum_with_which_it_could_start(places: int, minimum: int, ex
     ],
 )
 def test_lowest_priority_with_which_it_could_make_room(running: list[int], has: int, expected: int | None) -> None:
-    """One more than the least important of the pods in the way, and none that users may not give."""
+    """whatif.md 5.2: one more than the least important of the pods in the way, and none that users may not give."""
     there = [node(f"n{i}") for i in range(len(running))]
     pods = [pod(f"old-{i}", 8, node=f"n{i}", priority=level) for i, level in enumerate(running)]
     for waiting, name in (

@@ -21,7 +21,7 @@ from tests.queueing.waiting import FULL, pop_all, wake
 
 
 def test_gated_pod_waits_until_its_gates_are_off() -> None:
-    """scheduling.md 1: gated by schedulingGates."""
+    """scheduling.md 1.2: gated by schedulingGates."""
     world = World(node("n"), pod("p", gates=["g"])).drain()
     assert world.place("p") is QueueState.GATED
     assert world.entity("p").gate.reason == "Scheduling is blocked due to non-empty scheduling gates"
@@ -59,7 +59,7 @@ def test_group_goes_on_once_its_gated_pod_is_deleted() -> None:
 
 
 def test_reasons_of_waiting_gangs() -> None:
-    """observability.md: the waiting reasons of gated gangs."""
+    """observability.md 1.4: the waiting reasons of gated gangs."""
     world = World(node("n"), pod("a", group="crew"), pod("b", group="team"), group("team", min_count=2)).drain()
     assert world.entity("crew").gate.reason == 'waiting for pods\'s pod group "crew" to appear in scheduling queue'
     assert world.entity("team").gate.reason == "waiting for minCount pods from a gang to appear in scheduling queue"

@@ -137,7 +137,7 @@ def test_hint_of_any_rejecting_plugin_may_count_a_missed_event(helping: str) -> 
 
 
 def test_events_during_a_cycle_are_replayed() -> None:
-    """scheduling.md 1: "Events that arrive during an entity's own cycle are kept and replayed to it at the end"."""
+    """scheduling.md 1.3: "Events that arrive during an entity's own cycle are kept and replayed to it at the end"."""
     for kind, place in ((EventKind.POD_GONE, QueueState.BACKOFF), (EventKind.NODE_REMOVED, QueueState.UNSCHEDULABLE)):
         world = World(*FULL, pod("p", cpu=1))
         queue = world.engine.queue

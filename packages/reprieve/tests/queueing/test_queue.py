@@ -25,7 +25,7 @@ def _order(world: World) -> list[str]:
 
 
 def test_priority_then_arrival() -> None:
-    """scheduling.md 1: "priority (a group has its own), highest first, and then by arrival"."""
+    """scheduling.md 1.1: "priority (a group has its own), highest first, and then by arrival"."""
     world = World(
         (pod("late", priority=5), START + 9),
         (pod("early", priority=5), START + 1),
@@ -37,7 +37,7 @@ def test_priority_then_arrival() -> None:
 
 
 def test_group_queues_with_its_own_priority_not_its_pods() -> None:
-    """scheduling.md 1: a group's own priority."""
+    """scheduling.md 1.1: a group's own priority."""
     world = World(group("crew", min_count=1, priority=1), pod("m", priority=9, group="crew"), pod("single", priority=5))
     assert _order(world) == ["single", "crew"]
 
@@ -98,7 +98,7 @@ def test_pod_tried_again_keeps_its_timestamp() -> None:
 
 
 def test_backoff_doubles_up_to_the_maximum() -> None:
-    """scheduling.md 1: "1 s, doubled with each attempt up to 10 s"."""
+    """scheduling.md 1.2: "1 s, doubled with each attempt up to 10 s"."""
     world = World(*FULL, pod("p", cpu=1))
     waits = []
     for _ in range(6):
@@ -145,7 +145,7 @@ def test_group_backs_off_as_one() -> None:
 
 
 def test_everything_is_tried_again_after_five_minutes() -> None:
-    """scheduling.md 1: "stays there for 5 min is tried anyway"."""
+    """scheduling.md 1.2: "stays there for 5 min is tried anyway"."""
     world = World(*FULL, pod("p", cpu=1)).drain()
     queue = world.engine.queue
     assert queue.next_wakeup(flush=False) is None
@@ -173,7 +173,7 @@ def test_plugin_error_is_retried_after_backoff() -> None:
 
 
 def test_large_gang_that_does_not_fit_blocks_no_others() -> None:
-    """scheduling.md 1: "an unschedulable large gang must not block smaller entities behind it"."""
+    """scheduling.md 1.6: "an unschedulable large gang must not block smaller entities behind it"."""
     world = World(node("n", cpu=4), *gang("big", 9, cpu=1, priority=9), *[pod(f"s{i}", cpu=1) for i in range(4)])
     world.settle()
     assert sorted(world.where) == ["s0", "s1", "s2", "s3"]
@@ -181,7 +181,7 @@ def test_large_gang_that_does_not_fit_blocks_no_others() -> None:
 
 
 def test_stream_of_small_pods_does_not_keep_a_gang_from_its_cycle() -> None:
-    """scheduling.md 1: "a stream of small pods must not keep a gang that fits from its cycle"."""
+    """scheduling.md 1.6: "a stream of small pods must not keep a gang that fits from its cycle"."""
     world = World(node("n", cpu=4), *gang("crew", 4, cpu=1))
     for index in range(50):
         world.add(pod(f"small-{index}", cpu=1))
@@ -202,7 +202,7 @@ def test_gang_in_the_middle_of_a_stream_gets_its_turn() -> None:
 
 
 def test_counts_by_place() -> None:
-    """What the metric scheduler_pending_entities{queue} reads."""
+    """scheduling.md 1.2: what the metric scheduler_pending_entities{queue} reads."""
     world = World(*FULL, pod("gated", gates=["g"]), pod("waits", cpu=1)).drain()
     world.add(pod("ready", cpu=1))
     counts = world.engine.queue.counts()

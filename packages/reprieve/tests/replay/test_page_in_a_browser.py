@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1440, "light")])
 def test_replay_is_shown_without_complaints(browser: Browser, tmp_path: Path, width: int, scheme: Scheme) -> None:
-    """page.md 9.1, 5.4: three policies fit, each with a strip; axe finds nothing; the sentence comes first."""
+    """page.md 5.4, 9.1, 9.4: three policies fit, each with a strip; axe finds nothing; the sentence comes first."""
     names = ("one", "<two> $x$", "three")
     (tmp_path / "replay.html").write_text(as_page([outcome(name) for name in names], {"jobs": 60, "nodes": 2}))
     with opened(browser, (tmp_path / "replay.html").as_uri(), width=width, scheme=scheme) as page:

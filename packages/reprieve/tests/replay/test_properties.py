@@ -76,6 +76,7 @@ def test_work_is_conserved_and_no_job_ends_too_early(
 @given(job_lists())
 @settings(max_examples=25, deadline=None)
 def test_jobs_start_at_submit_with_unlimited_capacity(jobs: list[ReplayJob]) -> None:
+    """replay.md 7.1."""
     run = replay(jobs, gpu_nodes(64, 4), policy=without_preemption())
     assert {name: start for name, (start, _) in times(run).items()} == {one.name: one.submit / 1000 for one in jobs}
     assert {name: end for name, (_, end) in times(run).items()} == {
@@ -118,6 +119,7 @@ def test_lower_priorities_never_keep_a_higher_one_waiting(jobs: list[ReplayJob],
 @given(job_lists(), st.integers(0, 5))
 @settings(max_examples=8, deadline=None)
 def test_same_input_and_seed_give_the_same_report(jobs: list[ReplayJob], seed: int) -> None:
+    """replay.md 1.7."""
     first, second = (replay(jobs, gpu_nodes(2, 4), seed=seed) for _ in range(2))
     assert report("x", first) == report("x", second)
 

@@ -27,6 +27,7 @@ from tests.replay.building import HOUR, gpu_nodes, job, replay
     ],
 )
 def test_percentiles_are_by_nearest_rank(numbers: Sequence[int], p50: int, p90: int, p99: int) -> None:
+    """replay.md 4.1."""
     found = distribution(numbers)
     assert (found.p50, found.p90, found.p99) == (p50, p90, p99)
     assert (found.count, found.max, found.mean) == (len(numbers), max(numbers), round(sum(numbers) / len(numbers), 3))
@@ -56,12 +57,13 @@ def test_mean_of_nothing_does_not_exist() -> None:
     ],
 )
 def test_jobs_by_their_gpus(gpu: float, workers: int, size: str) -> None:
+    """replay.md 4.1."""
     account: Any = SimpleNamespace(job=job("a", 0, 1, gpu=gpu, workers=workers))
     assert size_of(account) == size
 
 
 def test_three_jobs_on_one_node_one_after_the_other() -> None:
-    """Eight GPUs each: the second waits an hour, the third two, and the last never ends."""
+    """replay.md 4.1, 4.4, 4.7: eight GPUs each: the second waits an hour, the third two, and the last never ends."""
     jobs = [
         job("a", 0, HOUR, gpu=8, tenant="x"),
         job("b", 0, 2 * HOUR, gpu=8, tenant="y"),

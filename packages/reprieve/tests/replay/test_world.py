@@ -103,6 +103,7 @@ def test_preempted_gang_keeps_its_place_in_the_queue() -> None:
 
 
 def test_job_larger_than_the_cluster_never_starts_and_the_run_ends_all_the_same() -> None:
+    """replay.md 3.10."""
     run = replay([job("huge", 0, 10, workers=3, gpu=8), job("small", 1, 10, priority=0)], gpu_nodes(2))
     assert times(run) == {"huge": (None, None), "small": (1, 11)}
     assert run.unfinished == 1

@@ -100,7 +100,7 @@ RACKS = {PREFERRED_TOPOLOGY: "rack"}
     ],
 )  # fmt: skip
 def test_where_members_go(nodes: list[Any], crew: list[Any], places: list[str]) -> None:
-    """The paragraphs are beside the cases."""
+    """topology.md 1.1-1.3, 2.1-2.3, 3.3, 3.4: the paragraphs are beside the cases."""
     assert _where(World(*nodes, *crew).settle(), len(places)) == places
 
 
@@ -150,7 +150,7 @@ def _unlike(*cpus: int, first: str = "", asks: dict[str, str] = PAIRS) -> list[A
     ],
 )
 def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -> None:
-    """The paragraphs are beside the cases."""
+    """topology.md 4.1, 4.2, 4.4, 4.6: the paragraphs are beside the cases."""
     assert _where(World(*nodes, *crew).settle(), len(places)) == places
 
 
@@ -180,7 +180,7 @@ def test_where_slices_go(nodes: list[Any], crew: list[Any], places: list[str]) -
     ],
 )
 def test_where_members_that_differ_go(nodes: list[Any], cpus: tuple[int, ...], first: str, places: list[str]) -> None:
-    """topology.md 2.1, 2.6: sets of domains are tried, those with the fewest first."""
+    """topology.md 2.1, 2.6, 3.2, 3.4: sets of domains are tried, those with the fewest first."""
     world = World(*nodes, *_unlike(*cpus, first=first, asks=RACKS)).settle()
     assert _where(world, len(places)) == places
 

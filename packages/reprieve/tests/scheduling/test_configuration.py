@@ -230,7 +230,7 @@ DP, DRA = "DefaultPreemption", "DynamicResources"
 def test_point_of_groups_follows_that_of_pods_unless_it_is_named(
     points: str, of_pods: list[str], of_groups: list[str]
 ) -> None:
-    """Without preemption at postFilter gangs do not evict either."""
+    """scheduling.md 6.4: without preemption at postFilter gangs do not evict either."""
     chosen = profiles(f"profiles: [{{plugins: {{{points}}}}}]")["default-scheduler"]
     assert (names(chosen, "post_filters"), names(chosen, "group_post_filters")) == (of_pods, of_groups)
 
@@ -291,7 +291,7 @@ _OFF = FeatureGates(generic_workload=False)
     ids=["default", "pods only", "pods only, gate off", "both", "no gangs", "no gangs, gate off", "half of it"],
 )
 def test_remarks_about_profiles_at_start(profile: Profile, gates: FeatureGates, said: list[tuple[bool, str]]) -> None:
-    """KEP-5710: an error line for PostFilter without PodGroupPostFilter; GangScheduling belongs in every profile."""
+    """scheduling.md 6.4; KEP-5710: PostFilter alone is an error line, and a missing GangScheduling a warning."""
     found = remarks_on(profile, gates)
     assert [remark.error for remark in found] == [error for error, _ in said]
     for remark, (_, text) in zip(found, said, strict=True):

@@ -91,7 +91,7 @@ FORM = {
 
 @pytest.mark.parametrize("text", FORM)
 def test_configuration_that_its_form_does_not_allow(text: str) -> None:
-    """One error, with the path in the file."""
+    """scheduling.md 6.2: one error, with the path in the file."""
     path, message = FORM[text]
     with pytest.raises(ConfigurationError) as caught:
         read(text)
@@ -493,7 +493,7 @@ ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("name", ARGS_BOUNDS)
 def test_args_are_allowed_at_their_bounds_and_not_beyond_them(name: str) -> None:
-    """Upstream's validation_pluginargs.go; cost.md 1 and preemption.md 4 for what is ours."""
+    """cost.md 9.7: Upstream's validation_pluginargs.go; cost.md 1 and preemption.md 4 for what is ours."""
     text, allowed, refused = ARGS_BOUNDS[name]
 
     def made(value: str) -> None:

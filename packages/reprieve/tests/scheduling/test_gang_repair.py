@@ -59,7 +59,7 @@ def free(world: World) -> bool:
 
 
 def test_replacement_gets_the_node_back_before_one_that_has_waited() -> None:
-    """repair.md 2.1, 2.2, 2.3"""
+    """repair.md 1.1, 2.1, 2.2, 2.3"""
     world = broken()
     assert world.pending == ["other"]
     assert said(world) == (False, "BelowMinCount", "1 of 2 members scheduled")
@@ -501,7 +501,7 @@ def test_budgets_and_limits_hold_for_restarts(kept_by: str) -> None:
     ids=["the root broke", "the root has enough", "the leaf alone asks"],
 )
 def test_tree_follows_at_the_level_that_broke(root_min: int, on_root: bool, evicted: list[str]) -> None:
-    """repair.md 4.3"""
+    """repair.md 1.4, 4.3"""
     asks = annotated(recovery_policy="Restart")
     root = composite("root", min_groups=root_min)
     root = replace(root, metadata=replace(root.metadata, annotations=asks if on_root else {}))

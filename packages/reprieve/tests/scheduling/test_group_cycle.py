@@ -299,7 +299,7 @@ def test_group_without_a_priority_does_not_conflict_with_its_pods() -> None:
 
 
 def test_mixed_schedulers_are_an_error() -> None:
-    """observability.md: exact message."""
+    """observability.md 1.3: exact message."""
     world = World(node("n"))
     engine = world.engine
     from reprieve.scheduling.divergence import divergence
@@ -354,7 +354,7 @@ def test_member_that_runs_with_another_priority_is_an_error() -> None:
 
 @pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound by its scheduler"])
 def test_member_of_a_scheduler_that_is_no_profile_is_an_error(bound: bool) -> None:
-    """preemption.md 8: it will never be placed with the others, and the group says so instead of "minCount"."""
+    """preemption.md 8.5: it will never be placed with the others, and the group says so instead of "minCount"."""
     world = World(node("n"), group("crew", min_count=2, priority=0), pod("ours", group="crew"))
     world.add(pod("theirs", group="crew", scheduler="theirs", node="n" if bound else "")).step()
     text = (

@@ -106,7 +106,7 @@ def test_group_of_pods_has_the_highest_priority_of_those_that_are_there() -> Non
 def test_object_of_the_first_source_counts_of_several_of_one_name(
     order: tuple[tuple[str, int], ...], count: int
 ) -> None:
-    """workloads.md 1.4: native before coscheduling before Volcano, whichever comes first; all of them before pods."""
+    """api.md 3.3, workloads.md 1.4: native before coscheduling before Volcano before pods, in any order."""
     chosen = order[:count]
     world = World().add(pod("a", 1), *(group(*each) for each in chosen), pod("b", 1))
     assert world.least == min(least for _, least in chosen)
@@ -133,7 +133,7 @@ def test_when_the_object_goes_its_pods_stand_for_the_group_again(version: str) -
 
 @pytest.mark.parametrize("version", [COSCHEDULING, VOLCANO])
 def test_pod_with_a_higher_priority_raises_a_foreign_group_that_has_none(version: str) -> None:
-    """workloads.md 2.6: the highest of its pods, whenever it comes; one of its own is not touched."""
+    """api.md 3.4, workloads.md 2.6: the highest of its pods, whenever it comes; one of its own is not touched."""
     world = World(0).add(group(version, 2))
     found = []
     for name, priority in [("a", 3), ("b", 2), ("c", 5)]:

@@ -62,7 +62,7 @@ def test_without_another_place_the_nomination_is_dropped_and_its_capacity_is_fre
 
 
 def test_place_that_still_does_is_waited_for() -> None:
-    """2.3: what was placed beside the nomination leaves enough."""
+    """preemption.md 2.3: what was placed beside the nomination leaves enough."""
     world = _begun()
     world.add(pod("high", cpu=1, priority=20))
     world.virtual.until(world.now + 15)
@@ -82,7 +82,7 @@ def test_pod_that_leaves_by_itself_counts_as_gone() -> None:
 
 
 def test_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> None:
-    """7.3: it stays gated until then."""
+    """preemption.md 7.3: it stays gated until then."""
     world = World(
         node("n1", cpu=4),
         node("n2", cpu=4),

@@ -65,7 +65,7 @@ def test_best_placement_is_chosen(
     min_count: int | None,
     rack: str,
 ) -> None:
-    """KEP-5732, phases 2 and 3: where enough fit, the highest sum of PodGroupPodsCount and NodeResourcesFit."""
+    """scheduling.md 3.10; KEP-5732: where enough fit, the highest sum of PodGroupPodsCount and NodeResourcesFit."""
     world = World(
         *_racks(*racks),
         *[pod(f"x{i}", cpu=cpu, node=name) for i, (name, cpu) in enumerate(running)],
@@ -104,7 +104,7 @@ def test_where_there_is_no_placement_at_all() -> None:
 
 
 def test_later_members_follow_and_wait_if_they_must() -> None:
-    """KEP-5732: pods of the group that run settle the domain; the rest waits, whatever is free elsewhere."""
+    """scheduling.md 3.10; KEP-5732: running pods of the group decide the domain; the others wait for it."""
     world = World(*_racks(1, 4), *_crew(2, min_count=2)).settle()
     assert _used(world) == {"r0"}
     world.add(pod("p2", cpu=1, group="crew")).settle()
@@ -188,7 +188,7 @@ def test_rules_about_other_pods_see_the_whole_cluster() -> None:
 
 
 def test_view_is_left_as_it_was() -> None:
-    """scheduling.md 7: "the view after undo equals the view before, bit for bit", after trying many placements."""
+    """scheduling.md 7.4: "the view after undo equals the view before, bit for bit", after trying many placements."""
     world = World(*_racks(*[1] * 30), *_crew(3, min_count=3, cpu=1))
     before = world.engine.cluster.digest()
     assert world.step().result is Result.UNSCHEDULABLE

@@ -49,7 +49,7 @@ def test_scores_are_weighted_and_added() -> None:
 
 
 def test_identical_pods_share_the_work() -> None:
-    """scheduling.md 4: identical pods "cost one placement step, not a pass over all nodes"."""
+    """scheduling.md 4.1: identical pods "cost one placement step, not a pass over all nodes"."""
     nodes = [node(f"n{i:03}", cpu=8) for i in range(100)]
     world = World(*nodes, *[pod(f"p{i}", cpu=1) for i in range(50)])
     evaluator = world.engine.running["default-scheduler"].evaluator

@@ -314,7 +314,7 @@ GANG = "resizes/group/default/g"
 
 @pytest.mark.parametrize("gang_first", [True, False])
 def test_resizes_of_a_gang_are_one_entity(gang_first: bool) -> None:
-    """1.9: also if the gang's object is known later than its pods; one attempt decides for all."""
+    """resizes.md 1.9: also if the gang's object is known later than its pods; one attempt decides for all."""
     world = two_nodes(pod("low1", cpu=2, node="n1"), pod("low2", cpu=2, node="n2"), gang_first=gang_first)
     assert resizes_of(world) == {GANG: {"a", "b"}}
     world.drain()
@@ -326,7 +326,7 @@ def test_resizes_of_a_gang_are_one_entity(gang_first: bool) -> None:
 
 
 def test_no_pods_are_evicted_for_a_part_of_a_gang() -> None:
-    """3.5: and an event on either node tries both again."""
+    """resizes.md 3.5: and an event on either node tries both again."""
     world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
     (decision,) = world.engine.decisions
     assert (world.evicted, decision.preemption) == ([], None)
@@ -341,7 +341,7 @@ def test_no_pods_are_evicted_for_a_part_of_a_gang() -> None:
 
 
 def test_gang_with_evictions_under_way_evicts_no_more() -> None:
-    """3.4: a victim that leaves one of the nodes is waited for, by a scheduler that has just started as well."""
+    """resizes.md 3.4: a victim that leaves one of the nodes is waited for, also by a newly started scheduler."""
     leaving = pod("low1", cpu=2, node="n1", terminating=True, preempted=True)
     world = two_nodes(leaving, pod("low2", cpu=2, node="n2")).drain()
     (decision,) = world.engine.decisions
@@ -358,7 +358,7 @@ def test_gang_with_evictions_under_way_evicts_no_more() -> None:
     ids=["withdrawn", "with its pod"],
 )
 def test_resize_that_ends_lets_the_others_be_tried(ended: objects.Pod) -> None:
-    """3.5, 3.6: the one without victims is withdrawn, or its pod terminates."""
+    """resizes.md 3.5, 3.6: the one without victims is withdrawn, or its pod terminates."""
     world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
     world.engine.set(ended, world.now)
     assert resizes_of(world) == {GANG: {"a"}}
@@ -367,7 +367,7 @@ def test_resize_that_ends_lets_the_others_be_tried(ended: objects.Pod) -> None:
 
 
 def test_gang_waits_for_a_kubelet_that_allows_evictions() -> None:
-    """1.8: one of its pods has PodResizePreemptionDisabled, until it has not."""
+    """resizes.md 1.8: one of its pods has PodResizePreemptionDisabled, until it has not."""
     world = two_nodes(pod("low1", cpu=2, node="n1"), pod("low2", cpu=2, node="n2"))
     disabled = objects.PodCondition(type="PodResizePreemptionDisabled", status="True")
     item = pod("b", cpu=3, node="n2", priority=10, group="g")
@@ -382,7 +382,7 @@ def test_gang_waits_for_a_kubelet_that_allows_evictions() -> None:
 
 
 def test_resize_that_may_not_evict_no_longer_keeps_its_gang_from_evicting_once_it_is_withdrawn() -> None:
-    """1.8, 3.6: it is not queued, so that no event on its node tries the others."""
+    """resizes.md 1.8, 3.6: it is not queued, so that no event on its node tries the others."""
     world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10))
     disabled = objects.PodCondition(type="PodResizePreemptionDisabled", status="True")
     world.engine.set(given(pod("b", cpu=3, node="n2", priority=10, group="g"), "2", PENDING, disabled), world.now)
@@ -394,7 +394,7 @@ def test_resize_that_may_not_evict_no_longer_keeps_its_gang_from_evicting_once_i
 
 
 def test_gang_that_fits_leaves_the_queue_and_comes_back_whole() -> None:
-    """1.6, 2.2: a pod grows where one of them runs."""
+    """resizes.md 1.6, 2.2: a pod grows where one of them runs."""
     world = two_nodes(pod("other", cpu=1, node="n1", priority=10), pod("low", cpu=1, node="n2"))
     while world.engine.step(world.now).decision is not None:
         pass
@@ -404,7 +404,7 @@ def test_gang_that_fits_leaves_the_queue_and_comes_back_whole() -> None:
 
 
 def test_pods_of_a_basic_group_are_resized_one_by_one() -> None:
-    """1.9: and of a gang without an object."""
+    """resizes.md 1.9: and of a gang without an object."""
     for items in ([group("g")], []):
         world = World(
             node("n1", cpu=4), node("n2", cpu=4), *items, growing("a", group="g"), growing("b", group="g", on="n2")
@@ -414,7 +414,7 @@ def test_pods_of_a_basic_group_are_resized_one_by_one() -> None:
 
 @pytest.mark.parametrize(("of_low", "evicted"), [("two", []), ("", ["low"])])
 def test_one_resize_that_does_not_fit_evicts_no_pod_of_its_gang(of_low: str, evicted: list[str]) -> None:
-    """3.5, 4.1: the gang is the tree, and it preempts as for several; one of its groups has a lower priority."""
+    """resizes.md 3.5, 4.1: the gang is the tree and preempts for several; one of its groups has a lower priority."""
     world = World(
         node("n1", cpu=4),
         composite("tree", min_groups=2),
@@ -441,7 +441,7 @@ def test_one_resize_that_does_not_fit_evicts_no_pod_of_its_gang(of_low: str, evi
 def test_gang_of_a_tree_is_the_highest_group_reached_through_gangs(
     policies: tuple[str, str], found: dict[str, set[str]]
 ) -> None:
-    """1.9: below a composite with the basic policy the gangs are entities of their own."""
+    """resizes.md 1.9: below a composite with the basic policy the gangs are entities of their own."""
     tree, left = (1 if policy == "gang" else None for policy in policies)
     world = World(
         node("n1", cpu=6),
@@ -455,7 +455,7 @@ def test_gang_of_a_tree_is_the_highest_group_reached_through_gangs(
 
 
 def test_gang_is_tried_without_a_resize_that_leaves_it() -> None:
-    """1.9: its group moves out of the tree; it had found no victims."""
+    """resizes.md 1.9: its group moves out of the tree; it had found no victims."""
     world = World(
         node("n1", cpu=4),
         node("n2", cpu=4),
@@ -475,7 +475,7 @@ def test_gang_is_tried_without_a_resize_that_leaves_it() -> None:
 
 
 def test_gang_is_deleted_while_its_resizes_wait() -> None:
-    """1.9: they go on one by one."""
+    """resizes.md 1.9: they go on one by one."""
     world = two_nodes(pod("low", cpu=2, node="n1"), pod("peer", cpu=2, node="n2", priority=10)).drain()
     world.engine.remove(objects.ObjectRef("PodGroup", "default/g", ""), world.now)
     world.virtual.until(START + 20)
@@ -484,7 +484,7 @@ def test_gang_is_deleted_while_its_resizes_wait() -> None:
 
 
 def test_never_of_one_pod_holds_for_the_gang() -> None:
-    """3.3, 3.5."""
+    """resizes.md 3.3, 3.5."""
     world = World(
         node("n1", cpu=4),
         node("n2", cpu=4),
@@ -498,7 +498,7 @@ def test_never_of_one_pod_holds_for_the_gang() -> None:
 
 
 def test_minimum_runtime_on_one_node_keeps_the_victims_on_the_other() -> None:
-    """3.3, 3.5: all are evicted when it is over."""
+    """resizes.md 3.3, 3.5: all are evicted when it is over."""
     terms = annotated(minimum_runtime="1h")
     world = two_nodes(
         pod("low1", cpu=2, node="n1", grace=0), pod("low2", cpu=2, node="n2", start=0, grace=0, annotations=terms)
@@ -509,7 +509,7 @@ def test_minimum_runtime_on_one_node_keeps_the_victims_on_the_other() -> None:
 
 
 def test_victim_that_is_about_to_leave_evicts_no_pods() -> None:
-    """3.6: between decision and deletion its own resize has a turn; if it stays after all, it is tried again."""
+    """resizes.md 3.6: before its deletion its own resize has a turn; if it stays after all, it is tried again."""
     world = World(
         node("n1", cpu=4),
         growing("web", want="3", have="1"),

@@ -31,6 +31,7 @@ def _owned(size: int) -> list[Any]:
 
 
 def test_shared_devices_are_taken_where_all_members_fit() -> None:
+    """scheduling.md 3.11."""
     world = _world(claim("c"), *_crew(3, "c")).settle()
     assert [world.where.get(f"p{turn}") for turn in range(3)] == ["n2"] * 3
 

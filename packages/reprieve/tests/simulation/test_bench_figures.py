@@ -163,7 +163,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
 def test_figures_are_what_the_clock_shows(
     ticking: dict[str, float], family: str, nodes: int, pods: int, stated: dict[str, float]
 ) -> None:
-    """performance.md: milliseconds of one attempt; seconds of all, rounded to microseconds; pods by the second.
+    """performance.md 1.2: milliseconds of one attempt; seconds of all, rounded to microseconds; pods by the second.
 
     `waiting`: of processor time for a second in which a pod ends, of which there are no more than sixty.
     """
@@ -176,7 +176,7 @@ def test_figures_are_what_the_clock_shows(
 
 @pytest.mark.usefixtures("ticking")
 def test_first_decision_to_preempt_is_timed_from_the_start() -> None:
-    """Not the last one, and none where nothing is preempted."""
+    """performance.md 1.1: not the last one, and none where nothing is preempted."""
     several = scenario_run.run(BenchScenario("tiny", "preempt", 4, 3))
     assert several.decision_seconds is not None
     assert several.decision_seconds < several.seconds / 2
@@ -210,7 +210,7 @@ def test_profile_lists_the_hottest_functions(family: str, nodes: int, pods: int)
 
 
 def test_clock_starts_when_the_cluster_is_known() -> None:
-    """performance.md: nodes, running pods with their groups, services and budgets are in the cache by then."""
+    """performance.md 1.1: nodes, running pods with their groups, services and budgets are in the cache by then."""
     for family in ("gang-preempt", "services", "budgets"):
         built = at_size(family, 12).build()
         engine = scenario_run.synced(built)

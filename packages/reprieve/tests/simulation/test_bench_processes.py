@@ -11,6 +11,7 @@ from tests.cli.conftest import run as run
 
 
 def test_each_scenario_runs_in_a_process_of_its_own() -> None:
+    """performance.md 1.1."""
     (measured,) = series.measure([at_size("basic", 3)])
     assert (measured.scenario, measured.nodes, measured.pods) == ("basic@3", 3, 6)
 
@@ -22,6 +23,7 @@ def test_process_that_fails_is_reported_with_its_reason() -> None:
 
 
 def test_command_shows_a_list_of_figures(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """performance.md 1.2."""
     monkeypatch.setitem(SCENARIOS, "basic-500", at_size("basic", 3))
     ended = run("bench", "basic-500", "-o", "json")
     assert (ended.code, ended.err) == (0, "")

@@ -48,6 +48,7 @@ def text(answer: Answer) -> str:
 
 
 def test_pods_of_a_deleted_node_are_lost_and_their_gang_is_below_its_minimum() -> None:
+    """interfaces.md 2.3."""
     answer = gang_on_two_nodes().add(scenario(gone("Node", "n2"))).plan()
     assert [(pod.name, pod.pod_group, pod.node_name, pod.priority) for pod in answer.plan.lost] == [
         ("g1", "g", "n2", 5),
@@ -126,6 +127,7 @@ def a_gang_that_loses_a_member_to_a_preemptor() -> Answer:
 
 
 def test_gang_with_placed_pending_pods_is_not_gated_for_an_evicted_member() -> None:
+    """interfaces.md 2.3."""
     answer = a_gang_that_loses_a_member_to_a_preemptor()
     found = group(answer)
     assert len(answer.plan.preemptions) == 1
@@ -159,6 +161,7 @@ def test_gang_that_never_had_its_minimum_did_not_fall_below_it() -> None:
     ids=["nothing happens", "a node goes", "a member is deleted", "a single pod is deleted"],
 )
 def test_exit_code_counts_what_is_lost(run: Any, tmp_path: Path, steps: list[dict[str, Any]], code: int) -> None:
+    """interfaces.md 2.3."""
     cluster = gang_on_two_nodes().add(scenario(*steps))
     file = tmp_path / "a.json"
     file.write_text("\n".join(msgspec.json.encode(document).decode() for _, document in cluster._documents))

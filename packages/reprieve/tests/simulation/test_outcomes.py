@@ -42,6 +42,7 @@ def of_group(world: World, name: str) -> PodGroupOutcome:
 
 
 def test_running_pod_is_reported_with_its_node() -> None:
+    """interfaces.md 2.2."""
     world = World(node("n1", cpu=4), pod("a", cpu=1, priority=7)).settle()
     assert of_pod(world, "a") == PodOutcome(
         namespace="default", name="a", pod_group=None, priority=7, outcome="Scheduled", node_name="n1"
@@ -80,6 +81,7 @@ def test_pods_that_were_lost_or_deleted_are_reported_as_such() -> None:
 
 
 def test_lost_pods_are_sorted_by_namespace_and_name() -> None:
+    """interfaces.md 2.5."""
     pods = [pod(name, namespace=space, node="n1", uid=name + space) for space, name in ("ba", "ab", "bb", "aa")]
     world = World(node("n1"), *pods, pod("g-0", group="g", namespace="c", node="n1", priority=3))
     world.virtual.delete("Node", "", "n1")
@@ -95,7 +97,7 @@ def test_lost_pods_are_sorted_by_namespace_and_name() -> None:
 
 
 def test_why_a_pod_waits() -> None:
-    """Its own gates, the gate of its group, no scheduler for it, no capacity, a preemption."""
+    """interfaces.md 2.2: its own gates, the gate of its group, no scheduler for it, no capacity, a preemption."""
     world = World(
         node("n1", cpu=4),
         pod("held", gates=["b", "a"]),
@@ -126,6 +128,7 @@ def test_untried_pod_has_no_reason() -> None:
 
 
 def test_attempt_that_failed_is_an_error() -> None:
+    """interfaces.md 2.2."""
     world = World(node("n1"), pod("p"), *gang("g", 1), plugins=[Raises(99)]).settle()
     assert outcome_of(world, "p")[:2] == ("Error", "SchedulerError")
     assert "oh" in (outcome_of(world, "p")[2] or "")

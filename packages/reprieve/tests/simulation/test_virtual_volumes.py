@@ -487,7 +487,7 @@ def user(name: str, claims: Iterable[str], on: str) -> objects.Pod:
 def test_volume_is_detached_with_the_last_pod_that_uses_it_there(
     stays: list[objects.Pod], node_of_the_pod: str, left: str
 ) -> None:
-    """From that node alone; what no pod used stays attached."""
+    """devices.md 1.7: from that node alone; what no pod used stays attached."""
     cluster = Cluster(
         storage_class(),
         *(volume(name, held=by, driver=CSI) for name, by in (("v", "c"), ("w", "d"), ("x", "e"))),

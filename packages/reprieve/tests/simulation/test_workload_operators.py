@@ -96,7 +96,7 @@ def made_of(*documents: Json) -> Expansion:
 def test_operator_gives_the_group_its_class(
     documents: tuple[Json, ...], name: str, minimum: int, group_class: str, priorities: set[int]
 ) -> None:
-    """workloads.md 5.1 to 5.4."""
+    """workloads.md 5.1-5.4, 5.6."""
     found = made_of(*documents).manifests
     [group] = [one.object for one in found.pod_groups]
     assert (group.name, group.min_count, group.spec.priority_class_name) == (name, minimum, group_class)

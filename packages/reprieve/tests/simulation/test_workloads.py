@@ -83,6 +83,7 @@ def golden(found: Expansion, given: set[str]) -> str:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_golden_plans(name: str) -> None:
+    """whatif.md 2.1-2.8."""
     file = HERE / f"{name}.txt"
     given = {loaded.object.name for loaded in load([HERE / "cluster.yaml", HERE / f"{name}.yaml"]).pods}
     made = golden(expanded(name), given)
