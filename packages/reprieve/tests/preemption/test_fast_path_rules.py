@@ -34,9 +34,9 @@ def test_numbers_suffice_only_where_every_request_decides(profile: Profile, hold
 
 def test_numbers_do_not_suffice_for_a_host_port() -> None:
     """preemption.md 9.5: one pod with a filter that looks at running pods is enough."""
-    world = World(node("n"), pod("p", cpu=1), pod("q", cpu=2, ports=[80]))
-    states = [CycleState(world.engine.cluster, world.record(name)) for name in ("p", "q")]
-    assert only_resources(profile_with(), states[:1])
+    world = World(node("n"), *(pod(name, cpu=1) for name in ("p", "twin")), pod("q", cpu=2, ports=[80]))
+    states = [CycleState(world.engine.cluster, world.record(name)) for name in ("p", "twin", "q")]
+    assert only_resources(profile_with(), states[:2])
     assert not only_resources(profile_with(), states)
 
 

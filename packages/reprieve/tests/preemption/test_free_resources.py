@@ -33,6 +33,9 @@ def test_free_resources_beside_placed_pods() -> None:
     assert cpu([new], 4) == 10_000 - 1000 - 2000 - 4000 - 3000
     assert cpu([new], 6) == 10_000 - 1000 - 3000
     assert cpu([new], None) == 10_000 - 1000 - 3000
+    with cluster.trial():
+        cluster.place(world.record("equal"), row)
+        assert cpu([new], 5) == 10_000 - 1000 - 2000 - 3000, "once, although it is still nominated"
     room = FreeResources.after(cluster, [(new, row), (other, row)], priority=6)
     assert dict(zip(room.columns[row], room.left[row], strict=True))[MEMORY] == 7 * GI
     room.free([runs], [row])
@@ -71,3 +74,29 @@ def test_units_are_put_back_where_they_fit() -> None:
         assert room.shortage([v1], [b + a + 7]) is None, "on no row that matters"
     short = FreeResources.after(cluster, seats, priority=9)
     assert short.short_columns() == [CPU]
+
+
+def test_units_with_unlike_pods_need_the_sum_of_their_amounts() -> None:
+    """preemption.md 3.4: on each node, and only of what is requested there; nothing changes by asking."""
+    world = World(
+        node("a", cpu=4),
+        node("b", cpu=4),
+        *(pod(f"v{cpu}", cpu=cpu, node="a") for cpu in (1, 2)),
+        pod("idle", node="a"),
+        pod("x", cpu=2, priority=9),
+        pod("y", cpu=4, priority=9),
+    )
+    cluster, a, b = world.engine.cluster, world.row("a"), world.row("b")
+    small, large, idle = (world.record(name) for name in ("v1", "v2", "idle"))
+    with cluster.trial():
+        cluster.displace_all([small, large, idle])
+        room = FreeResources.after(cluster, [(world.record("x"), a)], priority=9)
+        assert room.shortage_on(a, [small, large], [a, a]) == ((CPU, 1000),)
+        assert room.shortage_on(a, [small, large], [a, b]) == ()
+        assert room.shortage_on(b, [small, large], [a, b]) == ()
+        assert room.shortage([small, large], [a, a]) == (a, ((CPU, 1000),))
+        assert room.shortage([small], [a]) is None
+        assert room.shortage([large, idle], [b, b]) is None, "a node that holds no placed pod does not matter"
+        overcommitted = FreeResources.after(cluster, [(world.record("y"), a), (world.record("x"), a)], priority=9)
+        assert overcommitted.short_columns() == [CPU]
+        assert overcommitted.shortage([idle], [a]) is None, "a pod without a request needs nothing of it"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from kube_rules import objects
+from reprieve.preemption import default_preemption
 from reprieve.preemption.default_preemption import DefaultPreemption
-from reprieve.preemption.joint_preemption import MOST_PREEMPTORS
+from reprieve.preemption.joint_preemption import MOST_PREEMPTORS, plan_together
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.scheduling.decision import Decision
 from tests.building import Item, World, annotated, gang, group, node, pod, priority_class, profile_with
@@ -177,6 +179,41 @@ def test_large_clusters_are_planned_where_a_node_may_hold_two(
     made = [d.preemption for d in decisions if d.preemption is not None]
     assert [len(one.together) for one in made] == [count - 1 if together else 0] * count
     assert len(evicted(decisions)) == (count // 2 if together else count)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gang_size", "together"), [(100, 0, True), (101, 0, False), (101, 1, False), (101, 2, True)]
+)
+def test_large_clusters_are_planned_if_victims_span_nodes(nodes: int, gang_size: int, together: bool) -> None:
+    """8.3: more than 100 nodes that each hold one such pod; the gang is the cheapest to evict."""
+    items: list[Item] = [node(f"n{i:03}", cpu=1) for i in range(nodes)]
+    if gang_size:
+        items.append(group("g", min_count=1, priority=-1, whole=True))
+        items += [pod(f"g-{i}", cpu=1, node=f"n{i:03}", group="g", priority=-1) for i in range(gang_size)]
+    items += [pod(f"low-{i:03}", cpu=1, node=f"n{i:03}") for i in range(gang_size, nodes)]
+    decisions = drained(world_of(items, *(pod(f"high-{i}", cpu=1, priority=9) for i in range(2))))
+    assert [bool(d.preemption and d.preemption.together) for d in decisions] == [together] * 2
+    assert len(evicted(decisions)) == (1 if gang_size == 2 else 2)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "grouped", "searched"), [(36, False, None), (37, False, 36), (40, False, 36), (40, True, None)]
+)
+def test_part_of_a_large_cluster_is_searched(
+    nodes: int, grouped: bool, searched: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """8.3: two nodes for each of two pods and 32 more, the cheapest; all for a group."""
+    planned = Mock(wraps=plan_together)
+    monkeypatch.setattr(default_preemption, "plan_together", planned)
+    items: list[Item] = [node(f"n{i:02}", cpu=2) for i in range(nodes)]
+    items += [pod(f"low-{i:02}", cpu=2, node=f"n{i:02}", priority=nodes - i) for i in range(nodes)]
+    first = gang("first", 1, cpu=1, priority=99) if grouped else [pod("first", cpu=1, priority=99)]
+    decisions = drained(world_of(items, *first, pod("second", cpu="900m", priority=99)))
+    assert evicted(decisions) == {f"default/low-{nodes - 1:02}"}
+    within = planned.call_args.args[5]
+    assert (within and len(within.rows)) == searched
+    if within is not None:
+        assert within.rows.tolist() == sorted(set(within.rows.tolist()))
 
 
 def test_higher_priority_goes_first() -> None:

@@ -204,6 +204,21 @@ def test_5_6_a_gang_takes_the_room_of_the_gang_it_replaces(whole: bool) -> None:
     assert world.evicted == []
 
 
+def test_5_6_nominated_node_that_failed_for_good_does_not_hide_the_predecessor() -> None:
+    """preemption.md 2.3: the first victim still terminates there, but the nomination no longer counts."""
+    world = World(
+        node("n1", cpu=4, unschedulable=True),
+        pod("victim", cpu=4, node="n1", terminating=True, preempted=True),
+        node("n2", cpu=4),
+        owned(pod("old", cpu=4, node="n2", priority=5, terminating=True), "ReplicaSet", "web"),
+        node("n3", cpu=4),
+        pod("bystander", cpu=4, node="n3"),
+        owned(pod("new", cpu=4, priority=5, nominated="n1"), "ReplicaSet", "web"),
+    ).drain()
+    assert last_deferral(world).why is WaitsFor.PREDECESSOR
+    assert (world.evicted, world.nominated) == ([], {"new": "n2"})
+
+
 def test_5_6_it_can_be_turned_off() -> None:
     assert rolling(successor=False).settle().evicted == ["bystander"]
 
@@ -352,6 +367,21 @@ def test_6_3_a_pod_that_states_when_it_ends_is_waited_for() -> None:
     assert world.message("high").endswith(text)
     world.settle()
     assert (world.where, world.evicted, world.now) == ({"high": "n1", "runs": "n2"}, [], START + 120)
+
+
+@pytest.mark.parametrize(
+    ("option", "states"),
+    [
+        ("wait_for_completions", {"expected_end": at(120)}),
+        ("wait_for_checkpoint", {"checkpoint_interval": "2m"}),
+    ],
+)
+def test_6_3_preemptor_waits_without_its_nomination(option: str, states: dict[str, str]) -> None:
+    """For completions; and for checkpoints (6.6)."""
+    low, high = pod("low", cpu=4, node="n1", start=-110), pod("high", cpu=4, priority=9, nominated="n1")
+    profiles = configured(**{option: 600.0})
+    decision = World(node("n1", cpu=4), (saying(low, **states), START), (high, START), profiles=profiles).step()
+    assert (decision.put_off is not None, [cleared.name for cleared in decision.cleared]) == (True, ["high"])
 
 
 def test_6_3_it_is_off_by_default() -> None:

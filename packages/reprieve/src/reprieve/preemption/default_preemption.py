@@ -34,7 +34,7 @@ from reprieve.preemption.deferred_preemption import (
     until_delay_is_over,
     until_predecessors_leave,
 )
-from reprieve.preemption.eligibility import group_never_preempts, ineligible
+from reprieve.preemption.eligibility import group_never_preempts, ineligible, pod_is_ineligible
 from reprieve.preemption.extender_candidates import judges_of
 from reprieve.preemption.gangs import with_remains
 from reprieve.preemption.group_preemption import preempt_for_group
@@ -89,7 +89,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     @property
     def waits_for_completions(self) -> bool:
         """Return whether preemptors may wait for pods that end by themselves: then deadlines of Jobs count (6.3)."""
-        return self._options.wait_for_completions > 0
+        return bool(self._options.wait_for_completions)
 
     def attach(self, running: RunningProfile) -> None:
         """Attach the plugin to the profile it runs in. Raises ConfigurationError for an unknown criterion."""
@@ -125,20 +125,19 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         attached = self._attached()
         running, for_pod = attached.running, attached.for_pod
         cluster, pod = running.cluster, state.pod
-        rows = [state.nominated] if state.nominated >= 0 else []
-        may = ineligible(cluster, pod.priority, pod.never_preempts, rows, under_way=state.preemption_under_way) is None
+        may = pod_is_ineligible(state, diagnosis) is None
         leaving = self._predecessors((pod,), None) if may else []
         if may and not leaving and (part := self._part(state.planned, pod)) is not None:
-            return self._unless_it_waits(part, (pod,), lambda: _place(running, state))
+            return self._unless_it_waits(part, (pod,), lambda _: _place(running, state))
         if not leaving:
-            return self._unless_it_waits(for_pod.preempt(state, diagnosis), (pod,), lambda: _place(running, state))
+            return self._unless_it_waits(for_pod.preempt(state, diagnosis), (pod,), lambda _: _place(running, state))
         with cluster.trial():
             cluster.displace_all(leaving)
             places = _place(running, state)
             if places is None:
                 result = for_pod.preempt(_anew(state), diagnosis)
         if places is None:
-            return self._unless_it_waits(result, (pod,), lambda: _place(running, state))
+            return self._unless_it_waits(result, (pod,), lambda _: _place(running, state))
         return self._deferred(until_predecessors_leave(cluster, leaving, places, self.hold_seconds), "preemption: ")
 
     def pod_group_post_filter(self, attempt: PodGroupAttempt) -> PostFilterResult:
@@ -159,8 +158,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
                 result = part or preempt_for_group(running, attempt, self.name, attached.options)
         if assigned is not None:
             return self._deferred(until_predecessors_leave(cluster, leaving, assigned, self.hold_seconds))
-        wanted = len(result.proposal.nominations) if isinstance(result.proposal, Preemption) else 0
-        return self._unless_it_waits(result, pods, lambda: _assign(attempt, wanted))
+        return self._unless_it_waits(result, pods, lambda preemption: _assign(attempt, len(preemption.nominations)))
 
     def for_resize(self, pod: PodRecord, *, under_way: bool) -> PostFilterResult:
         """Find victims on the node of a running pod with a deferred resize that does not fit (resizes.md 3).
@@ -201,7 +199,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def plans_together(self) -> bool:
         """Return whether preemptors of one priority are planned together."""
         options = self._options
-        waits = options.wait_for_completions > 0 or options.wait_for_checkpoint > 0
+        waits = options.wait_for_completions or options.wait_for_checkpoint
         return options.together and options.placement == MINIMIZE_VICTIMS and not options.cascade_depth and not waits
 
     def may_join(self, pods: Sequence[PodRecord], group: Group | None) -> bool:
@@ -274,7 +272,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return predecessors(cluster, owners_of(cluster, pods, group), self.hold_seconds)
 
     def _unless_it_waits(
-        self, result: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[], Assigned | None]
+        self, result: PostFilterResult, pods: Sequence[PodRecord], assign: Callable[[Preemption], Assigned | None]
     ) -> PostFilterResult:
         """Return the result if it evicts no pods or there is nothing to wait for; else the deferral."""
         preemption = result.proposal
@@ -286,12 +284,12 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         if delayed is not None:
             return self._deferred(delayed, prefix)
         longest = self._options.wait_for_completions
-        if longest > 0:
+        if longest:
             scheduled = list(scheduled_pods(cluster))
-            ending = until_completions(cluster, scheduled, pods, longest, assign)
+            ending = until_completions(cluster, scheduled, pods, longest, lambda: assign(preemption))
             if ending is not None:
                 return replace(self._deferred(ending, prefix), clear_nomination=True)
-        if self._options.wait_for_checkpoint > 0:
+        if self._options.wait_for_checkpoint:
             victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
             saving = until_checkpoint(cluster, victims, pods, self._options.wait_for_checkpoint)
             if saving is not None:

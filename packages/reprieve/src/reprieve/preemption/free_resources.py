@@ -30,16 +30,13 @@ def only_resources(profile: Profile, states: Iterable[CycleState]) -> bool:
     if not resources or not resources[0].checks_everything:
         return False
     other_filters = [plugin for plugin in profile.node_filters if plugin.name != RESOURCES_PLUGIN]
-    seen: set[int] = set()
+    unlike: dict[int, CycleState] = {}
     for state in states:
         if any_concerned(profile.cluster_filters, state):
             return False
-        if state.signature.id in seen:
-            continue
-        seen.add(state.signature.id)
-        if any(call_plugin(p.name, "PreFilter", p.pre_filter, state).code is not Code.SKIP for p in other_filters):
-            return False
-    return True
+        unlike.setdefault(state.signature.id, state)
+    calls = ((plugin, state) for state in unlike.values() for plugin in other_filters)
+    return all(call_plugin(p.name, "PreFilter", p.pre_filter, state).code is Code.SKIP for p, state in calls)
 
 
 Shortage = tuple[int, tuple[tuple[int, int], ...]]
@@ -76,10 +73,7 @@ class FreeResources:
         free = (nodes.allocatable[:, rows] - nodes.used[:, rows]).T.tolist()
         own: set[str] | None = None
         for (row, pods), have in zip(by_row.items(), free, strict=True):
-            if len(pods) == 1:
-                columns = tuple(column for column, _ in pods[0].signature.requests)
-            else:
-                columns = tuple(sorted({column for pod in pods for column, _ in pod.signature.requests}))
+            columns = tuple(sorted({column for pod in pods for column, _ in pod.signature.requests}))
             running = pods
             if priority is not None and row in nodes.nominated:
                 own = own or {pod.uid for pod, _ in assigned}
@@ -139,7 +133,7 @@ class FreeResources:
         """Put the pods back if they fit (None), else change nothing and return the shortage on the first row."""
         left = self.left
         wanted = self._by_row(pods, rows)
-        for row in sorted(wanted) if len(wanted) > 1 else wanted:
+        for row in sorted(wanted):
             short = self._short(row, wanted[row])
             if short:
                 return row, short
