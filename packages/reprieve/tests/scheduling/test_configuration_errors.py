@@ -410,6 +410,12 @@ _RATIO = (
 )
 _LIMIT = "DefaultPreemption: {evictionLimits: [{%s}]}"
 _SPREAD = "PodTopologySpread: {defaultingType: List, defaultConstraints: [%s]}"
+
+
+def _limits(count: int) -> str:
+    return f"[{', '.join(['{per: owner, most: 1, within: 1h}'] * count)}]"
+
+
 ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
     "least weight": (
         "NodeResourcesFit: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: X}]}}",
@@ -480,6 +486,28 @@ ARGS_BOUNDS: dict[str, tuple[str, str, str]] = {
     "longest window": (_LIMIT % "per: cluster, most: 1, within: X", "744h", "744h1s"),
     "least depth": ("DefaultPreemption: {cascadeDepth: X}", "0", "-1"),
     "largest depth": ("DefaultPreemption: {cascadeDepth: X}", str(DEEPEST), str(DEEPEST + 1)),
+    "most evictions": (_LIMIT % "per: cluster, most: X, within: 1h", "100000", "100001"),
+    "number of limits": ("DefaultPreemption: {evictionLimits: X}", _limits(16), _limits(17)),
+    "fewest moves": ("DefaultPreemption: {movesPerHour: X}", "1", "0"),
+    "most moves": ("DefaultPreemption: {movesPerHour: X}", "100000", "100001"),
+    "moves": ("DefaultPreemption: {moving: X}", "Move", "move"),
+    "node requests": ("GangScheduling: {provisioningRequests: X}", "Annotated", "Sometimes"),
+    "wait for node requests": ("GangScheduling: {provisioningAfter: X}", "0", "-1"),
+    "class of node requests": ("GangScheduling: {provisioningClassName: X}", "a", "''"),
+    "least wait for a reservation": ("Reservations: {reserveAfter: X}", "0s", "-1ns"),
+    "longest wait for a reservation": ("Reservations: {reserveAfter: X}", "87840h", "87840h1s"),
+    "shortest reservation": ("Reservations: {maxReserved: X}", "1ns", "0s"),
+    "longest reservation": ("Reservations: {maxReserved: X}", "87840h", "87840h1s"),
+    "fewest reservations": ("Reservations: {maxReservations: X}", "1", "0"),
+    "most reservations": ("Reservations: {maxReservations: X}", "64", "65"),
+    "fewest pods of a reservation": ("Reservations: {minPods: X}", "1", "0"),
+    "most pods of a reservation": ("Reservations: {minPods: X}", "1048576", "1048577"),
+    "least margin": ("Reservations: {backfillMargin: X}", "0", "-0.1"),
+    "largest margin": ("Reservations: {backfillMargin: X}", "1000", "1000.1"),
+    "least idle share": ("Reservations: {maxIdleShare: X}", "0", "-0.1"),
+    "largest idle share": ("Reservations: {maxIdleShare: X}", "1", "1.1"),
+    "overrun": ("Reservations: {backfillOverrun: X}", "Evict", "evict"),
+    "ageing": ("Reservations: {queueing: {ageing: X}}", "0s", "-1s"),
     "search": ("DefaultPreemption: {victimSearch: X}", "PriorityFloor", "priorityFloor"),
     "placement": ("DefaultPreemption: {placement: X}", "Scored", "scored"),
     "a preferred term": (

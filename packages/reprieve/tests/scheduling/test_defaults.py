@@ -19,6 +19,7 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS
+from reprieve.plugins.reservations import ReservationOptions
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.queueing.timers import Timing
@@ -46,8 +47,29 @@ TAKEN: dict[str, Json] = {
     "PodTopologySpread": {"defaultConstraints": [], "defaultingType": "System"},
     "VolumeBinding": {"bindTimeoutSeconds": 600},
     "DynamicResources": {"filterTimeout": "10s", "bindingTimeout": "600s"},
-    "GangScheduling": {"treeSearch": "Greedy"},
+    "GangScheduling": {
+        "treeSearch": "Greedy",
+        "repairFirst": True,
+        "repairSeconds": 60,
+        "degradedSeconds": 300,
+        "provisioningRequests": "Never",
+        "provisioningAfter": 30,
+        "provisioningClassName": "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+    },
+    "TopologyPlacement": {"preferences": True},
+    "Reservations": {
+        "reserveAfter": "10m",
+        "maxReservations": 4,
+        "minPods": 2,
+        "backfillMargin": 5,
+        "maxReserved": "24h",
+        "maxIdleShare": 0.1,
+        "backfillOverrun": "Wait",
+        "queueing": {"ageing": "0s"},
+    },
     "DefaultPreemption": {
+        "moving": "Suggest",
+        "movesPerHour": 60,
         "minCandidateNodesPercentage": 10,
         "minCandidateNodesAbsolute": 100,
         "victimSearch": "Reprieve",
@@ -80,6 +102,8 @@ OTHERWISE: dict[str, Json] = {
     "VolumeBinding": {"bindTimeoutSeconds": 599},
     "DynamicResources": {"bindingTimeout": "599s"},
     "GangScheduling": {"treeSearch": "Retry"},
+    "TopologyPlacement": {"preferences": False},
+    "Reservations": {"backfillMargin": 6},
     "DefaultPreemption": {"successor": False},
 }
 
@@ -121,6 +145,22 @@ def test_args_that_are_left_out_have_the_documented_defaults(name: str) -> None:
     for left_out in TAKEN[name]:
         assert silent == _made(name, {key: value for key, value in TAKEN[name].items() if key != left_out})
     assert silent != _made(name, OTHERWISE[name])
+
+
+def test_args_of_reservations_are_its_options() -> None:
+    """reservations.md 1.4, 4: margins are percents; without args the options have their defaults."""
+    args = {
+        "reserveAfter": "1m",
+        "maxReservations": 7,
+        "minPods": 3,
+        "backfillMargin": 20,
+        "maxReserved": "2h",
+        "maxIdleShare": 0.5,
+        "backfillOverrun": "Evict",
+        "queueing": {"ageing": "5s"},
+    }
+    assert _made("Reservations", args) == {"options": ReservationOptions(60.0, 7, 3, 0.2, 7200.0, 0.5, True, 5.0)}
+    assert _made("Reservations", {}) == {"options": ReservationOptions()}
 
 
 def _preemption(profile: Profile) -> PreemptionOptions:

@@ -201,3 +201,32 @@ def test_whether_a_preemptor_still_wants_its_room() -> None:
     assert not world.engine.wants_room("group/default/missing")
     world.gone("crew-0")
     assert not world.engine.wants_room("group/default/crew")
+
+
+def test_reservation_reports_the_nominations_that_it_displaces() -> None:
+    """reservations.md 3: no decision does; earlier nominations of the holder end, too."""
+    world, nominations, effects = _world(3, pod("new", cpu=1, priority=9))
+    cluster, new = world.engine.cluster, world.record("new")
+    cluster.nominate(world.record("p0"), 0)
+    cluster.nominate(new, 1)
+    nominations.held.begin("pod/uid-new", world.now, 100.0)
+    nominations.reserve("pod/uid-new", [(new, 0)], 9, world.now)
+    assert world.nominated == {"new": "n0"}
+    assert "pod/uid-new" not in nominations.held
+    finished = effects.finish([])
+    assert [pod.name for pod in finished.unnominated] == ["p0"]
+    assert [(released.reason, released.message) for released in finished.released] == [
+        (Released.MOVED, "capacity is freed on n0 instead"),
+        (Released.TAKEN, "it is taken for priority 9"),
+    ]
+
+
+def test_reservation_that_ends_without_nominations_wakes_nothing() -> None:
+    """cost.md 5.2: its preemptor is placed or nominated elsewhere by then."""
+    world, nominations, effects = _world(0, pod("p", cpu=9))
+    world.drain()
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+    nominations.held.begin("pod/uid-p", world.now, 5.0)
+    nominations.give_back_unused(world.now + 5.0)
+    assert world.place("p") is QueueState.UNSCHEDULABLE
+    assert effects.finish([]) is NO_EFFECTS

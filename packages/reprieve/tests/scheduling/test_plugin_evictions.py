@@ -17,7 +17,7 @@ from reprieve.framework.plugin import (
 )
 from reprieve.framework.status import SUCCESS
 from reprieve.scheduling.decision import Result
-from reprieve.testing import PluginFailedError, composite, gang, group, node, pod
+from reprieve.testing import PluginFailedError, composite, gang, group, node, pdb, pod, priority_class
 from tests.building import World, annotated
 
 
@@ -89,6 +89,15 @@ def test_gang_evicts_the_victims_that_a_plugin_names_and_binds_later() -> None:
     assert sorted(world.evicted) == ["low1", "low2"]
     assert world.where == {"crew-0": "n1", "crew-1": "n2", "low3": "n3"}
     assert plugin.calls == 1
+
+
+def test_earlier_nominations_of_a_gang_are_not_in_its_way() -> None:
+    """preemption.md 2.8: the plugin names other nodes for its pods."""
+    crew = gang("crew", 2, priority=9, cpu=4, nominated="n1")
+    world = World(*NODES, *LOW, *crew, plugins=[Evicts(BOTH, ["default/low1", "default/low2"])])
+    world.settle()
+    assert world.where == {"crew-0": "n1", "crew-1": "n2"}
+    assert world.incidents() == []
 
 
 def test_whole_unit_goes_where_all_of_it_is_named() -> None:
@@ -177,6 +186,19 @@ REFUSED: Refused = {
         ["default/low1"],
         "names victim 'default/low1', which may not be evicted now",
     ),
+    "budget": (
+        [
+            *NODES,
+            pod("low1", cpu=4, node="n1", priority=1, labels={"app": "a"}),
+            LOW[1],
+            pdb("a", {"app": "a"}, allowed=0),
+            priority_class("careful", 9, annotated(pdb_policy="Respect")),
+            pod("high", cpu=4, priority=9, priority_class="careful"),
+        ],
+        _to(high="n1"),
+        ["default/low1"],
+        "a PodDisruptionBudget would be violated",
+    ),
     "victims as text": ([*NODES, *LOW, HIGH], _to(high="n1"), "default/low1", "expected victims as a sequence of pods"),
     "no text": ([*NODES, *LOW, HIGH], _to(high="n1"), [None], "expected names of pods and nodes as text"),
     "node by row": ([*NODES, *LOW, HIGH], {"default/high": 0}, [], "expected names of pods and nodes as text"),
@@ -213,6 +235,7 @@ def test_preemptor_with_never_evicts_nothing_by_a_plugin_either(of: str) -> None
     assert decision.result is Result.UNSCHEDULABLE
     text = decision.rejections[0].message if decision.condition is None else decision.condition.message
     assert "not eligible due to preemptionPolicy=Never." in text
+    assert ("preemption: not eligible" in text) is (of == "pod")
     world.settle()
     assert world.evicted == []
     assert world.incidents() == []
