@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.background import background
+from kube_standin.background import BackgroundWork
 from tests.admission.plane import pod
 from tests.server.inprocess import Plane as Served
 from tests.server.inprocess import running
@@ -27,19 +27,22 @@ def test_controllers_work_while_the_context_lasts() -> None:
     path = "/apis/apps/v1/namespaces/default/deployments"
     with running() as served:
 
-        async def work() -> None:
-            async with background(served.registry):
-                await served.asked(f"POST {path}", deployment("first"))
-                await asyncio.sleep(5)
-                assert count(served, "ReplicaSet") == 1
+        async def use() -> None:
+            work = BackgroundWork()
+            await work.start(served.registry)
+            await served.asked(f"POST {path}", deployment("first"))
+            await asyncio.sleep(5)
+            assert count(served, "ReplicaSet") == 1
+            await work.stop()
             await served.asked(f"POST {path}", deployment("second"))
             await asyncio.sleep(5)
             assert count(served, "ReplicaSet") == 1
-            async with background(served.registry, controllers="none"):
-                await asyncio.sleep(5)
+            work = BackgroundWork(controllers="none")
+            await work.start(served.registry)
+            await asyncio.sleep(5)
+            await work.stop()
             assert count(served, "ReplicaSet") == 1
             with pytest.raises(ValueError, match="made-up"):
-                async with background(served.registry, controllers="made-up"):
-                    pass
+                BackgroundWork(controllers="made-up")
 
-        served.run(work())
+        served.run(use())

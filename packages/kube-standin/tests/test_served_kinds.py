@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kube_standin.admission_chain import AdmissionRequest, Operation, Step, User
-from kube_standin.background import background
+from kube_standin.background import BackgroundWork
 from kube_standin.conversion import from_storage, to_storage
 from kube_standin.deletion import CRD_CLEANUP
 from kube_standin.errors import StatusError
@@ -449,9 +449,10 @@ def test_taints_of_devices_without_a_time_get_one(kind: str, dated: bool) -> Non
 
 @pytest.mark.parametrize(("kubelets", "nodes"), [(None, 0), (KubeletOptions(nodes=2), 2)])
 def test_simulated_kubelets_register_their_nodes(plane: Plane, kubelets: KubeletOptions | None, nodes: int) -> None:
-    async def work() -> None:
-        async with background(plane.registry, kubelets=kubelets):
-            await asyncio.sleep(0)
+    async def use() -> None:
+        work = BackgroundWork(kubelets=kubelets)
+        await work.start(plane.registry)
+        await work.stop()
 
-    plane.run(work())
+    plane.run(use())
     assert len(plane.ask("GET /api/v1/nodes").json["items"]) == nodes

@@ -14,6 +14,9 @@ from kube_rules.meta import EMPTY_META, KubernetesObject, NodeSelector, ObjectMe
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 """Prefix of the implicit extended resource of every device class (devices.md 4.1)."""
 
+MOST_CONSUMERS: Final = 256
+"""The maximum number of entries in status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
+
 
 class ResourceClaimSpec(Struct, frozen=True, kw_only=True):
     """spec of a ResourceClaim; `devices` as in the manifest (requests, constraints, config)."""

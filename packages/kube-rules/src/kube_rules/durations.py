@@ -50,4 +50,9 @@ _LAST_SECOND: Final = 253_402_300_799
 
 def micro_time(seconds: float) -> str:
     """Return a time (seconds since the epoch) as a MicroTime of the API: `2026-01-31T12:00:00.000000Z`."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"
+    return micro_stamp(datetime.fromtimestamp(seconds, UTC))
+
+
+def micro_stamp(moment: datetime) -> str:
+    """Return a time, which is in UTC, as a MicroTime of the API."""
+    return moment.isoformat(timespec="microseconds")[:26] + "Z"

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 _LONGEST = 700
 _LONGEST_PATH = 300
+_MOST_LINES = 20
 
 
 class Origin(NamedTuple):
@@ -77,6 +78,13 @@ class InputError(ValueError):
         return self.origin.document
 
 
+def reason_of(error: OSError) -> str:
+    """Return the file and the reason: `FILE: No such file or directory`."""
+    if isinstance(error, FileExistsError):  # only directories are created if they may exist already
+        return f"{error.filename}: is a file, not a directory"
+    return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+
+
 def excerpt(text: str, longest: int = 64) -> str:
     """Return the text, or its start and its end if it has more than `longest` characters."""
     if len(text) <= longest:
@@ -88,6 +96,12 @@ def excerpt(text: str, longest: int = 64) -> str:
 def one_line(text: str, longest: int) -> str:
     """Return the text in one line, an excerpt if it has more than `longest` characters."""
     return excerpt(" ".join(excerpt(text, 4 * longest).split()), longest)
+
+
+def first_lines(lines: Sequence[str]) -> list[str]:
+    """Return the first lines of one kind, and the number of further ones."""
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], *([f"... and {more} more like this"] if more > 0 else [])]
 
 
 def names_text(names: Sequence[str], most: int = 4, total: int = 0) -> str:

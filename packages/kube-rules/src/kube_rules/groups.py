@@ -6,7 +6,7 @@ The internal form of Workload and PodGroup is `v1beta1`, that of CompositePodGro
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from kube_rules.meta import EMPTY, Condition, Empty, Int32, KubernetesObject, St
 
 NO_POLICY_FIELD = ""
 """`preemption_policy` of a PodGroup read in a version without that field: it never has its own."""
+
+MAX_DEPTH: Final = 4
+"""The maximum number of levels of a tree, including the pod groups (composite.md 1)."""
 
 
 class GangSchedulingPolicy(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,9 @@ Messages = tuple[str, ...]
 _LABEL_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_DNS_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS_1035_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_DNS_SUBDOMAIN: Final = re.compile(SUBDOMAIN)
 
 _NAME_MESSAGE: Final = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
@@ -33,6 +35,11 @@ _DNS_LABEL_MESSAGE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
     "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_DNS_1035_LABEL_MESSAGE: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+    "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _DNS_SUBDOMAIN_MESSAGE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
@@ -60,6 +67,9 @@ def _matcher(pattern: re.Pattern[str], limit: int, message: str) -> Callable[[st
 
 dns_label_errors: Final = _matcher(_DNS_LABEL, 63, _DNS_LABEL_MESSAGE)
 """Return messages for a DNS-1123 label (names of namespaces, templates, containers)."""
+
+dns_1035_label_errors: Final = _matcher(_DNS_1035_LABEL, 63, _DNS_1035_LABEL_MESSAGE)
+"""Return messages for a DNS-1035 label (names of Services)."""
 
 dns_subdomain_errors: Final = _matcher(_DNS_SUBDOMAIN, 253, _DNS_SUBDOMAIN_MESSAGE)
 """Return messages for a DNS-1123 subdomain (names of most objects)."""

@@ -10,13 +10,15 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, NoReturn, Self
 
 import msgspec
 
-QuantityText = str | int | float
-"""A quantity in the form of a manifest: `"1500m"`, `4`, `0.5`."""
+from kube_rules.quantity import QuantityText as QuantityText
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 ResourceList = dict[str, QuantityText]
 """Resource name to quantity, unparsed."""
+
+FINISHED: Final = ("Succeeded", "Failed")
+"""The phases in which all containers of a pod have ended for good."""
 
 
 class _EmptyMap(dict[str, Any]):
@@ -81,7 +83,7 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
     block_owner_deletion: bool = False
 
 
-_LONGEST_REVISION: Final = 20
+LONGEST_REVISION: Final = 20
 """Maximum number of digits."""
 
 
@@ -108,7 +110,7 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
         version = self.resource_version
         if not version:
             return 0
-        return int(version) if len(version) <= _LONGEST_REVISION and version.isascii() and version.isdigit() else 0
+        return int(version) if len(version) <= LONGEST_REVISION and version.isascii() and version.isdigit() else 0
 
 
 EMPTY_META = ObjectMeta()

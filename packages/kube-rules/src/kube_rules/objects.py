@@ -51,6 +51,7 @@ from kube_rules.limits import ResourceQuota as ResourceQuota
 from kube_rules.meta import EMPTY as EMPTY
 from kube_rules.meta import EMPTY_MAP as EMPTY_MAP
 from kube_rules.meta import EMPTY_META as EMPTY_META
+from kube_rules.meta import FINISHED, map_field
 from kube_rules.meta import Condition as Condition
 from kube_rules.meta import Empty as Empty
 from kube_rules.meta import Int32 as Int32
@@ -66,7 +67,6 @@ from kube_rules.meta import OwnerReference as OwnerReference
 from kube_rules.meta import QuantityText as QuantityText
 from kube_rules.meta import ResourceList as ResourceList
 from kube_rules.meta import Struct as Struct
-from kube_rules.meta import map_field
 from kube_rules.owners import ReplicaSet as ReplicaSet
 from kube_rules.owners import ReplicationController as ReplicationController
 from kube_rules.owners import Service as Service
@@ -410,6 +410,11 @@ class Pod(KubernetesObject, frozen=True, kw_only=True):
 
     spec: PodSpec = EMPTY_POD_SPEC
     status: PodStatus = EMPTY_POD_STATUS
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the pod is Succeeded or Failed."""
+        return self.status.phase in FINISHED
 
 
 # --- Node ---------------------------------------------------------------------------------------------------

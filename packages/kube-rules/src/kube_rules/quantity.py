@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 QuantityText = str | int | float
+"""A quantity in the form of a manifest: `"1500m"`, `4`, `0.5`."""
 
 MAX_INT64: Final = 2**63 - 1
 NANO: Final = 10**9

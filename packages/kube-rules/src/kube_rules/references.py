@@ -16,8 +16,6 @@ from kube_rules.meta import KubernetesObject
 from kube_rules.objects import Pod, PodGroup
 from kube_rules.validation.typed import validate
 
-_FINISHED = ("Succeeded", "Failed")
-
 
 def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
     """Raise `InputError` for the second object with the same kind, namespace and name."""
@@ -41,7 +39,7 @@ def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
     """Raise `InputError` for a pod that is bound to a node not in `nodes`; finished pods may outlive their nodes."""
     for loaded in pods:
         node = loaded.object.spec.node_name
-        if node and node not in nodes and loaded.object.status.phase not in _FINISHED:
+        if node and node not in nodes and not loaded.object.finished:
             raise InputError(
                 loaded.origin,
                 f'Invalid value: "{node}": no Node with this name is in the input',

@@ -33,7 +33,7 @@ _NanoVector = dict[str, int]
 _Quantities = Mapping[str, QuantityText] | None
 _Choose = Callable[[Container, ContainerStatus | None, bool], _Quantities]
 
-_CORE = frozenset({"cpu", "memory", "ephemeral-storage"})
+CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _POD_LEVEL = frozenset({"cpu", "memory"})
 _DEFAULTS: _NanoVector = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_MEMORY * NANO}
 
@@ -46,7 +46,7 @@ def is_extended_resource(name: str) -> bool:
 def is_schedulable_resource(name: str) -> bool:
     """Return whether fitting counts requests for the resource; upstream ignores all others."""
     return (
-        name in _CORE
+        name in CONTAINER_RESOURCES
         or name.startswith(("hugepages-", "attachable-volumes-"))
         or "kubernetes.io/" in name
         or is_extended_resource(name)

@@ -31,6 +31,10 @@ DOES_NOT_EXIST: Final = "DoesNotExist"
 GT: Final = "Gt"
 LT: Final = "Lt"
 
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+"""The fields of an affinity."""
+
 LABEL_SELECTOR_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 NODE_SELECTOR_OPERATORS: Final = (*LABEL_SELECTOR_OPERATORS, GT, LT)
 

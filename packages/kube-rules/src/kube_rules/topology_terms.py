@@ -12,19 +12,22 @@ from itertools import pairwise
 from typing import Final
 
 from kube_rules.labels import qualified_name_errors
-from kube_rules.unknown_fields import nearest
+from kube_rules.unknown_fields import did_you_mean, nearest
 
 PREFERRED_TOPOLOGY: Final = "scheduling.reprieve.dev/preferred-topology"
 """Topology levels at which the group uses as few domains as possible, most important level first."""
 SLICE: Final = "scheduling.reprieve.dev/slice"
 """This many pods with consecutive indexes always run in one domain of the level."""
 
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
 LEVELS: Final[Mapping[str, str]] = {
-    "region": "topology.kubernetes.io/region",
-    "zone": "topology.kubernetes.io/zone",
+    "region": REGION,
+    "zone": ZONE,
     "block": "topology.kubernetes.io/block",
     "rack": "topology.kubernetes.io/rack",
-    "host": "kubernetes.io/hostname",
+    "host": HOSTNAME,
 }
 """The short names of levels, and their node labels."""
 MOST_LEVELS: Final = 4
@@ -121,9 +124,8 @@ def _check_level(level: str) -> None:
         if messages := qualified_name_errors(level):
             raise ValueError(f'"{level}": {messages[0]}')
         return
-    meant = nearest(level, LEVELS)
     names = ", ".join(LEVELS)
-    hint = f', did you mean "{meant}"?' if meant else ""
+    hint = did_you_mean(nearest(level, LEVELS))
     raise ValueError(f'no level is called "{level}"{hint} (expected {names}, or a node label with its prefix)')
 
 

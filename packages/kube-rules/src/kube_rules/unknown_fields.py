@@ -71,9 +71,8 @@ class UnknownField(NamedTuple):
 
     def __str__(self) -> str:
         """Return one line that names file, document, line, object, path and the nearest known name."""
-        hint = f', did you mean "{self.nearest}"?' if self.nearest else ""
         subject = f"{self.subject}: " if self.subject else ""
-        return f'{self.origin}: {subject}unknown field "{path_text(self.path)}"{hint}'
+        return f'{self.origin}: {subject}unknown field "{path_text(self.path)}"{did_you_mean(self.nearest)}'
 
 
 def path_text(path: Path) -> str:
@@ -86,6 +85,11 @@ def path_text(path: Path) -> str:
             name = step if len(step) <= _LONGEST_NAME else f"{step[:_LONGEST_NAME]}..."
             text += f".{name}" if text else name
     return text
+
+
+def did_you_mean(name: str) -> str:
+    """Return the hint for a message about a misspelled name; nothing without a known name that is similar."""
+    return f', did you mean "{name}"?' if name else ""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

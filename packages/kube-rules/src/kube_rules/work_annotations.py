@@ -19,7 +19,7 @@ from kube_rules.durations import duration
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass
 from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE, read_levels, read_slice
-from kube_rules.unknown_fields import nearest
+from kube_rules.unknown_fields import did_you_mean, nearest
 
 DOMAIN: Final = "scheduling.reprieve.dev/"
 LAST_CHECKPOINT: Final = f"{DOMAIN}last-checkpoint"
@@ -323,7 +323,7 @@ def annotation_problems(item: KubernetesObject) -> list[str]:
             continue
         names = (key.removeprefix(DOMAIN) for key in (*_WORK, *_PLACES, *_GROUP, *_OF_CLASS, *_ELSEWHERE))
         meant = nearest(name.removeprefix(DOMAIN), names)
-        problems.append(f"{_path(name)}: not known" + (f', did you mean "{DOMAIN}{meant}"?' if meant else ""))
+        problems.append(f"{_path(name)}: not known{did_you_mean(meant and DOMAIN + meant)}")
     return problems
 
 

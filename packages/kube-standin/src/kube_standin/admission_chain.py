@@ -110,6 +110,11 @@ class AdmissionRequest:
         return rounds
 
     @property
+    def creates(self) -> bool:
+        """Return whether it creates an object of its kind."""
+        return self.operation == "CREATE" and not self.subresource
+
+    @property
     def new(self) -> Json:
         """Return the object of a CREATE or UPDATE."""
         if self.object is None:

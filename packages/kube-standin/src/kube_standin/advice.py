@@ -10,6 +10,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.quantity import NANO, parse
+from kube_rules.selectors import PREFERRED, REQUIRED
 from kube_rules.validation.metadata import has_domain
 from kube_standin.kinds import ServedKind
 
@@ -81,18 +82,16 @@ def _pod_spec(spec: Json, path: str) -> Iterator[str]:
 
 
 _SELECTS_NOTHING = "a null labelSelector results in matching no pod"
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def _selecting_nothing(near: Json, path: str) -> Iterator[str]:
     """Warn about terms for other pods that match no pod."""
-    for index, term in enumerate(near.get(_REQUIRED) or ()):
+    for index, term in enumerate(near.get(REQUIRED) or ()):
         if "labelSelector" not in term:
-            yield f"{path}.{_REQUIRED}[{index}].labelSelector: {_SELECTS_NOTHING}"
-    for index, weighted in enumerate(near.get(_PREFERRED) or ()):
+            yield f"{path}.{REQUIRED}[{index}].labelSelector: {_SELECTS_NOTHING}"
+    for index, weighted in enumerate(near.get(PREFERRED) or ()):
         if "labelSelector" not in (weighted.get("podAffinityTerm") or {}):
-            yield f"{path}.{_PREFERRED}[{index}].podAffinityTerm.labelSelector: {_SELECTS_NOTHING}"
+            yield f"{path}.{PREFERRED}[{index}].podAffinityTerm.labelSelector: {_SELECTS_NOTHING}"
 
 
 def _parts_of_bytes(container: Json, path: str) -> Iterator[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from kube_standin.controllers import ControllerSet, Times, chosen
@@ -70,21 +68,3 @@ class BackgroundWork:
         if self._running is not None:
             await self._running.stop()
         self._kubelets = self._running = None
-
-
-@asynccontextmanager
-async def background(
-    registry: ObjectRegistry,
-    *,
-    controllers: str = "*",
-    kubelets: KubeletOptions | None = None,
-    times: Times | None = None,
-    ca_certificate: str = "",
-) -> AsyncIterator[BackgroundWork]:
-    """Run background work while the context lasts. Raises like `BackgroundWork` and its start."""
-    work = BackgroundWork(controllers=controllers, kubelets=kubelets, times=times, ca_certificate=ca_certificate)
-    try:
-        await work.start(registry)
-        yield work
-    finally:
-        await work.stop()

@@ -8,8 +8,9 @@ from kube_rules import flow_control
 from kube_rules.controllers.volumes import DEFAULT_CLASS
 from kube_rules.foreign_groups import COSCHEDULING_VERSION, FOREIGN_VERSIONS
 from kube_rules.json import Json
+from kube_rules.taints import NOT_READY, UNREACHABLE
 from kube_standin import errors
-from kube_standin.admission.pods import NOT_READY, UNREACHABLE, tolerates_loss
+from kube_standin.admission.pods import tolerates_loss
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.bootstrap_roles import ensure_cluster_roles
 from kube_standin.errors import Cause

@@ -12,9 +12,9 @@ from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.authorization import MASTERS, Authorizer
 from kube_standin.errors import bad_request
-from kube_standin.node_authorization import node_of
+from kube_standin.node_authorization import NODE_PREFIX, node_of
 from kube_standin.rights import Attributes
-from kube_standin.signers import CLIENT, NODE_PREFIX, SIGNERS, SigningError, names_of, read_request
+from kube_standin.signers import CLIENT, SIGNERS, SigningError, names_of, read_request
 
 _GROUP: Final = "certificates.k8s.io"
 _VERBS: Final = {"approval": "approve", "status": "sign"}

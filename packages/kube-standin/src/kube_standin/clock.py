@@ -7,8 +7,7 @@ import secrets
 import time
 from datetime import UTC, datetime, timedelta
 
-NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""The alphabet of generated name suffixes: no vowels, so that no words appear (as upstream)."""
+from kube_rules.controllers.pods import NAME_ALPHABET
 
 
 class ServerClock:
@@ -92,4 +91,4 @@ def later(moment: datetime, seconds: float) -> datetime:
 
 def parse_stamp(text: str) -> datetime:
     """Return the time of an RFC 3339 text; raises ValueError."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return datetime.fromisoformat(text)

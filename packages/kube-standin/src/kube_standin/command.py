@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from kube_rules.errors import first_lines, names_text, reason_of
 from kube_rules.printable import printable, printable_line
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
     from kube_standin.server.control_plane import ServeOptions, Serving
     from kube_standin.webhooks import WebhookReach
 
-_MEMORY = ":memory:"
 _MOST_NAMED = 3
-_MOST_LINES = 20
 """Maximum number of warnings of one kind that are printed."""
 T = TypeVar("T")
 
@@ -238,13 +237,7 @@ def run_serving(main: Coroutine[Any, Any, T], console: Console) -> T:
     except (StorageError, StatusError, ValueError) as error:
         console.refuse(str(error))
     except OSError as error:
-        console.refuse(_reason_of(error))
-
-
-def _reason_of(error: OSError) -> str:
-    if isinstance(error, FileExistsError):  # only directories are created
-        return f"{error.filename}: is a file, not a directory"
-    return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+        console.refuse(reason_of(error))
 
 
 def _collect_seldom() -> None:
@@ -292,8 +285,10 @@ def announce(running: "Serving", read_only_kubeconfig: Path | None, console: Con
         write_kubeconfig(
             read_only_kubeconfig, server=running.url, ca=running.ca, token=running.keys.reader_token, name="reader"
         )
+    from kube_standin.server.control_plane import MEMORY
+
     data_dir = running.options.data_dir
-    storage = "nothing is kept" if str(data_dir) == _MEMORY else f"state in {data_dir}"
+    storage = "nothing is kept" if str(data_dir) == MEMORY else f"state in {data_dir}"
     console.note(f"serving on {running.url}, {storage}; Ctrl-C stops it")
     console.show(f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.resolve()))}\n")
 
@@ -362,10 +357,8 @@ def report_loaded(loaded: "LoadReport", console: Console) -> None:
     """Report the result of loading the manifests."""
     note = console.note
     for lines in (loaded.warnings, [f"{text}; left out" for text in loaded.left_out]):
-        for line in lines[:_MOST_LINES]:
+        for line in first_lines(lines):
             note(f"warning: {line}")
-        if len(lines) > _MOST_LINES:
-            note(f"warning: ... and {len(lines) - _MOST_LINES} more like this")
     if loaded.orphaned:
         note(f"warning: the owners of {_objects(loaded.orphaned)} are not in the input; loaded without them")
     if loaded.made:
@@ -379,8 +372,6 @@ def _objects(number: int) -> str:
 
 
 def _naming(lead: str, subjects: "Sequence[str]") -> str:
-    from kube_rules.errors import names_text
-
     return lead + names_text(subjects, _MOST_NAMED) if subjects else ""
 
 
@@ -409,7 +400,7 @@ def envtest_assets(
     try:
         write_assets(folder)
     except OSError as error:
-        Console().refuse(_reason_of(error))
+        Console().refuse(reason_of(error))
     Console().show(f"export KUBEBUILDER_ASSETS={shlex.quote(str(folder.resolve()))}\n")
 
 

@@ -15,6 +15,7 @@ from typing import Literal, Protocol, cast
 from kube_rules import field_errors as fe
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
+from kube_rules.meta import FINISHED
 from kube_standin import errors
 from kube_standin.admission_chain import SYSTEM, AdmissionRequest, Chain, Operation, User
 from kube_standin.clock import ServerClock, later, parse_stamp, stamp
@@ -206,7 +207,7 @@ class Deletion:
             grace = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
         if grace < 0:
             grace = 1
-        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        if not spec.get("nodeName") or status.get("phase") in FINISHED:
             grace = 0
         if running:
             if grace >= present:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kube_rules.controllers.disruption import may_evict_unready
 from kube_rules.json import Json
+from kube_rules.meta import FINISHED
 from kube_rules.selectors import compile_selector
 from kube_standin import errors
 from kube_standin.conditions import condition, is_true, set_condition, set_disrupted
@@ -58,7 +59,7 @@ def evict_now(registry: ObjectRegistry, namespace: str, name: str, eviction: Jso
 
 def _bypasses_budgets(pod: Json) -> bool:
     phase = (pod.get("status") or {}).get("phase")
-    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+    return phase in (*FINISHED, "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _budgets_of(registry: ObjectRegistry, namespace: str, labels: Mapping[str, str]) -> list[Json]:

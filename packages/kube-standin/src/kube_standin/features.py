@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from kube_rules import field_errors as fe
 from kube_rules.group_templates import COMPOSITES, templates
 from kube_rules.json import Json
+from kube_rules.versions import SCHEDULING_GROUP
 from kube_standin import errors, releases
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.kinds import BUILTIN, ServedKind
 
-_GROUP = "scheduling.k8s.io"
 _WORKLOAD_KINDS = frozenset(("PodGroup", "Workload", "CompositePodGroup"))
 _COMPOSITE = "CompositePodGroup"
 
@@ -62,7 +62,7 @@ class Features:
         for kind in BUILTIN:
             if kind.kind == "DeviceTaintRule" and not self.dra_device_taint_rules:
                 continue
-            if (kind.group != _GROUP or kind.kind not in off) and releases.serves(self.minor, kind):
+            if (kind.group != SCHEDULING_GROUP or kind.kind not in off) and releases.serves(self.minor, kind):
                 yield releases.row_of(self.minor, kind)
 
 
@@ -102,7 +102,7 @@ class DropDisabled(Step):
             self._claims_made(request)
         if request.kind.resource == "statefulsets.apps":
             self._unavailable(request)
-        if request.operation != "CREATE" or request.subresource:
+        if not request.creates:
             return
         spec = request.new.get("spec") or {}
         if request.kind.resource == "pods":
@@ -125,7 +125,7 @@ class DropDisabled(Step):
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse (422) new trees if they are disabled; stored ones may stay (composite.md 1)."""
-        if self.features.composite_pod_group or request.operation != "CREATE" or request.subresource:
+        if self.features.composite_pod_group or not request.creates:
             return
         spec = request.new.get("spec") or {}
         for name in ("parentCompositePodGroupName", COMPOSITES):

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Objects, Step, User
 from kube_standin.conditions import condition, put_condition
+from kube_standin.kinds import STREAMS
 from kube_standin.registry import ObjectRegistry
 from kube_standin.rights import Attributes
 from kube_standin.storage import Store
@@ -18,7 +19,6 @@ from kube_standin.storage import Store
 _GROUP: Final = "flowcontrol.apiserver.k8s.io"
 _SCHEMAS: Final = f"{_GROUP}/flowschemas"
 _LEVELS: Final = f"{_GROUP}/prioritylevelconfigurations"
-_LASTING: Final = frozenset(("attach", "exec", "log", "portforward", "proxy"))
 """Subresources of long-running requests, which are not classified."""
 _MOST_REMEMBERED: Final = 4096
 _LONGEST_REMEMBERED: Final = 1024
@@ -78,7 +78,7 @@ class FlowClassifier(Step):
 
     def headers(self, user: User, attributes: Attributes) -> Headers:
         """Return the response headers with the UIDs of the FlowSchema and the priority level of a request."""
-        if attributes.subresource in _LASTING:
+        if attributes.subresource in STREAMS:
             return ()
         a = attributes
         key = (user.name, user.groups, a.verb, a.group, a.resource, a.subresource, a.namespace, a.path)

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from kube_rules.admission.refusals import plural_of
-from kube_rules.versions import SAME_FIELDS, version_rank
+from kube_rules.versions import SAME_FIELDS, SCHEDULING_GROUP, version_rank
 
 if TYPE_CHECKING:
     from kube_standin.custom_versions import CustomVersions
@@ -170,7 +170,6 @@ _EVENT_FIELDS = "reason reportingComponent source=source.component type " + " ".
 _EVENT_V1_FIELDS = "reason reportingController=reportingComponent type " + " ".join(
     f"regarding.{name}=involvedObject.{name}" for name in _REFERENCE
 )
-_SCHEDULING = "scheduling.k8s.io"
 _core = partial(_row, "", "v1")
 _cluster = partial(_row, namespaced=False)
 _apps = partial(_row, "apps", "v1", categories=_ALL, generation=True)
@@ -201,13 +200,13 @@ _review = partial(_cluster, verbs=_CREATE, stored=False)
 
 
 def _scheduling(version: str) -> tuple[ServedKind, ...]:
-    row = partial(_row, _SCHEDULING, version, stored_as=f"{_SCHEDULING}/v1beta1")
+    row = partial(_row, SCHEDULING_GROUP, version, stored_as=f"{SCHEDULING_GROUP}/v1beta1")
     return (row("PodGroup", sub="status", status_metadata="reset"), row("Workload"))
 
 
 def _composite(version: str) -> ServedKind:
-    stored = f"{_SCHEDULING}/v1alpha3"
-    return _row(_SCHEDULING, version, "CompositePodGroup", sub="status", status_metadata="reset", stored_as=stored)
+    stored = f"{SCHEDULING_GROUP}/v1alpha3"
+    return _row(SCHEDULING_GROUP, version, "CompositePodGroup", sub="status", status_metadata="reset", stored_as=stored)
 
 
 def _autoscaler(version: str) -> ServedKind:
@@ -221,7 +220,7 @@ def _with_older(rows: Iterable[ServedKind]) -> Iterator[ServedKind]:
         version_rows = list(of_version)
         yield from version_rows
         for older, (newer, kinds) in SAME_FIELDS.items():
-            if newer == f"{group}/{version}" and group != _SCHEDULING:
+            if newer == f"{group}/{version}" and group != SCHEDULING_GROUP:
                 older_version = older.rpartition("/")[2]
                 yield from (replace(row, version=older_version) for row in version_rows if row.kind in kinds)
 
@@ -277,7 +276,7 @@ _ROWS: tuple[ServedKind, ...] = (
     _autoscaler("v1"),
     _batch("CronJob", "cj"),
     _batch("Job", orphans=True, fields="status.successful=status.succeeded"),
-    _cluster(_SCHEDULING, "v1", "PriorityClass", "pc", generation=True),
+    _cluster(SCHEDULING_GROUP, "v1", "PriorityClass", "pc", generation=True),
     *_scheduling("v1"),
     *_scheduling("v1beta1"),
     _composite("v1beta1"),
@@ -372,7 +371,7 @@ COMPUTED: tuple[ServedKind, ...] = (
 
 _BUILTIN_ROWS = {(row.api_version, row.kind): row for row in BUILTIN}
 
-VERSION_ORDER: Mapping[str, tuple[str, ...]] = {_SCHEDULING: ("v1", "v1beta1", "v1alpha3", "v1alpha2")}
+VERSION_ORDER: Mapping[str, tuple[str, ...]] = {SCHEDULING_GROUP: ("v1", "v1beta1", "v1alpha3", "v1alpha2")}
 """Preferred order of versions within a group; other groups have one version or keep the order of appearance."""
 
 CONNECTIONS: Mapping[str, str] = {
@@ -381,6 +380,8 @@ CONNECTIONS: Mapping[str, str] = {
     "portforward": "PodPortForwardOptions",
 }
 """Subresources of pods that connect to a container -> the kind of their options."""
+STREAMS = frozenset((*CONNECTIONS, "log", "proxy"))
+"""Subresources with requests that may last as long as the client likes."""
 _READ_WRITE = ("get", "patch", "update")
 
 

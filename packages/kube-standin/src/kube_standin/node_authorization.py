@@ -21,7 +21,7 @@ from kube_standin.rights import AccessDecision, Attributes, rule_allows
 from kube_standin.storage import Store, Stored, Subscription
 
 NODES: Final = "system:nodes"
-_PREFIX: Final = "system:node:"
+NODE_PREFIX: Final = "system:node:"
 LEASES: Final = "kube-node-lease"
 _READ: Final = ("get", "list", "watch")
 _OWN: Final = ("get", "create", "update", "patch", "delete")
@@ -32,9 +32,9 @@ _NO_OPINION: Final = AccessDecision(False)
 
 def node_of(user: User) -> str | None:
     """Return the node of a kubelet, "" if it names none; None for any other user."""
-    if NODES not in user.groups or not user.name.startswith(_PREFIX):
+    if NODES not in user.groups or not user.name.startswith(NODE_PREFIX):
         return None
-    return user.name.removeprefix(_PREFIX)
+    return user.name.removeprefix(NODE_PREFIX)
 
 
 class _PlacedSpec(msgspec.Struct, rename="camel", gc=False):

@@ -18,6 +18,7 @@ from kube_rules import field_errors as fe
 from kube_rules.defaults import apply_identity
 from kube_rules.errors import FieldError, excerpt
 from kube_rules.json import Json
+from kube_rules.meta import LONGEST_REVISION
 from kube_rules.step_budget import StepBudget, TooMuchAtOnceError
 from kube_rules.validation import validate_create, validate_update
 from kube_rules.validation.reviews import validate_review
@@ -45,7 +46,6 @@ _NAME_ATTEMPTS = 8
 OPTIONS_KINDS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 _VOLATILE = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
 _LONGEST_PREFIX = 58
-_LONGEST_REVISION = 20
 
 
 class ObjectRegistry:
@@ -485,7 +485,7 @@ class ObjectRegistry:
             missing = fe.invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise errors.unfit(kind.plural, kind.group, name, missing)
         number = version.isascii() and version.isdigit()
-        if not number or len(version) > _LONGEST_REVISION or int(version) >= 2**64:
+        if not number or len(version) > LONGEST_REVISION or int(version) >= 2**64:
             problem = "value out of range" if number else "invalid syntax"
             raise errors.internal(f'strconv.ParseUint: parsing "{excerpt(version)}": {problem}')
         if version != before["resourceVersion"]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Final, NamedTuple
 
-from kube_rules.versions import KUBERNETES_VERSION
+from kube_rules.versions import KUBERNETES_VERSION, SCHEDULING_GROUP
 from kube_standin.kinds import ServedKind
 
 OLDEST: Final = 29
@@ -26,16 +26,15 @@ class ServedSpan(NamedTuple):
         return minor is None or self.first <= minor <= self.last
 
 
-_SCHEDULING: Final = "scheduling.k8s.io"
 _RESOURCE: Final = "resource.k8s.io"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _TABLE: Final[Iterable[tuple[str, str, ServedSpan]]] = (
-    (f"{_SCHEDULING}/v1", "PodGroup Workload", ServedSpan(38)),
-    (f"{_SCHEDULING}/v1beta1", "PodGroup Workload", ServedSpan(37)),
-    (f"{_SCHEDULING}/v1beta1", "CompositePodGroup", ServedSpan(38)),
-    (f"{_SCHEDULING}/v1alpha3", "PodGroup Workload CompositePodGroup", ServedSpan(37)),
-    (f"{_SCHEDULING}/v1alpha2", "PodGroup Workload", ServedSpan(36, 36)),
+    (f"{SCHEDULING_GROUP}/v1", "PodGroup Workload", ServedSpan(38)),
+    (f"{SCHEDULING_GROUP}/v1beta1", "PodGroup Workload", ServedSpan(37)),
+    (f"{SCHEDULING_GROUP}/v1beta1", "CompositePodGroup", ServedSpan(38)),
+    (f"{SCHEDULING_GROUP}/v1alpha3", "PodGroup Workload CompositePodGroup", ServedSpan(37)),
+    (f"{SCHEDULING_GROUP}/v1alpha2", "PodGroup Workload", ServedSpan(36, 36)),
     (f"{_RESOURCE}/v1", "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice", ServedSpan(34)),
     (f"{_RESOURCE}/v1", "DeviceTaintRule", ServedSpan(37)),
     (f"{_RESOURCE}/v1beta2", "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice", ServedSpan(33, 33)),

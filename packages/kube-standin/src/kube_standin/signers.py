@@ -18,16 +18,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kube_rules.json import Json
+from kube_standin.node_authorization import NODE_PREFIX, NODES
 
 CLIENT: Final = "kubernetes.io/kube-apiserver-client"
 KUBELET_CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
-NODE_PREFIX: Final = "system:node:"
 LONGEST: Final = timedelta(days=365)
 """The default of --cluster-signing-duration."""
 _SHORTEST: Final = timedelta(minutes=10)
 _BACKDATED: Final = timedelta(minutes=5)
-_NODES: Final = "system:nodes"
 _SIGNATURE, _ENCIPHERMENT, _CLIENT_AUTH, _SERVER_AUTH = (
     "digital signature", "key encipherment", "client auth", "server auth",
 )  # fmt: skip
@@ -92,7 +91,7 @@ def _forbid(request: x509.CertificateSigningRequest, *kinds: type[x509.GeneralNa
 
 
 def _check_groups(request: x509.CertificateSigningRequest) -> None:
-    if names_of(request)[1] != [_NODES]:
+    if names_of(request)[1] != [NODES]:
         raise SigningError("subject organization is not system:nodes")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from kube_standin import errors
 from kube_standin.clock import ServerClock
-from kube_standin.controllers import ControllerSet, Times, run_controllers
+from kube_standin.controllers import ControllerSet, Times, chosen
 from kube_standin.controllers.reconciler import Context, Controller
 from kube_standin.controllers.timers import ControllerTimers
 from kube_standin.controllers.views import PodSeen, Seen
@@ -327,8 +327,12 @@ def running(work: Callable[[Plane, ControllerSet], Awaitable[None]], switches: s
     async def main() -> None:
         plane = Plane(clock=ServerClock())
         times = Times(node_period=0.01, quota_pause=0.001)
-        async with run_controllers(plane.registry, switches, times=times, ca_certificate="CA") as controllers:
+        controllers = ControllerSet(plane.registry, chosen(switches), times=times, ca_certificate="CA")
+        await controllers.start()
+        try:
             await work(plane, controllers)
+        finally:
+            await controllers.stop()
 
     asyncio.run(main())
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kube_standin import openapi
-from kube_standin.kinds import BUILTIN, ServedKind
+from kube_standin.kinds import BUILTIN, STREAMS, ServedKind
 from kube_standin.openapi import components, operations
 from kube_standin.openapi.components import V2, V3
 from tests.recorded.shapes import custom_kind, shape
@@ -80,9 +80,7 @@ def test_operations_follow_verbs_and_subresources(kind: ServedKind) -> None:
                "update": "put", "patch": "patch", "delete": "delete"}  # fmt: skip
     whole = {one.action for one in found if not any(one.path.endswith(f"/{sub}") for sub in kind.subresources)}
     assert whole == {action for verb, action in actions.items() if verb in kind.verbs}
-    assert {one.path.rpartition("/")[2] for one in found} - {kind.plural, "{name}"} == (
-        kind.subresources - operations.STREAMS
-    )
+    assert {one.path.rpartition("/")[2] for one in found} - {kind.plural, "{name}"} == (kind.subresources - STREAMS)
     assert all(
         ("{namespace}" in one.path or one.operation_id.endswith("AllNamespaces")) is kind.namespaced for one in found
     )

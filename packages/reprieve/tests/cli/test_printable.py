@@ -20,7 +20,7 @@ from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, log_to_stderr, note, show
 from reprieve.cli.sections import Row, Section, plain
 from reprieve.cli.terminal import drawn
-from reprieve.client.plain_yaml import yaml_of
+from reprieve.client.plain_yaml import yaml_texts
 from reprieve.observability.logs import Log
 from tests.cli.conftest import Run
 
@@ -99,7 +99,7 @@ def test_documents_are_harmless_and_mean_what_they_meant(key: str, value: str) -
     """As JSON and as YAML, and as the YAML of snapshots."""
     content = {key: [value, {"x": value}], "hostile": HOSTILE}
     as_json, as_yaml = document(content, Format.JSON), document(content, Format.YAML)
-    snapshot = yaml_of([content])
+    snapshot = "".join(yaml_texts([content]))
     assert all(map(harmless, (as_json, as_yaml, snapshot)))
     assert json.loads(as_json) == content
     assert yaml.safe_load(as_yaml) == content

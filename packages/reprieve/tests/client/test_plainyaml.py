@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from hypothesis import strategies as st
 
 from kube_rules.printable import printable
 from kube_rules.yamltext import read_documents
-from reprieve.client.plain_yaml import _Dumper, yaml_of
+from reprieve.client.plain_yaml import _Dumper, yaml_texts
+
+
+def yaml_of(documents: Iterable[Mapping[str, Any]]) -> str:
+    """Return the documents as one stream."""
+    return "".join(yaml_texts(documents))
 
 
 @pytest.mark.parametrize(

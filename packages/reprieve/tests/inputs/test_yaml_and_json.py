@@ -15,7 +15,7 @@ from kube_rules.yamltext import (
     YamlError,
     read_documents,
 )
-from reprieve.client.plain_yaml import yaml_of
+from reprieve.client.plain_yaml import yaml_texts
 from tests.inputs.test_yamltext import read
 
 Y11 = "tag:yaml.org,2002:"
@@ -70,7 +70,7 @@ def test_json_is_yaml(data: dict[str, Any], indent: int | None) -> None:
 @given(st.dictionaries(KEYS, DATA, min_size=1, max_size=5))
 @settings(max_examples=70)
 def test_data_written_is_read_again(data: dict[str, Any]) -> None:
-    (found,) = read(yaml_of([data]))
+    (found,) = read("".join(yaml_texts([data])))
     assert repr(found) == repr(data)
 
 

@@ -22,45 +22,12 @@ from reprieve.live.settings import (
     environment_of,
     named,
     pace_of,
-    seconds,
     serving_of,
     timing_of,
 )
 from reprieve.scheduling.profiles import default_profile
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("15s", 15.0), ("1m30s", 90.0), ("500ms", 0.5), ("2h", 7200.0), ("1.5s", 1.5), ("1h1m1s1ms", 3661.001)],
-)
-def test_durations_as_go_writes_them(text: str, expected: float) -> None:
-    assert seconds(text) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1h", 3600.0),
-        ("1m", 60.0),
-        ("1s", 1.0),
-        ("1ms", 0.001),
-        ("0s", 0.0),
-        ("0.5s", 0.5),
-        ("90m", 5400.0),
-        (" 15s ", 15.0),
-        ("5m3ms", 300.003),
-    ],
-)
-def test_each_unit_of_a_duration(text: str, expected: float) -> None:
-    assert seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "15", "s", "-1s", "1d", "15s "[:-1] + "x"])
-def test_text_that_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a duration"):
-        seconds(text)
 
 
 def test_election_defaults_are_kube_schedulers_but_for_the_name() -> None:

@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects, owners
+from kube_rules.topology_terms import HOSTNAME
+from kube_rules.topology_terms import ZONE as SYSTEM_ZONE
 from reprieve.framework.events import ClusterEvent, EventKind
-from reprieve.plugins.pod_topology_spread import HOSTNAME, PodTopologySpread
-from reprieve.plugins.pod_topology_spread import ZONE as SYSTEM_ZONE
+from reprieve.plugins.pod_topology_spread import PodTopologySpread
 from tests.building import World, node, pod, toleration
 from tests.plugins.asking import UNRESOLVABLE, UNSCHEDULABLE, scores, verdicts
 from tests.plugins.neighbours import HOST, ZONE, spread, spreading

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.admission import HIGHEST_USER_PRIORITY
 from kube_rules.manifests import Manifests
 from kube_rules.requests import pod_requests, resource_list
 from reprieve.decisions.hints import helps_of
@@ -21,7 +22,6 @@ from reprieve.questions.drain_order import DrainPlan
 from reprieve.questions.drain_steps import steps_of
 from reprieve.questions.pod_edits import amount_of, edited, text_of
 from reprieve.questions.queue_order import queue_of
-from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import PlanOptions, plan
@@ -42,7 +42,7 @@ def runs(manifests: Manifests, workload: Workload) -> bool:
 def with_highest_priority(manifests: Manifests, workload: Workload) -> Manifests:
     """The input with the highest priority that users may give it."""
     kind, namespace, name = workload
-    change = InputChange("set-priority", f"{namespace}/{kind.lower()}/{name}={HIGHEST_PRIORITY}")
+    change = InputChange("set-priority", f"{namespace}/{kind.lower()}/{name}={HIGHEST_USER_PRIORITY}")
     return changed(manifests, [change]).manifests
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kube_rules.topology_terms import HOSTNAME, ZONE
 from reprieve.cluster.pod_affinity_index import MOST_MATCH_COUNTS
 from reprieve.questions import bench as suggestion_bench
 from reprieve.simulation.bench import arrivals, cluster_builder, comparison, scenario_run, series
@@ -108,7 +109,7 @@ def test_constrained_pods_carry_all_three_rules_and_keep_them() -> None:
         assert pod.spec.affinity.pod_anti_affinity is not None
         (term,) = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
         assert port.host_port > 0
-        assert (spread.topology_key, term.topology_key) == (cluster_builder.ZONE, cluster_builder.HOSTNAME)
+        assert (spread.topology_key, term.topology_key) == (ZONE, HOSTNAME)
     places = Counter((pod.spec.node_name, pod.metadata.labels["slot"]) for pod in cluster.running)
     assert set(places.values()) == {1}
     assert len(places) == 8 * len(cluster.nodes)

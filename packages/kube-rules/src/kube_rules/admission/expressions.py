@@ -12,11 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from kube_rules import cel
-from kube_rules.cel.schema_rules import OVER_BUDGET
+from kube_rules.cel.schema_rules import CALL_LIMIT, OVER_BUDGET
 from kube_rules.json import Json
 
-CALL_LIMIT = 1_000_000
-"""Cost of one evaluation (celconfig.PerCallLimit)."""
 CONDITIONS_LIMIT = 2_500_000
 """Cost of all conditions of one webhook or policy (RuntimeCELCostBudgetMatchConditions)."""
 _CALL_OVER = "operation cancelled: actual cost limit exceeded"

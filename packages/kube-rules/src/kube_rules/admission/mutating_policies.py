@@ -8,12 +8,13 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from kube_rules import cel
 from kube_rules.admission.expressions import Activation, CostBudget
 from kube_rules.admission.validating_policies import POLICY_LIMIT
+from kube_rules.cel.values import time_text
 from kube_rules.json import Json
 from kube_rules.yamltext import MAX_DEPTH
 
@@ -113,8 +114,6 @@ def _scalar(value: Any) -> Any:
         return int(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, timedelta):
-        return f"{value.total_seconds():.9f}".rstrip("0").rstrip(".") + "s"
+    if isinstance(value, datetime | timedelta):
+        return time_text(value)
     raise PolicyTypeError(f"a value of type {cel.type_name(value)} is none of JSON")

@@ -24,7 +24,8 @@ from kube_rules.admission.amounts import (
 from kube_rules.admission.priorities import PREEMPTION_PRIORITY_CLASS
 from kube_rules.devices import IMPLICIT
 from kube_rules.json import Json
-from kube_rules.requests import is_extended_resource
+from kube_rules.meta import FINISHED
+from kube_rules.requests import CONTAINER_RESOURCES, is_extended_resource
 from kube_rules.storage import CLASS_BETA
 
 _LEGACY = frozenset(
@@ -36,7 +37,6 @@ CLASS_STORAGE = ".storageclass.storage.k8s.io/"
 """The text between the name of a storage class and the resource that a quota limits."""
 _LONGEST_CHAIN = 8
 """Maximum number of groups above a pod; a schedulable tree has fewer."""
-_TERMINAL = ("Succeeded", "Failed")
 
 
 def usage_of(resource: str, obj: Json, now: datetime) -> Amounts:
@@ -52,7 +52,7 @@ def usage_of(resource: str, obj: Json, now: datetime) -> Amounts:
 
 def is_over(pod: Json, now: datetime) -> bool:
     """Return whether a pod no longer uses compute resources."""
-    if (pod.get("status") or {}).get("phase") in _TERMINAL:
+    if (pod.get("status") or {}).get("phase") in FINISHED:
         return True
     metadata = pod["metadata"]
     ends = metadata.get("deletionTimestamp")
@@ -63,12 +63,12 @@ def is_over(pod: Json, now: datetime) -> bool:
 def _compute(requests: Mapping[str, Amount], limits: Mapping[str, Amount]) -> Amounts:
     out: Amounts = {}
     for name, value in requests.items():
-        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+        if name in CONTAINER_RESOURCES or name.startswith("hugepages-"):
             out[name] = out[f"requests.{name}"] = value
         elif is_extended_resource(name) or name.startswith(IMPLICIT):
             out[f"requests.{name}"] = value
     for name, value in limits.items():
-        if name in ("cpu", "memory", "ephemeral-storage"):
+        if name in CONTAINER_RESOURCES:
             out[f"limits.{name}"] = value
     return out
 

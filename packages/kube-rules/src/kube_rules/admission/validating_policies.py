@@ -16,12 +16,11 @@ from kube_rules.admission.expressions import (
     OverBudgetError,
     conditions_hold,
 )
+from kube_rules.cel.schema_rules import MESSAGE_LIMIT
 from kube_rules.json import Json
 
 POLICY_LIMIT = 10_000_000
 """Cost of the validations of one binding with one parameter (celconfig.RuntimeCELCostBudget)."""
-MESSAGE_LIMIT = 5 * 1024
-"""Maximum size of an evaluated message, in bytes (celconfig.MaxEvaluatedMessageExpressionSizeBytes)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_rules.cel.functions import duration_of, timestamp_of
+from kube_rules.cel.values import INT
 
 MAX_REQUEST = 3 * 1024 * 1024
 """Maximum size of a request in bytes (celconfig.MaxRequestSizeBytes)."""
@@ -21,7 +22,6 @@ _FORMATS = {"byte": "bytes", "date": "timestamp", "date-time": "timestamp", "dur
 _LONGEST = {"date": 12, "date-time": 32, "duration": 32}
 _SCALARS = {"boolean": "bool", "number": "double", "integer": "int"}
 _MAX_DEPTH = 100
-_INT = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ def converted(schema: Any, value: Any) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, int) and schema.get("type") == "number" and not schema.get("x-kubernetes-int-or-string"):
-        return float(value) if abs(value) < _INT else value
-    if isinstance(value, float) and schema.get("type") == "integer" and value.is_integer() and abs(value) < _INT:
+        return float(value) if abs(value) < INT else value
+    if isinstance(value, float) and schema.get("type") == "integer" and value.is_integer() and abs(value) < INT:
         return int(value)
     return value
 

@@ -18,7 +18,14 @@ from typing import Any
 from kube_rules.cel.functions import PATTERN, STANDARD, Function, needs, takes, traversed
 from kube_rules.cel.network_functions import Url
 from kube_rules.cel.values import NONE, CelError, Meter, Opaque, Optional, TypeName, type_name
-from kube_rules.labels import dns_label_errors, dns_subdomain_errors, label_value_errors, qualified_name_errors
+from kube_rules.labels import (
+    Messages,
+    dns_1035_label_errors,
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    qualified_name_errors,
+)
 
 _PRECISION = 6
 _MOST_PRECISION = 100
@@ -215,13 +222,6 @@ def _quote(meter: Meter, args: list[Any]) -> str:
 
 # -- named formats ----------------------------------------------------------------------------------------------------
 
-Messages = tuple[str, ...]
-_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_LABEL_1035_MESSAGE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 _UUID = re.compile(r"(?i)[0-9A-F]{8}-?[0-9A-F]{4}-?[0-9A-F]{4}-?[0-9A-F]{4}-?[0-9A-F]{12}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _DATETIME = re.compile(r"(\d{4}-\d\d-\d\d)[tT](\d\d:\d\d:\d\d)(\.\d+)?([zZ]|[+-]\d\d:?\d\d)?", re.ASCII)
@@ -237,11 +237,6 @@ class NamedFormat(Opaque):
         self.name = name
         self.check = check
         self.pattern = pattern
-
-
-def _label_1035(text: str) -> Messages:
-    long = ("must be no more than 63 bytes",) if len(text) > 63 else ()
-    return long if _LABEL_1035.fullmatch(text) else (*long, _LABEL_1035_MESSAGE)
 
 
 def _prefix(check: Callable[[str], Messages]) -> Callable[[str], Messages]:
@@ -291,11 +286,11 @@ FORMATS: Mapping[str, NamedFormat] = {
     for name, check, pattern in (
         ("dns1123Label", dns_label_errors, 30),
         ("dns1123Subdomain", dns_subdomain_errors, 60),
-        ("dns1035Label", _label_1035, 30),
+        ("dns1035Label", dns_1035_label_errors, 30),
         ("qualifiedName", qualified_name_errors, 60),
         ("dns1123LabelPrefix", _prefix(dns_label_errors), 30),
         ("dns1123SubdomainPrefix", _prefix(dns_subdomain_errors), 60),
-        ("dns1035LabelPrefix", _prefix(_label_1035), 30),
+        ("dns1035LabelPrefix", _prefix(dns_1035_label_errors), 30),
         ("labelValue", label_value_errors, 40),
         ("uri", _uri, _MAX_PATTERN),
         ("uuid", lambda text: () if _UUID.fullmatch(text) else ("does not match the UUID format",), 64),

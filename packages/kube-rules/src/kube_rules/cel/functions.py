@@ -16,13 +16,25 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from kube_rules import patterns
-from kube_rules.cel.values import CelError, Meter, Opaque, TypeName, Uint, equal, is_number, size_of, type_name
+from kube_rules.cel.values import (
+    INT,
+    CelError,
+    Meter,
+    Opaque,
+    TypeName,
+    Uint,
+    equal,
+    is_number,
+    size_of,
+    time_text,
+    type_name,
+)
+from kube_rules.durations import duration
 
 TRAVERSAL = 0.1
 """Cost per character of a text traversal (common.StringTraversalCostFactor)."""
 PATTERN = 0.25
 """Cost per character of a pattern and ten characters of text (common.RegexStringLengthCostFactor)."""
-_INT = 2**63
 _LONGEST_NUMBER = 400
 NO_OVERLOAD = "no such overload"
 
@@ -260,14 +272,14 @@ def _size(meter: Meter, args: list[Any]) -> int:
 
 def integer(value: Any) -> int:
     """Return an int, checked against its range. Raises CelError."""
-    if not -_INT <= value < _INT:
+    if not -INT <= value < INT:
         raise CelError("integer overflow")
     return int(value)
 
 
 def unsigned(value: Any) -> Uint:
     """Return a uint, checked against its range. Raises CelError."""
-    if not 0 <= value < 2 * _INT:
+    if not 0 <= value < 2 * INT:
         raise CelError("unsigned integer overflow")
     return Uint(value)
 
@@ -330,10 +342,8 @@ def _string(meter: Meter, args: list[Any]) -> str:
             raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    if isinstance(value, timedelta):
-        return f"{value.total_seconds():.9f}".rstrip("0").rstrip(".") + "s"
+    if isinstance(value, datetime | timedelta):
+        return time_text(value)
     if isinstance(value, Opaque) and value.cel_type in ("net.IP", "net.CIDR"):
         return str(value)
     return str(needs(value, str, int, Uint))
@@ -373,7 +383,7 @@ def _dyn(meter: Meter, args: list[Any]) -> Any:
 
 # -- times ------------------------------------------------------------------------------------------------------------
 
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_LONGEST_DURATION = 65
 
 
 def _duration(meter: Meter, args: list[Any]) -> timedelta:
@@ -387,24 +397,12 @@ def _duration(meter: Meter, args: list[Any]) -> timedelta:
 
 def duration_of(text: str) -> timedelta:
     """Return the duration of a text such as `1h30m`. Raises CelError."""
-    fault = CelError(f"invalid duration string {text[:32]!r}")
-    rest = text[1:] if text[:1] in ("-", "+") else text
-    if not rest or len(rest) > 64:
-        raise fault
-    seconds = 0.0
-    while rest:
-        digits = len(rest) - len(rest.lstrip("0123456789."))
-        letters = len(rest[digits:]) - len(rest[digits:].lstrip("hmsunµμ"))
-        unit = rest[digits : digits + letters]
-        try:
-            seconds += float(rest[:digits]) * (_UNITS[unit] if unit or rest != "0" else 1.0)
-        except (ValueError, KeyError):
-            raise fault from None
-        rest = rest[digits + letters :]
     try:
-        return timedelta(seconds=-seconds if text[0] == "-" else seconds)
-    except OverflowError:
-        raise fault from None
+        if len(text) > _LONGEST_DURATION:
+            raise ValueError
+        return timedelta(seconds=duration(text))
+    except (ValueError, OverflowError):
+        raise CelError(f"invalid duration string {text[:32]!r}") from None
 
 
 def _timestamp(meter: Meter, args: list[Any]) -> datetime:

@@ -9,9 +9,8 @@ from typing import Any
 
 from kube_rules import quantity
 from kube_rules.cel.functions import NO_OVERLOAD, Function, needs, takes, traversed
-from kube_rules.cel.values import CelError, Meter, Opaque
+from kube_rules.cel.values import INT, CelError, Meter, Opaque
 
-_INT = 2**63
 _LONGEST_VERSION = 256
 _SEMVER = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
@@ -108,7 +107,7 @@ def _summed(left: Any, right: Any, sign: int) -> QuantityValue:
 
 def _whole(value: Any) -> bool:
     nano = needs(value, QuantityValue).nano
-    return bool(nano % quantity.NANO == 0 and -_INT <= nano // quantity.NANO < _INT)
+    return bool(nano % quantity.NANO == 0 and -INT <= nano // quantity.NANO < INT)
 
 
 def _integer(value: Any) -> int:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kube_rules.cel.values import INT
+
 MAX_LENGTH = 100_000
 """Maximum length of an expression in code points (cel-go's default)."""
 ENTRY = "@entry"
@@ -140,7 +142,6 @@ RESERVED = frozenset(
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
             '"': '"', "`": "`", "?": "?"}  # fmt: skip
-_INT_LIMIT = 2**63
 _FOLDS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "sortBy", "optMap", "optFlatMap"})
 _TRANSFORMS = frozenset({"transformList", "transformMap", "transformMapEntry"})
 _FOLDS_OF_TWO = frozenset({"all", "exists", "exists_one", "existsOne"}) | _TRANSFORMS
@@ -552,10 +553,10 @@ class _Parser:
             raise _fault(self._text, at, "invalid int literal")
         number = int(digits, 16 if digits[:2] == "0x" else 10)
         if unsigned:
-            if number >= 2 * _INT_LIMIT or sign:
+            if number >= 2 * INT or sign:
                 raise _fault(self._text, at, "invalid uint literal")
             return Uint(number)
         number = -number if sign else number
-        if not -_INT_LIMIT <= number < _INT_LIMIT:
+        if not -INT <= number < INT:
             raise _fault(self._text, at, "invalid int literal")
         return number

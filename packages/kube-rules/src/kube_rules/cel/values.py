@@ -5,8 +5,11 @@ bool is not a number here, unlike in Python: `type_name` and `equal` distinguish
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+INT = 2**63
+"""An int is at least `-INT` and below `INT`."""
 
 
 class CelError(ValueError):
@@ -18,6 +21,13 @@ class CostExceededError(Exception):
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
+
+
+def time_text(value: datetime | timedelta) -> str:
+    """Return a time in RFC 3339, or a duration in seconds, as protobuf writes them in JSON."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return f"{value.total_seconds():.9f}".rstrip("0").rstrip(".") + "s"
 
 
 class Uint(int):

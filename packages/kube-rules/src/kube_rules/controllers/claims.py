@@ -14,7 +14,10 @@ from kube_rules.json import Json, mapping
 
 POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a generated device claim: the entry of its owner that it belongs to."""
-_ENTRY: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
+DELETE_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
+"""Finalizer of an allocated device claim."""
+ENTRY: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
+"""The fields of an entry of `resourceClaims`."""
 _LONGEST_BASE: Final = 240
 
 
@@ -47,5 +50,5 @@ def _of_template(template: Mapping[str, Any], owner: Json, **naming: str) -> Jso
 
 def shared_entries(entries: Iterable[Json], of_group: Iterable[Json]) -> list[str]:
     """Return the names of a pod's claim entries that equal one of its group's entries: they share the group's claim."""
-    group_entries = [[entry.get(field) for field in _ENTRY] for entry in of_group]
-    return [entry["name"] for entry in entries if [entry.get(field) for field in _ENTRY] in group_entries]
+    group_entries = [[entry.get(field) for field in ENTRY] for entry in of_group]
+    return [entry["name"] for entry in entries if [entry.get(field) for field in ENTRY] in group_entries]

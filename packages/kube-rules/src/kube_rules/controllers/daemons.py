@@ -12,21 +12,30 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, REQUIRED, PodParts
+from kube_rules.controllers.pods import CONTROLLER_REVISION_HASH, PodParts
 from kube_rules.json import Json, mapping, text
 from kube_rules.objects import Affinity, NodeSelector
-from kube_rules.selectors import CompiledNodeSelector, SelectorError, compile_node_selector
-from kube_rules.taints import covers
+from kube_rules.selectors import REQUIRED, CompiledNodeSelector, SelectorError, compile_node_selector
+from kube_rules.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    covers,
+)
 
 _TOLERATED: Final = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoExecute"),
+    (DISK_PRESSURE, "NoSchedule"),
+    (MEMORY_PRESSURE, "NoSchedule"),
+    (PID_PRESSURE, "NoSchedule"),
+    (UNSCHEDULABLE, "NoSchedule"),
 )
-_ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
+_ON_HOST_NETWORK: Final = (NETWORK_UNAVAILABLE, "NoSchedule")
 _GENERATION: Final = "deprecated.daemonset.template.generation"
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from kube_rules.caching import remembered
 from kube_rules.json import Json
-from kube_rules.meta import Struct
+from kube_rules.meta import FINISHED, Struct
 
 MOST_ADDRESSES: Final = 1_000
 """Maximum number of addresses in an Endpoints object; an annotation marks truncated objects."""
@@ -77,7 +77,7 @@ class BackendPod(Struct, frozen=True, kw_only=True):
     @property
     def finished(self) -> bool:
         """Return whether the pod is Succeeded or Failed."""
-        return self.status.phase in ("Succeeded", "Failed")
+        return self.status.phase in FINISHED
 
     @property
     def terminating(self) -> bool:

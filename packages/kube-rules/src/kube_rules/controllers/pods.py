@@ -13,14 +13,17 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kube_rules.json import Json, mapping
+from kube_rules.selectors import REQUIRED
 
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
 """Label of the pods of a Deployment's ReplicaSet."""
 CONTROLLER_REVISION_HASH: Final = "controller-revision-hash"
 """Label of the pods of a StatefulSet or DaemonSet."""
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of static pods, which a kubelet runs from a file."""
+NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""The alphabet of generated name suffixes: no vowels, so that no words appear (as upstream)."""
 _PHASES: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 _COST: Final = re.compile(r"-?(0|[1-9][0-9]{0,9})")
 _NOTHING: Final[Mapping[str, str]] = {}
@@ -76,7 +79,7 @@ def _pinned(affinity: Mapping[str, Any], node: str) -> Json:
 def template_hash(template: Mapping[str, Any], collisions: int = 0) -> str:
     """Return a ten-character hash of a template; `collisions` changes the hash."""
     data = msgspec.json.encode(template, order="sorted") + (str(collisions).encode() if collisions else b"")
-    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in hashlib.sha256(data).digest()[:10])
+    return "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in hashlib.sha256(data).digest()[:10])
 
 
 def deletion_rank(node: str, phase: str, ready: bool, annotations: Mapping[str, str]) -> tuple[bool, int, bool, int]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from kube_rules import quantity
 from kube_rules.schema import scalars
 from kube_rules.schema.nodes import REPLACED, SchemaNode, SchemaType
+from kube_rules.unknown_fields import did_you_mean
 
 Clean = Callable[[Any], Any]
 _INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -36,7 +37,7 @@ class UnknownBodyField(NamedTuple):
     @property
     def hint(self) -> str:
         """Return a hint for the reader, or nothing."""
-        return f', did you mean "{self.replacement}"?' if self.replacement else ""
+        return did_you_mean(self.replacement)
 
     @property
     def message(self) -> str:

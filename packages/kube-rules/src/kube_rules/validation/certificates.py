@@ -12,6 +12,7 @@ from typing import Final
 from kube_rules import field_errors as fe
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
+from kube_rules.labels import Messages
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
 
@@ -42,7 +43,7 @@ def _is_pem(text: str, kind: bytes) -> bool:
     return der[:1] == bytes((_SEQUENCE,))
 
 
-def signer_name(text: str) -> names.Messages:
+def signer_name(text: str) -> Messages:
     """Return the errors of a signer's name: a domain with a dot, a slash and a name."""
     domain, slash, path = text.partition("/")
     if not slash or "/" in path or not path:

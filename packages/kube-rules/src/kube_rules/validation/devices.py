@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kube_rules import field_errors as fe
+from kube_rules.devices import MOST_CONSUMERS
 from kube_rules.json import Json
 from kube_rules.requests import is_extended_resource
 from kube_rules.validation import conditions, names
@@ -146,7 +147,7 @@ _CONSUMERS = r.listed(
     "reservedFor",
     r.required("resource", "name", "uid"),
     r.Unique("uid", place="", empty=False),
-    most=256,
+    most=MOST_CONSUMERS,
     stops=False,
 )
 

@@ -16,7 +16,7 @@ from kube_rules.versions import EVENT_FIELDS_FROM_CORE
 _NEW_GROUP = "events.k8s.io/v1"
 _HOME = ("default", "kube-system")
 _TEXT_LIMIT = 128
-_NOTE_LIMIT = 1024
+NOTE_LIMIT = 1024
 _IMMUTABLE = (
     "involvedObject",
     "reason",
@@ -78,8 +78,8 @@ def _common(obj: Json) -> Found:
             yield fe.required(name)
         elif len(text) > _TEXT_LIMIT:
             yield fe.invalid(name, "", f"can have at most {_TEXT_LIMIT} characters")
-    if len(_get(obj, "message")) > _NOTE_LIMIT:
-        yield fe.invalid("message", "", f"can have at most {_NOTE_LIMIT} characters")
+    if len(_get(obj, "message")) > NOTE_LIMIT:
+        yield fe.invalid("message", "", f"can have at most {NOTE_LIMIT} characters")
 
 
 _OBSERVED = given("series", required("lastObservedTime"))

@@ -9,24 +9,20 @@ import re
 
 from kube_rules.caching import remembered
 from kube_rules.labels import (
+    SUBDOMAIN,
+    Messages,
+    dns_1035_label_errors,
     dns_label_errors,
     dns_subdomain_errors,
     label_value_errors,
     qualified_name_errors,
 )
 
-Messages = tuple[str, ...]
-
 subdomain = dns_subdomain_errors
 qualified = qualified_name_errors
 label_value = label_value_errors
+dns1035_label = dns_1035_label_errors
 
-_DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_DNS1035_MESSAGE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-    "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
-    "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 _PERCENT = re.compile(r"[0-9]+%", re.ASCII)
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 _PERCENT_MESSAGE = (
@@ -48,12 +44,6 @@ def dns_label(text: str) -> Messages:
     return result
 
 
-@remembered(1024)
-def dns1035_label(text: str) -> Messages:
-    """Check the name of a Service."""
-    return _formed(text, _DNS1035, _DNS1035_MESSAGE, most=63)
-
-
 _SEARCH = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
 _SEARCH_FORM = re.compile(_SEARCH, re.ASCII)
 
@@ -69,8 +59,8 @@ def search(text: str) -> Messages:
     )
 
 
-def _formed(text: str, form: re.Pattern[str], message: str, most: int = 253) -> Messages:
-    long = (f"must be no more than {most} bytes",) if len(text) > most else ()
+def _formed(text: str, form: re.Pattern[str], message: str) -> Messages:
+    long = ("must be no more than 253 bytes",) if len(text) > 253 else ()
     return long if form.fullmatch(text) else (*long, message)
 
 
@@ -91,8 +81,7 @@ def port_name(text: str) -> Messages:
     return tuple(result)
 
 
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_WILDCARD = re.compile(rf"\*\.{_SUBDOMAIN}", re.ASCII)
+_WILDCARD = re.compile(rf"\*\.{SUBDOMAIN}", re.ASCII)
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 _HTTP_PATH_FORM = re.compile(_HTTP_PATH, re.ASCII)
 
@@ -105,7 +94,7 @@ def wildcard(text: str) -> Messages:
         _WILDCARD,
         "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
         "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
-        rf"regex used for validation is '\*\.{_SUBDOMAIN}')",
+        rf"regex used for validation is '\*\.{SUBDOMAIN}')",
     )
 
 
@@ -150,10 +139,3 @@ def path_segment(text: str) -> Messages:
     if text in (".", ".."):
         return (f"may not be '{text}'",)
     return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in text)
-
-
-label_message = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)

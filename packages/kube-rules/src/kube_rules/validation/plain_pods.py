@@ -19,11 +19,11 @@ from kube_rules import objects as o
 from kube_rules.caching import remembered
 from kube_rules.meta import ObjectMeta
 from kube_rules.quantity import NANO
+from kube_rules.requests import CONTAINER_RESOURCES
 from kube_rules.validation import metadata, names, pods, resources, selectors
 
 _is_word: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
 """The form that is valid for every kind of name and for label values: most match, without a cache."""
-_CONTAINER_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def _all_but(kind: type[msgspec.Struct], checked: frozenset[str]) -> tuple[attrgetter[Any], Any]:
@@ -132,7 +132,7 @@ def _is_amount(name: str, amount: object) -> bool:
     if type(amount) is not str:
         return False
     nano = resources.nano(amount)
-    return nano > 0 and (name in _CONTAINER_RESOURCES or (nano % NANO == 0 and resources.is_extended(name)))
+    return nano > 0 and (name in CONTAINER_RESOURCES or (nano % NANO == 0 and resources.is_extended(name)))
 
 
 def _plain_affinity(affinity: o.Affinity) -> bool:

@@ -12,9 +12,9 @@ from itertools import takewhile
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
+from kube_rules.selectors import REQUIRED
 from kube_rules.validation import pods
 from kube_rules.validation.rows import Found, reach
-from kube_rules.validation.selectors import REQUIRED
 
 _MAY_CHANGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from kube_rules import field_errors as fe
 from kube_rules.admission import amounts
 from kube_rules.json import Json
+from kube_rules.requests import is_pod_level_resource
 from kube_rules.validation import containers, metadata, names, network, resources, security, selectors
 from kube_rules.validation import rows as r
 from kube_rules.validation.volumes import volumes as check_volumes
@@ -14,7 +15,6 @@ from kube_rules.validation.volumes import volumes as check_volumes
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PREEMPTION = ("PreemptLowerPriority", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-_POD_LEVEL = frozenset({"cpu", "memory"})
 
 
 def create(obj: Json, _: str) -> r.Found:
@@ -47,7 +47,7 @@ def spec(pod: Json, path: str, claims: Collection[str] = ()) -> r.Found:
 def _pod_level(needs: Json, path: str) -> r.Found:
     for part in ("limits", "requests"):
         for name in needs.get(part, ()):
-            if name not in _POD_LEVEL and not name.startswith("hugepages-"):
+            if not is_pod_level_resource(name):
                 yield fe.not_supported(f"{path}.{part}[{name}]", name, ("cpu", "hugepages-", "memory"))
     if needs.get("claims"):
         yield fe.forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")

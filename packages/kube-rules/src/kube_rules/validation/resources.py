@@ -7,10 +7,10 @@ from kube_rules import quantity
 from kube_rules.caching import remembered
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
+from kube_rules.requests import CONTAINER_RESOURCES
 from kube_rules.validation import names
 from kube_rules.validation.rows import NOT_NEGATIVE, POSITIVE, Found, Unique, listed, required
 
-_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 NO_LIMIT = "Limit must be set for non overcommitable resources"
 _NATIVE_PREFIX = "kubernetes.io/"
 
@@ -51,7 +51,7 @@ def _container_name_errors(name: str) -> tuple[str, ...]:
     if result:
         return result
     if "/" not in name:
-        if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
+        if name not in CONTAINER_RESOURCES and not name.startswith("hugepages-"):
             return ("must be a standard resource for containers",)
     elif not is_native(name) and not is_extended(name):
         return ("doesn't follow extended resource name standard",)
@@ -83,11 +83,11 @@ def requirements(needs: Json, path: str) -> Found:
     """Check the requests and limits of a container or a pod."""
     limits, requests = needs.get("limits", {}), needs.get("requests", {})
     for name, text in limits.items():
-        if name not in _CONTAINER_RESOURCES or nano(text) <= 0:
+        if name not in CONTAINER_RESOURCES or nano(text) <= 0:
             yield from _one(name, text, f"{path}.limits[{name}]")
     for name, text in requests.items():
         value = nano(text)
-        if name not in _CONTAINER_RESOURCES or value <= 0:
+        if name not in CONTAINER_RESOURCES or value <= 0:
             yield from _one(name, text, f"{path}.requests[{name}]")
         if name in limits:
             limit = limits[name]

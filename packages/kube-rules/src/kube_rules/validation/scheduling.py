@@ -10,13 +10,14 @@ from __future__ import annotations
 from kube_rules import field_errors as fe
 from kube_rules.admission import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from kube_rules.group_templates import COMPOSITES, GROUPS, templates
+from kube_rules.groups import MAX_DEPTH
 from kube_rules.json import Json
+from kube_rules.labels import dns_label_errors
 from kube_rules.validation import devices, names
 from kube_rules.validation import rows as r
 from kube_rules.validation.pods import PREEMPTION
 
 _MAX_TEMPLATES = 8
-_MAX_DEPTH = 4
 """Maximum levels of a tree: three of composites, and the pod groups."""
 _OLD_VERSION = "scheduling.k8s.io/v1alpha2"
 
@@ -162,11 +163,6 @@ _CONTROLLER = r.given(
 )
 
 
-def _template_name(text: str) -> tuple[str, ...]:
-    details = names.dns_label(text)
-    return tuple(names.label_message if detail == "must not contain dots" else detail for detail in details)
-
-
 def workload(obj: Json, _: str) -> r.Found:
     """Check a workload: its templates and its controller."""
     spec, version = obj.get("spec", {}), obj.get("apiVersion", "")
@@ -202,12 +198,12 @@ def _template(template: Json, place: str, version: str, composite: bool, seen: s
         yield fe.duplicate(place, {**ordered, **shown})
         return
     seen.add(name)
-    yield from fe.wanted(f"{place}.name", name, _template_name)
+    yield from fe.wanted(f"{place}.name", name, dns_label_errors)
     if not composite:
         yield from _members(template, place, version)
         return
     yield from _composite_members(template, place)
-    if place.count(COMPOSITES) < _MAX_DEPTH:  # deeper ones are refused with the tree
+    if place.count(COMPOSITES) < MAX_DEPTH:  # deeper ones are refused with the tree
         yield from _template_lists(template, place, version)
 
 
@@ -222,9 +218,9 @@ def _tree(spec: Json) -> r.Found:
     childless, priorities = [], set()
     for item in templates(spec):
         top = ".".join(item.place.split(".", 2)[:2])
-        if item.composite and item.level == _MAX_DEPTH:
+        if item.composite and item.level == MAX_DEPTH:
             deep.add(top)
-        if item.level > _MAX_DEPTH:
+        if item.level > MAX_DEPTH:
             continue
         name = item.holder.get("name", "")
         if named.setdefault(name, item.listed) != item.listed:
@@ -235,7 +231,7 @@ def _tree(spec: Json) -> r.Found:
     for index, top in enumerate(tops):
         place = f"spec.{COMPOSITES}[{index}]"
         if place in deep:
-            yield fe.invalid(place, top.get(COMPOSITES), f"maximum template hierarchy depth is {_MAX_DEPTH}")
+            yield fe.invalid(place, top.get(COMPOSITES), f"maximum template hierarchy depth is {MAX_DEPTH}")
     if len(priorities) > 1:
         yield fe.invalid("spec", None, _PRIORITIES if tops else "detected multiple priority configurations")
     yield from childless

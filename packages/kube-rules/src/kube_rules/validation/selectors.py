@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
+from kube_rules.selectors import PREFERRED, REQUIRED
 from kube_rules.taints import EFFECTS
 from kube_rules.validation import metadata, names
 from kube_rules.validation import rows as r
 
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 COMPARISONS = ("Lt", "Gt")
 _INCLUSION = ("Honor", "Ignore")
 _NO_OPERATOR = "not a valid selector operator"
@@ -125,12 +124,12 @@ def _weight(term: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.weight", term.get("weight", 0), "must be in the range 1-100")
 
 
-_NEAR_PODS = (r.listed(REQUIRED, pod_term), r.listed(_PREFERRED, _weight, r.below("podAffinityTerm", pod_term)))
+_NEAR_PODS = (r.listed(REQUIRED, pod_term), r.listed(PREFERRED, _weight, r.below("podAffinityTerm", pod_term)))
 affinity = r.all_of(
     r.given(
         "nodeAffinity",
         r.given(REQUIRED, node_selector),
-        r.listed(_PREFERRED, _weight, r.below("preference", node_term)),
+        r.listed(PREFERRED, _weight, r.below("preference", node_term)),
     ),
     r.given("podAffinity", *_NEAR_PODS),
     r.given("podAntiAffinity", *_NEAR_PODS),

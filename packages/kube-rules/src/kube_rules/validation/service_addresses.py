@@ -8,6 +8,7 @@ from typing import Final
 
 from kube_rules import field_errors as fe
 from kube_rules.json import Json
+from kube_rules.labels import Messages
 from kube_rules.validation import names
 from kube_rules.validation import rows as r
 from kube_rules.validation.network import NO_ADDRESS
@@ -15,7 +16,7 @@ from kube_rules.validation.network import NO_ADDRESS
 _MOST: Final = 2
 
 
-def canonical_address(name: str) -> names.Messages:
+def canonical_address(name: str) -> Messages:
     """Return the errors of the name of an IPAddress: it must be an address in its shortest form."""
     try:
         address = ipaddress.ip_address(name)

@@ -13,8 +13,9 @@ COMPOSITE_PROTECTION = "scheduling.k8s.io/compositepodgroup-protection"
 PARENT = "parentCompositePodGroupName"
 """The field of a group's spec that names its parent composite."""
 _GROUPS, _COMPOSITES = "podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"
+GROUPS = frozenset((_GROUPS, _COMPOSITES))
 _FINALIZERS = {_GROUPS: PROTECTION, _COMPOSITES: COMPOSITE_PROTECTION}
-_STORED = {"PodGroup": "scheduling.k8s.io/podgroups", "CompositePodGroup": "scheduling.k8s.io/compositepodgroups"}
+STORED_GROUPS = {"PodGroup": "scheduling.k8s.io/podgroups", "CompositePodGroup": "scheduling.k8s.io/compositepodgroups"}
 _WORKLOADS = "scheduling.k8s.io/workloads"
 
 
@@ -26,7 +27,7 @@ class PodGroupProtection(Step):
     def mutate(self, request: AdmissionRequest) -> None:
         """Add the finalizer to a new group."""
         protection = _FINALIZERS.get(request.kind.resource)
-        if protection is None or request.operation != "CREATE" or request.subresource:
+        if protection is None or not request.creates:
             return
         finalizers = request.new["metadata"].setdefault("finalizers", [])
         if protection not in finalizers:
@@ -34,7 +35,7 @@ class PodGroupProtection(Step):
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse (403) a new object in a group that is being deleted; a missing group is accepted."""
-        if request.operation != "CREATE" or request.subresource:
+        if not request.creates:
             return
         spec = request.new.get("spec") or {}
         if request.kind.resource == "pods":
@@ -43,7 +44,7 @@ class PodGroupProtection(Step):
             above, name = "CompositePodGroup", spec.get(PARENT)
         if not name:
             return
-        state = request.registry.store.head(_STORED[above], request.namespace, name)
+        state = request.registry.store.head(STORED_GROUPS[above], request.namespace, name)
         if state is not None and "deletionTimestamp" in state.decode()["metadata"]:
             raise request.refused(
                 f'cannot create {request.kind.kind} referencing {above} "{name}" because it is being deleted'
@@ -60,7 +61,7 @@ class PodGroupReference(Step):
 
     def validate(self, request: AdmissionRequest) -> None:
         """Check the reference of a new group."""
-        if request.operation != "CREATE" or request.subresource:
+        if not request.creates:
             return
         spec = request.new.get("spec") or {}
         reference = spec.get("workloadRef")

@@ -19,7 +19,7 @@ class DefaultIngressClass(Step):
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Set `ingressClassName` at creation."""
-        if request.operation != "CREATE" or request.subresource:
+        if not request.creates:
             return
         spec = request.new.setdefault("spec", {})
         if "ingressClassName" in spec or _ANNOTATION in (request.new["metadata"].get("annotations") or {}):

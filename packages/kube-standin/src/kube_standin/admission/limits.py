@@ -19,7 +19,7 @@ class LimitRanger(Step):
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Fill in default requests and limits of containers."""
-        if request.operation != "CREATE" or request.subresource or request.kind.plural != "pods":
+        if not request.creates or request.kind.plural != "pods":
             return
         filled = fill_containers(request.new.get("spec") or {}, _items(request))
         if not filled:
@@ -32,7 +32,7 @@ class LimitRanger(Step):
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse (403) new objects, and resized pods, that are out of bounds."""
-        created = request.operation == "CREATE" and not request.subresource
+        created = request.creates
         if not created and not (request.kind.plural == "pods" and request.subresource == "resize"):
             return
         why = refusal(request.kind.resource, request.new, _items(request))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kube_rules.controllers.pods import MIRROR
 from kube_rules.json import Json
-from kube_standin.admission.pods import MIRROR
+from kube_rules.topology_terms import HOSTNAME
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.node_authorization import LEASES, node_of, references
 
 _KUBELET_LABELS: Final = frozenset(
     (
         *(f"{prefix}kubernetes.io/{name}" for prefix in ("", "beta.") for name in ("os", "arch")),
-        "kubernetes.io/hostname",
+        HOSTNAME,
         "beta.kubernetes.io/instance-type",
         *(
             f"{prefix}.kubernetes.io/{name}"

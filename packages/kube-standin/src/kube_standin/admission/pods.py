@@ -10,21 +10,21 @@ from copy import deepcopy
 from itertools import count
 from zlib import crc32
 
+from kube_rules.controllers.pods import MIRROR, NAME_ALPHABET
 from kube_rules.json import Json
+from kube_rules.taints import NOT_READY, UNREACHABLE
 from kube_standin.admission_chain import AdmissionRequest, Step
-from kube_standin.clock import NAME_ALPHABET
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
 TOLERATED_SECONDS = 300
 DEFAULT_ACCOUNT = "default"
-MIRROR = "kubernetes.io/config.mirror"
+ROOT_CA = "kube-root-ca.crt"
+"""The ConfigMap in every namespace with the certificate of the server."""
 TOKEN_VOLUME = "kube-api-access-"
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SOURCES = {
     "sources": [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
         {
             "downwardAPI": {
                 "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
@@ -51,7 +51,7 @@ class ServiceAccount(Step):
         if request.subresource == "ephemeralcontainers":
             self._mount_in_ephemeral(spec)
             return
-        if request.operation != "CREATE" or request.subresource:
+        if not request.creates:
             return
         if MIRROR in (request.new["metadata"].get("annotations") or {}):
             return
@@ -139,7 +139,7 @@ class TaintNodes(Step):
 
     def mutate(self, request: AdmissionRequest) -> None:
         """Add the taint to a new node."""
-        if request.operation != "CREATE" or request.subresource:
+        if not request.creates:
             return
         spec = request.new.setdefault("spec", {})
         taints = spec.get("taints") or []

@@ -16,17 +16,13 @@ from kube_rules.admission.amounts import Amount, Amounts, added, amounts, printe
 from kube_rules.admission.quotas import QuotaError, afford, charge_for, counted, growth_of
 from kube_rules.admission.usage import classes_of_group, classes_of_groups, has_class_scope, in_scope
 from kube_rules.json import Json
+from kube_standin.admission.groups import GROUPS, STORED_GROUPS
 from kube_standin.admission_chain import AdmissionRequest, Objects, Step
 from kube_standin.storage import Store, Stored
 
 _QUOTAS = "resourcequotas"
 _GROWS = frozenset(("services", "persistentvolumeclaims"))
 """Resources with usage that an update can raise."""
-_GROUPS = frozenset(("podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"))
-_STORED_GROUPS = {
-    "PodGroup": "scheduling.k8s.io/podgroups",
-    "CompositePodGroup": "scheduling.k8s.io/compositepodgroups",
-}
 
 
 class _Charge(NamedTuple):
@@ -60,7 +56,7 @@ def class_names(registry: Objects, namespace: str, changed: Json | None = None) 
 
     def find(kind: str, name: str) -> Json | None:
         if (kind, name) not in known:
-            state = registry.store.head(_STORED_GROUPS[kind], namespace, name)
+            state = registry.store.head(STORED_GROUPS[kind], namespace, name)
             known[kind, name] = None if state is None else state.decode()
         return known[kind, name]
 
@@ -80,7 +76,7 @@ class ResourceQuotaAdmission(Step):
             return
         if request.subresource and not resized:
             return
-        if kind.resource in _GROUPS:
+        if kind.resource in GROUPS:
             self._regroup(request)
         if request.operation == "UPDATE" and kind.resource not in _GROWS and not resized:
             return

@@ -20,7 +20,7 @@ class RuntimeClasses(Step):
     def mutate(self, request: AdmissionRequest) -> None:
         """Merge the class into a new pod; remove empty overhead of an existing pod."""
         spec = request.new.setdefault("spec", {})
-        if request.operation != "CREATE" or request.subresource:
+        if not request.creates:
             if spec.get("overhead") == {}:
                 del spec["overhead"]
             return

@@ -1,7 +1,7 @@
 """The controllers that scheduling relies on: one table, one switch and one task for each.
 
 ``CONTROLLERS`` maps names (those of kube-controller-manager where it has them) to classes. ``ControllerSet`` runs
-selected controllers over one registry; ``run_controllers`` does so as a context manager. Controllers read all their
+selected controllers over one registry; Controllers read all their
 state from the store at start, so a restarted server continues its work.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
 
 from kube_standin.controllers.account_tokens import AccountTokens
 from kube_standin.controllers.accounts import RootCertificates, ServiceAccounts
@@ -45,7 +44,7 @@ from kube_standin.registry import ObjectRegistry
 from kube_standin.security import Tokens
 from kube_standin.signers import CertificateAuthority
 
-__all__ = ["CONTROLLERS", "Context", "Controller", "Controllers", "Times", "chosen", "run_controllers"]
+__all__ = ["CONTROLLERS", "Context", "Controller", "Controllers", "Times", "chosen"]
 
 log = logging.getLogger("reprieve.controllers")
 
@@ -182,16 +181,3 @@ class ControllerSet:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         await self.context.sources.stop()
-
-
-@asynccontextmanager
-async def run_controllers(
-    registry: ObjectRegistry, switches: str = "*", *, times: Times | None = None, ca_certificate: str = ""
-) -> AsyncIterator[ControllerSet]:
-    """Run the selected controllers until the context exits."""
-    controllers = ControllerSet(registry, chosen(switches), times=times, ca_certificate=ca_certificate)
-    await controllers.start()
-    try:
-        yield controllers
-    finally:
-        await controllers.stop()

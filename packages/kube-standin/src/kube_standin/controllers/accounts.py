@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from kube_rules.json import Json
+from kube_standin.admission.pods import DEFAULT_ACCOUNT, ROOT_CA
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import Seen
 
-DEFAULT_ACCOUNT = "default"
-ROOT_CA = "kube-root-ca.crt"
 _CA_NOTE = {
     "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using "
     "internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed "

@@ -17,8 +17,12 @@ from __future__ import annotations
 
 from typing import Literal, TypeVar
 
-from kube_rules.controllers.claims import POD_CLAIM, device_claim, shared_entries
+from kube_rules.controllers.claims import DELETE_PROTECTION, POD_CLAIM, device_claim, shared_entries
+from kube_rules.devices import MOST_CONSUMERS, ResourceClaim
 from kube_rules.json import Json
+from kube_rules.meta import FINISHED
+from kube_rules.versions import INTERNAL_VERSION, SCHEDULING_GROUP
+from kube_standin.admission.groups import STORED_GROUPS
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import ClaimSeen, GroupSeen, Key, PodSeen, Seen
 from kube_standin.deletion import DeleteOptions
@@ -29,12 +33,6 @@ from kube_standin.metadata import annotations_of, controller_of, owner_reference
 Task = tuple[Literal["pod", "group", "claim"], str, str]
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-
-FINALIZER = "resource.kubernetes.io/delete-protection"
-_GROUP = "resource.k8s.io/v1"
-_SCHEDULING = "scheduling.k8s.io"
-_GROUP_VERSION = f"{_SCHEDULING}/v1beta1"
-_MOST_CONSUMERS = 256
 
 
 class _Lacking:
@@ -87,7 +85,7 @@ class ResourceClaims(Controller):
         self._claims.index("pod", lambda claim: (owner.uid,) if (owner := claim.owning_pod) is not None else ())
         self._claims.index("group", lambda claim: (owner.uid,) if (owner := claim.owning_group) is not None else ())
         self._pods.index("claims in group", pods_with_claims_in_group)
-        self._groups = sources.of(f"{_SCHEDULING}/podgroups", GroupSeen)
+        self._groups = sources.of(STORED_GROUPS["PodGroup"], GroupSeen)
         self._claims.add_handler(self._claim_changed)
         self._pods.add_handler(self._pod_changed)
         self._groups.add_handler(self._group_changed)
@@ -174,7 +172,7 @@ class ResourceClaims(Controller):
         for entry in wanted:
             claim = entry.get("resourceClaimName") or claim_names.get(entry["name"], {}).get("resourceClaimName")
             if claim and group is not None and entry["name"] in shared:
-                self._reserve(group, claim, {"apiGroup": _SCHEDULING, "resource": "podgroups"})
+                self._reserve(group, claim, {"apiGroup": SCHEDULING_GROUP, "resource": "podgroups"})
             elif claim:
                 self._reserve(pod, claim, {"resource": "pods"})
 
@@ -190,19 +188,19 @@ class ResourceClaims(Controller):
 
     def _group_of(self, namespace: str, name: str) -> tuple[Json | None, bool]:
         """Return the PodGroup, or None, and whether the server serves groups."""
-        row = self.context.registry.kinds.readable(_GROUP_VERSION, "PodGroup")
+        row = self.context.registry.kinds.readable(INTERNAL_VERSION, "PodGroup")
         if row is None or not name:
             return None, row is not None
         return self.context.find(row, (namespace, name)), True
 
     def _group(self, key: Key) -> None:
-        row = self.context.registry.kinds.readable(_GROUP_VERSION, "PodGroup")
+        row = self.context.registry.kinds.readable(INTERNAL_VERSION, "PodGroup")
         group = None if row is None else self.context.find(row, key)
         if row is None or group is None or group["metadata"].get("deletionTimestamp"):
             return
         wanted = [new for new in group["spec"].get("resourceClaims") or () if new.get("resourceClaimTemplateName")]
         named = {entry["name"] for entry in (group.get("status") or {}).get("resourceClaimStatuses") or ()}
-        owner = {**group, "apiVersion": _GROUP_VERSION, "kind": "PodGroup"}
+        owner = {**group, "apiVersion": INTERNAL_VERSION, "kind": "PodGroup"}
         new_entries = [
             {"name": entry["name"], "resourceClaimName": name}
             for entry in wanted
@@ -216,7 +214,7 @@ class ResourceClaims(Controller):
 
     def _existing_claim(self, owner: Json, index: str, name: str) -> str | None:
         """Return the name of the claim that exists for an owner's entry."""
-        row = self.context.kind(_GROUP, "ResourceClaim")
+        row = self.context.kind(ResourceClaim.API_VERSION, "ResourceClaim")
         for key in sorted(self._claims.keys_by(index, owner["metadata"]["uid"])):
             claim = self.context.find(row, key)
             if claim is not None and annotations_of(claim).get(POD_CLAIM) == name:
@@ -230,9 +228,9 @@ class ResourceClaims(Controller):
         if existing is not None:
             return existing
         namespace = metadata["namespace"]
-        row = self.context.kind(_GROUP, "ResourceClaim")
+        row = self.context.kind(ResourceClaim.API_VERSION, "ResourceClaim")
         where = (namespace, template_name)
-        template = self.context.find(self.context.kind(_GROUP, "ResourceClaimTemplate"), where)
+        template = self.context.find(self.context.kind(ResourceClaim.API_VERSION, "ResourceClaimTemplate"), where)
         if template is None:
             self._lacking.add(where, task)
             message = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
@@ -244,32 +242,32 @@ class ResourceClaims(Controller):
 
     def _reserve(self, user: Json, name: str, kind: Json) -> None:
         key = (user["metadata"]["namespace"], name)
-        claim = self.context.find(self.context.kind(_GROUP, "ResourceClaim"), key)
+        claim = self.context.find(self.context.kind(ResourceClaim.API_VERSION, "ResourceClaim"), key)
         status = (claim or {}).get("status") or {}
         consumers = status.get("reservedFor") or []
         uid = user["metadata"]["uid"]
         if not status.get("allocation") or any(entry.get("uid") == uid for entry in consumers):
             return
-        if len(consumers) >= _MOST_CONSUMERS:
+        if len(consumers) >= MOST_CONSUMERS:
             return
 
         def change(obj: Json) -> None:
             consumer = {**kind, "name": user["metadata"]["name"], "uid": uid}
             obj["status"].setdefault("reservedFor", []).append(consumer)
 
-        self.context.modify(self.context.kind(_GROUP, "ResourceClaim"), key, change, "status")
+        self.context.modify(self.context.kind(ResourceClaim.API_VERSION, "ResourceClaim"), key, change, "status")
 
     # -- claims --------------------------------------------------------------------------------------
 
     def _claim(self, key: Key) -> None:
-        row = self.context.kind(_GROUP, "ResourceClaim")
+        row = self.context.kind(ResourceClaim.API_VERSION, "ResourceClaim")
         claim = self.context.find(row, key)
         if claim is None:
             return
         status = claim.get("status") or {}
         listed = status.get("reservedFor") or []
         valid = [consumer for consumer in listed if self._lives(consumer, key[0])]
-        protected = FINALIZER in (claim["metadata"].get("finalizers") or ())
+        protected = DELETE_PROTECTION in (claim["metadata"].get("finalizers") or ())
         deleted = bool(claim["metadata"].get("deletionTimestamp"))
         if len(valid) < len(listed) or (protected and deleted and not valid):
             self._give_back(key, claim, valid, ends=protected and not valid)
@@ -277,7 +275,7 @@ class ResourceClaims(Controller):
             self._delete_if_done(key, claim)
 
     def _give_back(self, key: Key, claim: Json, valid: list[Json], *, ends: bool) -> None:
-        row = self.context.kind(_GROUP, "ResourceClaim")
+        row = self.context.kind(ResourceClaim.API_VERSION, "ResourceClaim")
 
         def status(obj: Json) -> None:
             claim_status = obj.setdefault("status", {})
@@ -291,7 +289,7 @@ class ResourceClaims(Controller):
         self.context.modify(row, key, status, "status")
         if ends:
             try:
-                self.context.modify(row, key, without_finalizer(FINALIZER))
+                self.context.modify(row, key, without_finalizer(DELETE_PROTECTION))
             except StatusError as error:
                 if error.reason != "NotFound":  # it was waiting for that alone
                     raise
@@ -302,12 +300,12 @@ class ResourceClaims(Controller):
             return
         pod = self._pods.items.get((key[0], owner["name"]))
         if pod is not None and (pod.metadata.uid != owner["uid"] or _done(pod)):
-            row = self.context.kind(_GROUP, "ResourceClaim")
+            row = self.context.kind(ResourceClaim.API_VERSION, "ResourceClaim")
             self.context.delete(row, key, DeleteOptions(uid=claim["metadata"]["uid"]))
 
     def _lives(self, consumer: Json, namespace: str) -> bool:
         """Return whether a consumer may still need the claim; True for consumers other than pods and groups."""
-        if (consumer.get("apiGroup"), consumer.get("resource")) == (_SCHEDULING, "podgroups"):
+        if (consumer.get("apiGroup"), consumer.get("resource")) == (SCHEDULING_GROUP, "podgroups"):
             group = self._groups.items.get((namespace, consumer.get("name", "")))
             return group is not None and group.metadata.uid == consumer.get("uid")
         if consumer.get("apiGroup") or consumer.get("resource") != "pods":
@@ -327,4 +325,4 @@ def _done(pod: PodSeen) -> bool:
 
 
 def _ended(pod: Json) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return (pod.get("status") or {}).get("phase") in FINISHED

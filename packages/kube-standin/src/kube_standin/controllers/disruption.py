@@ -28,10 +28,6 @@ _SCALED = (
     ("apps/v1", "Deployment"),
     ("v1", "ReplicationController"),
 )
-_REST = 10
-"""A sync of a budget that took t seconds is not repeated within this multiple of t."""
-_SHORT = 0.005
-"""Syncs shorter than this many seconds may be repeated at once."""
 
 
 class _UnknownScaleError(Exception):
@@ -88,7 +84,7 @@ class Disruption(Controller):
         if key[0] == "pod":
             self._forget_disruption((key[1], key[2]))
             return
-        with self.resting(key, _REST, _SHORT) as rested:
+        with self.resting(key) as rested:
             budget = self.context.find(self._row, key[1:]) if rested else None
             if budget is not None:
                 self._sync_budget(key, budget)

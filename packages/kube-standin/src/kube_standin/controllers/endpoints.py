@@ -6,13 +6,14 @@ Rules: kube-controller-manager 1.36 (interfaces.md 7.14, 7.15). Without Services
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from kube_rules.controllers import endpoint_slices as slices
 from kube_rules.controllers import endpoints as rules
 from kube_rules.controllers.endpoint_slices import SlicePlan
 from kube_rules.controllers.endpoints import BackendPod, decode_backend
 from kube_rules.json import Json
+from kube_rules.topology_terms import ZONE
 from kube_standin.controllers.pod_owners import is_terminating
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import Source
@@ -20,12 +21,6 @@ from kube_standin.controllers.views import Key, Meta, PodSeen, Seen, SelectingSe
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.metadata import owner_reference
-
-_REST: Final = 10
-"""A sync of a Service that took t seconds is not repeated within this multiple of t."""
-_SHORT: Final = 0.005
-"""Syncs shorter than this many seconds may be repeated at once."""
-_ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def _changes_backends(old: PodSeen | None, new: PodSeen | None) -> bool:
@@ -118,7 +113,7 @@ class EndpointsOfServices(_OfServices):
             return
         wanted = rules.selector_of_service(service["spec"])
         if wanted is not None:
-            with self.resting(key, _REST, _SHORT) as rested:
+            with self.resting(key) as rested:
                 if rested:
                     self._write(key, service, self.backends(key[0], wanted))
 
@@ -253,7 +248,7 @@ class EndpointSlicesOfServices(_OfServices):
         wanted = rules.selector_of_service(service["spec"]) if service is not None else None
         if service is None or wanted is None:
             return
-        with self.resting(key, _REST, _SHORT) as rested:
+        with self.resting(key) as rested:
             if not rested:
                 return
             pods = self.backends(key[0], wanted)
@@ -266,7 +261,7 @@ class EndpointSlicesOfServices(_OfServices):
     def _zones(self, pods: list[BackendPod]) -> dict[str, str | None]:
         """Return the zones of the pods' nodes; missing nodes are omitted."""
         nodes = {pod.spec.node_name: self._nodes.items.get(("", pod.spec.node_name)) for pod in pods}
-        return {name: (node.metadata.labels or {}).get(_ZONE) for name, node in nodes.items() if node is not None}
+        return {name: (node.metadata.labels or {}).get(ZONE) for name, node in nodes.items() if node is not None}
 
 
 def _placed(pod: BackendPod) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_rules.groups import CompositePodGroup
+from kube_rules.versions import INTERNAL_VERSION
 from kube_standin.admission.groups import COMPOSITE_PROTECTION, PROTECTION
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import GroupSeen, Key, PodSeen
@@ -49,7 +51,7 @@ class PodGroups(Controller):
     def reconcile(self, key: Key) -> None:
         """Remove the finalizer unless a pod needs the group."""
         group = self._groups.items.get(key)
-        row = self.context.registry.kinds.readable("scheduling.k8s.io/v1beta1", "PodGroup")
+        row = self.context.registry.kinds.readable(INTERNAL_VERSION, "PodGroup")
         if row is None:
             return  # the feature is off: groups wait until it is on again
         if group is None or not _is_deleted(group, PROTECTION) or self._pods.keys_by(_UNFINISHED, key):
@@ -111,7 +113,7 @@ class CompositePodGroups(Controller):
     def reconcile(self, key: Key) -> None:
         """Remove the finalizer unless the composite has children."""
         composite = self._composites.items.get(key)
-        row = self.context.registry.kinds.readable("scheduling.k8s.io/v1alpha3", "CompositePodGroup")
+        row = self.context.registry.kinds.readable(CompositePodGroup.API_VERSION, "CompositePodGroup")
         if row is None:
             return  # the feature is off: composites wait until it is on again
         if composite is None or not _is_deleted(composite, COMPOSITE_PROTECTION):

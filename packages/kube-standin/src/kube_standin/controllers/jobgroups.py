@@ -20,13 +20,13 @@ from kube_rules.controllers.job_groups import (
     shortened,
 )
 from kube_rules.json import Json
+from kube_rules.versions import INTERNAL_VERSION
 from kube_standin.conditions import condition_of
 from kube_standin.controllers.reconciler import Context
 from kube_standin.metadata import annotations_of, owner_reference
 
 DELEGATED = "scheduling.k8s.io/group-template-name"
 """Annotation of a Job with a controller: the template in the controller's Workload for its group."""
-_VERSION = "scheduling.k8s.io/v1beta1"
 
 
 def group_of(context: Context, job: Json, *, new: bool) -> str:
@@ -34,7 +34,7 @@ def group_of(context: Context, job: Json, *, new: bool) -> str:
 
     `new`: the Job has never had a pod.
     """
-    if context.registry.kinds.of(_VERSION, "PodGroup") is None:
+    if context.registry.kinds.of(INTERNAL_VERSION, "PodGroup") is None:
         return ""  # a server without groups
     wanted = group_of_job(job)
     if wanted is not None:
@@ -49,7 +49,7 @@ def group_of(context: Context, job: Json, *, new: bool) -> str:
 def _ensure(context: Context, job: Json, wanted: AskedJobGroup, *, new: bool) -> str:
     """Return the group that a Job requests, and stage it and its Workload; an annotation may name an existing group."""
     namespace: str = job["metadata"]["namespace"]
-    row = context.kind(_VERSION, "Workload")
+    row = context.kind(INTERNAL_VERSION, "Workload")
     workload = context.find(row, (namespace, wanted.workload))
     if workload is None and new:
         spec = {
@@ -60,13 +60,13 @@ def _ensure(context: Context, job: Json, wanted: AskedJobGroup, *, new: bool) ->
         workload = context.create(row, namespace, {"metadata": meta, "spec": spec})
     if workload is None or not (wanted.annotated or _controlled(workload, job)):
         return ""
-    group = context.find(context.kind(_VERSION, "PodGroup"), (namespace, wanted.name))
+    group = context.find(context.kind(INTERNAL_VERSION, "PodGroup"), (namespace, wanted.name))
     if group is None and new:
         uid = workload["metadata"]["uid"]
-        owner = {"apiVersion": _VERSION, "kind": "Workload", "name": wanted.workload, "uid": uid}
+        owner = {"apiVersion": INTERNAL_VERSION, "kind": "Workload", "name": wanted.workload, "uid": uid}
         meta = {"name": wanted.name, "ownerReferences": [owner_reference(job), owner]}
         spec = {"workloadRef": {"workloadName": wanted.workload, "templateName": wanted.template}, **wanted.spec}
-        group = context.create(context.kind(_VERSION, "PodGroup"), namespace, {"metadata": meta, "spec": spec})
+        group = context.create(context.kind(INTERNAL_VERSION, "PodGroup"), namespace, {"metadata": meta, "spec": spec})
     if group is None or not (wanted.annotated or _controlled(group, job)):
         return ""
     least = (wanted.spec["schedulingPolicy"].get("gang") or {}).get("minCount")
@@ -87,8 +87,8 @@ def _set_minimum(context: Context, namespace: str, wanted: AskedJobGroup, least:
         if "gang" in obj["spec"]["schedulingPolicy"]:
             obj["spec"]["schedulingPolicy"]["gang"]["minCount"] = least
 
-    context.modify(context.kind(_VERSION, "Workload"), (namespace, wanted.workload), in_workload)
-    context.modify(context.kind(_VERSION, "PodGroup"), (namespace, wanted.name), in_group)
+    context.modify(context.kind(INTERNAL_VERSION, "Workload"), (namespace, wanted.workload), in_workload)
+    context.modify(context.kind(INTERNAL_VERSION, "PodGroup"), (namespace, wanted.name), in_group)
 
 
 def _ensure_delegated(context: Context, job: Json, parent: Json, *, new: bool) -> str:
@@ -100,7 +100,7 @@ def _ensure_delegated(context: Context, job: Json, parent: Json, *, new: bool) -
         "kind": parent.get("kind"),
         "name": parent.get("name"),
     }
-    row = context.kind(_VERSION, "Workload")
+    row = context.kind(INTERNAL_VERSION, "Workload")
     for state in context.registry.store.heads(row.storage_key, namespace):
         spec: Json = state.decode().get("spec") or {}
         if spec.get("controllerRef") != controls:
@@ -115,7 +115,7 @@ def _ensure_from_template(context: Context, job: Json, workload: str, template: 
     namespace: str = job["metadata"]["namespace"]
     own = digest(workload + job["metadata"]["uid"])
     group = f"{shortened(workload, 120)}-{shortened(template['name'], 60)}-{own}"
-    row = context.kind(_VERSION, "PodGroup")
+    row = context.kind(INTERNAL_VERSION, "PodGroup")
     pod_group = context.find(row, (namespace, group))
     if pod_group is None:
         if not new:

@@ -11,23 +11,29 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from kube_rules.json import Json
+from kube_rules.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+)
 from kube_standin.clock import parse_stamp
 from kube_standin.conditions import condition_of, pod_condition, set_condition, state_of
 from kube_standin.controllers.podgc import index_nodes
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.views import LeaseSeen, NodeSeen
+from kube_standin.node_authorization import LEASES
 
-LEASES = "kube-node-lease"
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _BY_CONDITION: dict[tuple[str, str], str] = {
     ("Ready", "False"): NOT_READY,
     ("Ready", "Unknown"): UNREACHABLE,
-    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
-    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
-    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
-    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+    ("MemoryPressure", "True"): MEMORY_PRESSURE,
+    ("DiskPressure", "True"): DISK_PRESSURE,
+    ("PIDPressure", "True"): PID_PRESSURE,
+    ("NetworkUnavailable", "True"): NETWORK_UNAVAILABLE,
 }
 _OURS = frozenset((*_BY_CONDITION.values(), UNSCHEDULABLE))
 _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")

@@ -20,8 +20,6 @@ from kube_standin.controllers.views import GroupSeen, Key, PodSeen, Seen, Select
 from kube_standin.kinds import ServedKind
 
 _PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
-_REST = 20
-"""A count that took t seconds is not repeated within this multiple of t."""
 
 
 class Quotas(Controller):
@@ -75,7 +73,7 @@ class Quotas(Controller):
 
     def reconcile(self, key: Key) -> None:
         """Count the use of a quota and write its status."""
-        with self.resting(key, _REST) as rested:
+        with self.resting(key, factor=20, short=0.0) as rested:
             quota = self.context.find(self._row, key) if rested else None
             if quota is not None:
                 self._count(key, quota)

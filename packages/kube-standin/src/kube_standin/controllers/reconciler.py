@@ -347,7 +347,7 @@ class Controller:
         self.queue_after(key, min(_FIRST_RETRY * 2**failures, _LONGEST_RETRY))
 
     @contextmanager
-    def resting(self, key: Any, factor: float, short: float = 0.0) -> Iterator[bool]:
+    def resting(self, key: Any, factor: float = 10, short: float = 0.005) -> Iterator[bool]:
         """Limit the repetition of long syncs: a sync that took t seconds is not repeated within ``factor`` times t.
 
         Yields whether to sync now; if not, the key is queued for later. No limit for less than ``short`` seconds.

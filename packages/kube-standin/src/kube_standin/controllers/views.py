@@ -14,14 +14,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from kube_rules.admission import PREEMPTION_PRIORITY_CLASS
-from kube_rules.meta import Struct
+from kube_rules.meta import FINISHED, Struct
 from kube_rules.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T", bound=msgspec.Struct)
 Key = tuple[str, str]
 """(namespace, name); cluster-scoped objects have the namespace ``""``."""
-
-FINISHED = ("Succeeded", "Failed")
 
 
 class Owner(msgspec.Struct, rename="camel", gc=False):

@@ -15,14 +15,16 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from kube_rules.durations import micro_stamp
 from kube_rules.json import Json
 from kube_rules.requests import is_extended_resource
+from kube_rules.topology_terms import HOSTNAME
 from kube_standin.conditions import set_condition
-from kube_standin.controllers.nodes import LEASES
 from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import NodeSeen
 from kube_standin.errors import StatusError
 from kube_standin.kubelet.settings import KUBELET, KubeletOptions
+from kube_standin.node_authorization import LEASES
 
 log = logging.getLogger("reprieve.kubelets")
 
@@ -63,7 +65,7 @@ def label_as_kubelets_do(node: Json) -> None:
     """Add the labels with which a kubelet registers to a manifest, unless it has them."""
     metadata = node["metadata"]
     metadata["labels"] = {
-        "kubernetes.io/hostname": metadata["name"],
+        HOSTNAME: metadata["name"],
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
@@ -297,7 +299,7 @@ class Fleet:
 
     def _renew(self, name: str) -> None:
         store = self._context.registry.store
-        now = self._context.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = micro_stamp(self._context.now())
         lasts = max(_SHORTEST_LEASE, int(self.lease_period * _LEASE_FACTOR))
         state = store.head("coordination.k8s.io/leases", LEASES, name)
         if state is not None:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from kube_rules.admission.amounts import Amounts, added, amounts, highest, of_pod, subtracted
 from kube_rules.json import Json
+from kube_rules.meta import FINISHED
 from kube_standin.clock import later, parse_stamp
 from kube_standin.controllers.podgc import index_nodes
 from kube_standin.controllers.reconciler import Context
@@ -369,7 +370,7 @@ class PodLife:
         metadata, status = pod["metadata"], pod.setdefault("status", {})
         if not metadata.get("deletionTimestamp"):
             return
-        if status.get("phase") not in ("Succeeded", "Failed"):
+        if status.get("phase") not in FINISHED:
             killed = self._context.now() >= parse_stamp(metadata["deletionTimestamp"])
             takes = seconds_of(metadata, STOP_SECONDS)
             takes = takes if takes is not None else self._options.stop_seconds

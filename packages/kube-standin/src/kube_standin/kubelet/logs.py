@@ -12,6 +12,7 @@ from datetime import datetime
 from kube_rules import field_errors as fe
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
+from kube_rules.meta import FINISHED
 from kube_rules.validation.pod_subresources import name_of_container
 from kube_standin import errors
 from kube_standin.clock import later, parse_stamp
@@ -110,7 +111,7 @@ def log_lines(pod: Json, container: str, *, previous: bool = False) -> list[tupl
 def is_running(pod: Json, container: str) -> bool:
     """Return whether more lines may follow: the container runs, or waits for its first start."""
     state: Json = (status_of(pod, container) or {}).get("state") or {}
-    return "terminated" not in state and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    return "terminated" not in state and (pod.get("status") or {}).get("phase") not in FINISHED
 
 
 def rendered(lines: list[tuple[str, str]], options: LogOptions) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kube_rules.json import Json
+from kube_rules.meta import FINISHED
 from kube_standin.pod_usage import containers_of
 from kube_standin.storage import Stored
 
@@ -36,7 +37,7 @@ def holds(state: Stored, own: set[HostPort]) -> bool:
         return False
     pod = state.decode()
     status = pod.get("status") or {}
-    if not status.get("podIP") or status.get("phase") in ("Succeeded", "Failed"):
+    if not status.get("podIP") or status.get("phase") in FINISHED:
         return False
     return any(_clash(mine, theirs) for theirs in wanted(pod) for mine in own)
 

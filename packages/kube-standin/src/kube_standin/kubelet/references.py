@@ -11,6 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kube_rules.json import Json
+from kube_standin.admission.pods import ROOT_CA
 from kube_standin.controllers.reconciler import Context
 from kube_standin.controllers.views import Key, Seen
 from kube_standin.kubelet.images import Refusal
@@ -18,8 +19,6 @@ from kube_standin.kubelet.settings import IGNORE, MISSING_CONFIG
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CONFIG_MAPS, SECRETS = "configmaps", "secrets"
-_ROOT_CERTIFICATE = "kube-root-ca.crt"
-"""This ConfigMap comes from a controller that may be off; no container reads it."""
 _WORDS = {CONFIG_MAPS: ("configmap", "config key", "ConfigMap"), SECRETS: ("secret", "secret key", "Secret")}
 
 
@@ -55,7 +54,9 @@ def references(spec: Json) -> Iterator[ConfigReference]:
         for part in parts:
             for resource, source in ((CONFIG_MAPS, part.get("configMap")), (SECRETS, part.get("secret"))):
                 name = ((source or {}).get("name") or (source or {}).get("secretName")) if source else None
-                if name and not source.get("optional") and name != _ROOT_CERTIFICATE:
+                if (
+                    name and not source.get("optional") and name != ROOT_CA
+                ):  # its controller may be off, and no container reads it
                     keys = tuple(item["key"] for item in source.get("items") or ())
                     yield ConfigReference(resource, name, keys, volume=volume["name"])
     for part in ("initContainers", "containers"):

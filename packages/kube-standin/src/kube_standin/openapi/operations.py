@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kube_rules.json import Json
 from kube_rules.schema import definitions
-from kube_standin.kinds import CONNECTIONS, ServedKind, subresource
+from kube_standin.kinds import STREAMS, ServedKind, subresource
 from kube_standin.openapi import components
 
 
@@ -146,7 +146,6 @@ _SUBRESOURCE_ROWS = (
 )
 """Verb, method, word of the id, parameters, body."""
 _ANSWERED_WITH_STATUS = ("binding", "eviction")
-STREAMS = frozenset((*CONNECTIONS, "log"))
 """Subresources with bodies that are not objects."""
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from kube_rules.json import Json
 from kube_rules.schema.decoding import Thorough
+from kube_standin.clock import stamp
 from kube_standin.patching import fieldsets, typed
 from kube_standin.patching.errors import ApplyConflict, Conflict, PatchError
 from kube_standin.patching.fieldsets import Trie
@@ -159,7 +160,7 @@ def timestamp(now: str | datetime) -> str:
     """Return a time in the format of managedFields."""
     if isinstance(now, str):
         return now
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return stamp(now.astimezone(UTC))
 
 
 def condense(obj: Json) -> None:

@@ -15,21 +15,23 @@ import json
 import math
 import struct
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
+from kube_rules.durations import micro_stamp
 from kube_rules.json import Json
 from kube_rules.schema import definitions, nodes
 from kube_rules.schema.nodes import SchemaNode, SchemaType
+from kube_standin.clock import stamp
 from kube_standin.protobuf import wire
+from kube_standin.protobuf.wire import EPOCH
 from kube_standin.schema.strict_json import MAX_VALUES
 
 __all__ = ["UnsupportedProtobuf", "decode"]
 
 MAGIC = b"k8s\x00"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DEPTH = 100
 # Number fields (no pointers in Go) where a zero only means that the field is not set.
 _ZERO_UNSET = frozenset(
@@ -359,19 +361,19 @@ def _moment(data: bytes) -> datetime | None:
     if not isinstance(seconds, int) or not isinstance(nanos, int):
         raise wire.WireError("a time that is none")
     try:
-        return _EPOCH + timedelta(seconds=wire.signed(seconds), microseconds=wire.signed(nanos) // 1000)
+        return EPOCH + timedelta(seconds=wire.signed(seconds), microseconds=wire.signed(nanos) // 1000)
     except OverflowError:
         raise wire.WireError("a time outside the years 1 to 9999") from None
 
 
 def _time(data: bytes) -> str | None:
     moment = _moment(data)
-    return None if moment is None else moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return None if moment is None else stamp(moment)
 
 
 def _micro_time(data: bytes) -> str | None:
     moment = _moment(data)
-    return None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return None if moment is None else micro_stamp(moment)
 
 
 def _quantity(data: bytes) -> str:

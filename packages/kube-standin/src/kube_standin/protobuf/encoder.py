@@ -6,7 +6,7 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -14,9 +14,8 @@ from kube_rules.json import Json
 from kube_rules.schema import definitions, nodes
 from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_standin.protobuf import MAGIC, UnsupportedProtobuf, slots_of, wire
-from kube_standin.protobuf.wire import encode_bytes, encode_number
+from kube_standin.protobuf.wire import EPOCH, encode_bytes, encode_number
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIXED64 = 1
 
 
@@ -109,7 +108,7 @@ def _field(number: int, node: SchemaNode, value: Any) -> Iterator[bytes]:
 
 
 def _time(text: str) -> bytes:
-    since = datetime.fromisoformat(text.replace("Z", "+00:00")) - _EPOCH
+    since = datetime.fromisoformat(text) - EPOCH
     seconds, rest = divmod(since, timedelta(seconds=1))
     return encode_number(1, seconds) + encode_number(2, rest // timedelta(microseconds=1) * 1000)
 

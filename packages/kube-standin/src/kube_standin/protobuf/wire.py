@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""The zero of times."""
 
 
 class WireError(ValueError):

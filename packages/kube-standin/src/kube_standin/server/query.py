@@ -14,6 +14,7 @@ from kube_rules.errors import FieldError, excerpt
 from kube_standin import errors
 from kube_standin.admission_chain import User
 from kube_standin.errors import StatusError
+from kube_standin.kinds import STREAMS
 from kube_standin.numbers import parse_int, parse_unsigned
 from kube_standin.registry import WriteOptions
 from kube_standin.server.target import Target
@@ -26,8 +27,6 @@ _LONGEST_TOKEN = 4096
 _LONGEST_WATCH = 30 * 24 * 3600
 """The longest watch in seconds; clocks of the event loop do not count to 2^63."""
 Validation = Literal["Ignore", "Warn", "Strict"]
-
-_STREAMS = frozenset(("attach", "exec", "log", "portforward", "proxy"))
 
 
 def _refused(kind: str, *findings: FieldError) -> StatusError:
@@ -208,7 +207,7 @@ def check_timeout(target: Target) -> None:
       StatusError: 400.
     """
     text = target.query.get("timeout")
-    if not text or target.verb == "watch" or target.subresource.partition("/")[0] in _STREAMS:
+    if not text or target.verb == "watch" or target.subresource.partition("/")[0] in STREAMS:
         return
     try:
         duration(text)

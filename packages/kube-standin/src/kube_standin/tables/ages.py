@@ -13,7 +13,7 @@ def parsed(stamp: str | None) -> datetime | None:
     if not stamp:
         return None
     try:
-        moment = datetime.fromisoformat(stamp.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(stamp)
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

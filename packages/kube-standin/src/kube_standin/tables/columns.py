@@ -15,7 +15,6 @@ from kube_standin.tables import ages
 Cell = Callable[[Json, datetime], Any]
 NONE = "<none>"
 UNSET = "<unset>"
-UNKNOWN = "<unknown>"
 
 
 class Column(NamedTuple):

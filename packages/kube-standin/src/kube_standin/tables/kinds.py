@@ -9,12 +9,12 @@ from kube_rules.json import Json
 from kube_rules.selectors import is_plain
 from kube_rules.versions import EVENT_FIELDS_FROM_CORE
 from kube_standin.tables import ages, cluster_kinds, networking_kinds, pods
+from kube_standin.tables.ages import UNKNOWN
 from kube_standin.tables.columns import (
     AGE,
     CREATED,
     NAME,
     NONE,
-    UNKNOWN,
     UNSET,
     Cell,
     Column,

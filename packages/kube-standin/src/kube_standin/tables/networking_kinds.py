@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kube_standin.tables import ages
-from kube_standin.tables.columns import AGE, NAME, NONE, UNKNOWN, UNSET, Column, integer, of, path, selector, text
+from kube_standin.tables.ages import UNKNOWN
+from kube_standin.tables.columns import AGE, NAME, NONE, UNSET, Column, integer, of, path, selector, text
 
 _MOST_HOSTS: Final = 3
 _MOST_TARGETS: Final = 2

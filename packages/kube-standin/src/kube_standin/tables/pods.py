@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from kube_rules.json import Json
+from kube_rules.meta import FINISHED
 from kube_standin.conditions import condition_of, is_true
 from kube_standin.tables import ages
 from kube_standin.tables.columns import AGE, NAME, NONE, Column, text, wide
@@ -57,7 +58,7 @@ def status(obj: Json, _: datetime) -> str:
     if "deletionTimestamp" in obj.get("metadata", {}):
         if state.get("reason") == "NodeLost":
             return "Unknown"
-        if state.get("phase") not in ("Succeeded", "Failed"):
+        if state.get("phase") not in FINISHED:
             return "Terminating"
     return reason
 

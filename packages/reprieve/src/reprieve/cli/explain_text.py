@@ -281,7 +281,7 @@ def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
         return "Preempted", f"{target} is being preempted: it is leaving {node}.", Tone.BAD
     if leaving:
         return "Terminating", f"{target} is being deleted.", Tone.QUIET
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.finished:
         return pod.status.phase, f"{target} has ended ({pod.status.phase}).", Tone.QUIET
     if node and resize_is_deferred(pod):
         return "Resizing", f"{target} runs on {node}; its resize in place is deferred.", Tone.WAITING

@@ -138,7 +138,7 @@ def read_profiles(
 
 def read_seconds(option: str, text: str) -> float:
     """Return a duration above zero, as Go writes it (`10s`)."""
-    from reprieve.framework.configuration import duration
+    from kube_rules.durations import duration
 
     try:
         result = duration(text)

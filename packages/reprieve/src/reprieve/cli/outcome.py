@@ -13,11 +13,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, NoReturn, TextIO
 
+from kube_rules.errors import excerpt, first_lines
+from kube_rules.errors import reason_of as reason_of
 from kube_rules.printable import printable, printable_line
 
 LONGEST_LINE: Final = 2000
-MOST_LINES: Final = 20
-"""Maximum number of warnings of one kind that are written."""
 
 
 class Exit(IntEnum):
@@ -56,7 +56,7 @@ class CommandError(Exception):
     """Ends the command with one line `error: ...` on stderr and the given exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.BAD_INPUT) -> None:
-        super().__init__(" ".join(_bounded(message).split()))
+        super().__init__(" ".join(excerpt(message, LONGEST_LINE).split()))
         self.code = code
 
 
@@ -94,32 +94,15 @@ def note(*lines: str) -> None:
     """Write lines for people to stderr, so that a program that reads stdout does not see them."""
     try:
         with apart():
-            print("\n".join(_bounded(printable_line(line)) for line in lines), file=sys.stderr, flush=True)
+            print("\n".join(excerpt(printable_line(line), LONGEST_LINE) for line in lines), file=sys.stderr, flush=True)
     except OSError:
         _hush(sys.stderr.fileno())
 
 
 def warn(lines: Sequence[str]) -> None:
-    """Write warnings of one kind to stderr, at most `MOST_LINES`; the rest is counted."""
-    for line in lines[:MOST_LINES]:
+    """Write warnings of one kind to stderr; many of them are counted."""
+    for line in first_lines(lines):
         note(f"warning: {line}")
-    if len(lines) > MOST_LINES:
-        note(f"warning: ... and {len(lines) - MOST_LINES} more like this")
-
-
-def _bounded(line: str) -> str:
-    if len(line) <= LONGEST_LINE:
-        return line
-    from kube_rules.errors import excerpt
-
-    return excerpt(line, LONGEST_LINE)
-
-
-def reason_of(error: OSError) -> str:
-    """`FILE: No such file or directory`."""
-    if isinstance(error, FileExistsError):  # only directories are created if they may exist already
-        return f"{error.filename}: is a file, not a directory"
-    return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
 
 
 def write_whole(target: Path, body: bytes, option: str = "") -> None:

@@ -163,10 +163,10 @@ def command(
     Ctrl-C or SIGTERM stops it: it completes running writes and releases the lease. When it loses the lease, it exits
     with code 1; restart it then.
     """
+    from kube_rules.objects import DEFAULT_SCHEDULER
     from reprieve.client.errors import ConfigError
     from reprieve.framework.configuration import ConfigurationError
     from reprieve.live.settings import (
-        DEFAULT_SCHEDULER,
         SCHEDULER_NAME,
         Settings,
         election_of,
@@ -282,7 +282,8 @@ def read_token(path: str | None, option: str = "--endpoint-token-file") -> str |
 
 def read_shadow(wanted: bool, hold: str, report: Path | None, *, elect: bool | None) -> "ShadowSettings | None":
     """Return the settings of a shadow; None without --shadow. Bad usage ends the command with exit code 2."""
-    from reprieve.live.settings import ShadowSettings, seconds
+    from kube_rules.durations import duration
+    from reprieve.live.settings import ShadowSettings
 
     if not wanted:
         if report is not None:
@@ -291,12 +292,12 @@ def read_shadow(wanted: bool, hold: str, report: Path | None, *, elect: bool | N
     if elect:
         refuse("--leader-elect: a shadow takes no lease, it writes nothing")
     try:
-        duration = seconds(hold)
+        hold_seconds = duration(hold)
     except ValueError as error:
         refuse(f"--shadow-hold {error}")
-    if not _SHORTEST_HOLD <= duration <= _LONGEST_HOLD:
+    if not _SHORTEST_HOLD <= hold_seconds <= _LONGEST_HOLD:
         refuse(f"--shadow-hold {hold}: expected a duration from 1s to 24h")
-    return ShadowSettings(hold=duration, report=report)
+    return ShadowSettings(hold=hold_seconds, report=report)
 
 
 def run(settings: "Settings") -> None:

@@ -11,8 +11,6 @@ from reprieve.cli.outcome import note, reason_of, refuse, show, warn
 from reprieve.cli.progress import working
 from reprieve.cli.source import ClusterOption, ContextOption
 
-_SUFFIXES = (".yaml", ".yml", ".json")
-
 
 def command(
     output: Annotated[
@@ -35,9 +33,11 @@ def command(
 
     The file holds only fields that the scheduler reads: no environment variables, image names or foreign annotations.
     """
+    from kube_rules.documents import SUFFIXES
+
     suffix = ".yaml" if output == "-" else Path(output).suffix
-    if suffix not in _SUFFIXES:
-        refuse(f"-o {output}: the name must end in {', '.join(_SUFFIXES)}")
+    if suffix not in SUFFIXES:
+        refuse(f"-o {output}: the name must end in {', '.join(SUFFIXES)}")
     from reprieve.client.snapshot import snapshot_items, texts_of
     from reprieve.python.inputs import Strictness, read_live
 

@@ -65,10 +65,9 @@ def command(
         help_context = commands[name].make_context(name, ["--help"], parent=context.parent, resilient_parsing=True)
         show(commands[name].get_help(help_context) + "\n")
         return
-    from kube_rules.unknown_fields import nearest
+    from kube_rules.unknown_fields import did_you_mean, nearest
 
-    meant = nearest(name, (*TOPICS, *commands))
-    hint = f', did you mean "{meant}"?' if meant else ""
+    hint = did_you_mean(nearest(name, (*TOPICS, *commands)))
     refuse(f'unknown topic or command "{topic[:64]}"{hint or "; reprieve help lists all topics"}')
 
 

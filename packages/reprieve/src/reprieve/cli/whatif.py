@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace as with_fields
 
 from kube_rules import objects
+from kube_rules.admission import HIGHEST_USER_PRIORITY
 from kube_rules.errors import InputError
 from kube_rules.foreign_groups import below
 from kube_rules.group_sources import pod_group_name
@@ -38,8 +39,6 @@ MOST_OBJECTS = 10_000
 """In larger clusters no suggestions are tried, so that the answer does not take long."""
 MOST_OF_PRIORITIES = 5_000
 """In clusters with more objects, a priority that helps is found by few trials, and not searched for separately."""
-HIGHEST_PRIORITY = 1_000_000_000
-"""The highest value of a PriorityClass that users may create (preemption.md 8)."""
 
 Timed = tuple[objects.KubernetesObject, float]
 
@@ -180,7 +179,7 @@ def _priority(items: list[Timed], kind: str, namespace: str, name: str, now: flo
         return None
     cluster = engine.cluster
     running = {effective_priority(cluster, pod) for pod in cluster.pods.values() if pod.row >= 0}
-    steps = [p + 1 for p in sorted(running) if entity.priority <= p < HIGHEST_PRIORITY]
+    steps = [p + 1 for p in sorted(running) if entity.priority <= p < HIGHEST_USER_PRIORITY]
 
     def helps(priority: int) -> bool:
         decision = _turn(_with_priority(items, kind, namespace, name, priority), kind, namespace, name, now).decision

@@ -61,7 +61,6 @@ SIDE_BY_SIDE: Final = 4
 """The number of lists that are requested at the same time."""
 
 _REFUSED: Final = (401, 403, 404, 405)
-_ENDED: Final = ("Succeeded", "Failed")
 _PRIORITIZED: Final = (o.Pod, o.PodGroup, o.CompositePodGroup, o.Workload)
 T = TypeVar("T", bound=KubernetesObject)
 
@@ -200,7 +199,7 @@ def _leave_out_orphans(reading: Reading) -> None:
     orphans = 0
     for item in reading.objects:
         if isinstance(item, o.Pod) and item.spec.node_name and item.spec.node_name not in nodes:
-            orphans += item.status.phase not in _ENDED
+            orphans += not item.finished
             continue
         remaining.append(item)
     reading.objects = remaining

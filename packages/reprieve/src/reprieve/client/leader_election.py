@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from kube_rules.durations import micro_stamp
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
@@ -259,8 +260,8 @@ class Election:
             "spec": {
                 "holderIdentity": self._options.identity,
                 "leaseDurationSeconds": max(1, round(self._options.duration)),
-                "acquireTime": _micro(acquired),
-                "renewTime": _micro(renewed),
+                "acquireTime": micro_stamp(acquired),
+                "renewTime": micro_stamp(renewed),
                 "leaseTransitions": term,
             },
         }
@@ -289,8 +290,3 @@ async def _within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) ->
         task.cancel()
         alarm.cancel()
         await asyncio.gather(task, alarm, return_exceptions=True)
-
-
-def _micro(moment: datetime) -> str:
-    """Return a meta/v1 MicroTime: RFC 3339 with six digits."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -39,16 +39,12 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def yaml_of(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the documents as one stream with keys in their order; unprintable characters are escaped.
-
-    Most are written here, line by line, in the format of pyyaml's dumper, which takes ten times as long.
-    """
-    return "".join(yaml_texts(documents))
-
-
 def yaml_texts(documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the text of each document with the separator from the previous one (`yaml_of`)."""
+    """Yield the text of each document with the separator from the previous one; unprintable characters are escaped.
+
+    Keys keep their order. Most documents are written here, line by line, in the format of pyyaml's dumper, which takes
+    ten times as long.
+    """
     separator = ""
     for document in documents:
         yield separator + _document(document)

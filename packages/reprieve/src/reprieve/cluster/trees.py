@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kube_rules.grants import bounded_priority
+from kube_rules.groups import MAX_DEPTH
 from kube_rules.work_annotations import NO_CLASS_TERMS, ClassTerms
 from reprieve.cluster.groups import CompositeState, Fault, Group, GroupState, is_ready, turn_of
 
-MAX_DEPTH: Final = 4
-"""The maximum number of levels of a tree, including the pod groups (composite.md 1)."""
 _LONGEST_CHAIN: Final = 64
 """The maximum length of an unschedulable chain that is followed to find the groups disrupted together."""
 

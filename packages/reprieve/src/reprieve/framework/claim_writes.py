@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kube_rules.controllers.claims import DELETE_PROTECTION
 from kube_rules.devices import ResourceClaim
 from reprieve.cluster.claim_states import ClaimState
 from reprieve.cluster.device_requests import Allocation, DeviceGrant
@@ -14,7 +15,6 @@ from reprieve.framework.instructions import CreateObject, DeleteObject, Instruct
 from reprieve.framework.status import SUCCESS, Code, Status
 
 PLUGIN = "DynamicResources"
-FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 def readiness(key: str, item: ResourceClaim, grants: Sequence[DeviceGrant]) -> Status:
@@ -59,8 +59,8 @@ def reservation(
     status: dict[str, Any] = {"reservedFor": [consumer]}
     writes: list[Instruction] = []
     if claim.stated is None:
-        if FINALIZER not in meta.finalizers:
-            patch = {"metadata": {"finalizers": [FINALIZER]}}
+        if DELETE_PROTECTION not in meta.finalizers:
+            patch = {"metadata": {"finalizers": [DELETE_PROTECTION]}}
             writes.append(PatchObject("ResourceClaim", namespace, meta.name, patch, uid=meta.uid, strategic=True))
         status = {"allocation": dict(allocation.body), **status}
     patch = {"status": status}
@@ -86,7 +86,7 @@ def creation(cluster: ClusterState, pod: PodRecord, row: int, allocation: Alloca
         "namespace": pod.namespace,
         "annotations": {ANNOTATION: "true"},
         "ownerReferences": [owner],
-        "finalizers": [FINALIZER],
+        "finalizers": [DELETE_PROTECTION],
     }
     body = {
         "apiVersion": ResourceClaim.API_VERSION,
@@ -110,8 +110,8 @@ def creation(cluster: ClusterState, pod: PodRecord, row: int, allocation: Alloca
 def removal(namespace: str, name: str, claim: ResourceClaim | None) -> DeleteObject:
     """Delete the claim for extended resources, whether or not it is known to exist."""
     if claim is not None:
-        return DeleteObject("ResourceClaim", namespace, claim.metadata.name, claim.metadata.uid, FINALIZER)
-    return DeleteObject("ResourceClaim", namespace, name, finalizer=FINALIZER)
+        return DeleteObject("ResourceClaim", namespace, claim.metadata.name, claim.metadata.uid, DELETE_PROTECTION)
+    return DeleteObject("ResourceClaim", namespace, name, finalizer=DELETE_PROTECTION)
 
 
 def leftover_deletion(special: ClaimState | None) -> DeleteObject | None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from kube_rules.objects import DEFAULT_SCHEDULER
-from kube_rules.unknown_fields import misnamed_in, path_text
+from kube_rules.unknown_fields import did_you_mean, misnamed_in, path_text
 from reprieve.framework.configuration import (
     API_VERSION,
     KIND,
@@ -55,5 +55,5 @@ def _located(text: str, document: Mapping[str, Any]) -> ConfigurationError:
         path = f"{path}.{name}" if path else name
         misnamed = (item for item in misnamed_in(SchedulerConfiguration, document) if path_text(item.path) == path)
         meant = next((item.nearest for item in misnamed), "")
-        return ConfigurationError(path, f'unknown field, did you mean "{meant}"?' if meant else "unknown field")
+        return ConfigurationError(path, f"unknown field{did_you_mean(meant)}")
     return ConfigurationError(path, message[0].lower() + message[1:])

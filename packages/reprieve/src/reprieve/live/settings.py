@@ -9,7 +9,6 @@ themselves (priority and fairness).
 from __future__ import annotations
 
 import os
-import re
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from kube_rules.durations import duration
 from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources
 from reprieve.client.leader_election import LeaseOptions
 from reprieve.framework.configuration import (
@@ -37,11 +37,8 @@ from reprieve.observability.database.location import RecordsDatabase
 from reprieve.queueing.timers import Timing
 
 SCHEDULER_NAME: Final = "reprieve-scheduler"
-DEFAULT_SCHEDULER: Final = "default-scheduler"
-"""The scheduler that a shadow watches by default: kube-scheduler."""
 LEASE_NAME: Final = "reprieve-scheduler"
 _UNLIMITED: Final = 0.0
-_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +100,6 @@ def named(
     return msgspec.structs.replace(result, profiles=(only,))
 
 
-def seconds(text: str) -> float:
-    """Return the seconds of a duration in Go's format (`15s`, `1m30s`, `500ms`). Raises ValueError."""
-    parsed = _DURATION.fullmatch(text.strip())
-    if parsed is None or not any(parsed.groups()):
-        raise ValueError(f"{text!r}: expected a duration like 15s or 1m30s")
-    hours, minutes, whole, milli = (float(part or 0) for part in parsed.groups())
-    return hours * 3600 + minutes * 60 + whole + milli / 1000
-
-
 def election_of(
     configured: LeaderElection | None,
     *,
@@ -137,7 +125,7 @@ def election_of(
         ("retryPeriod", retry_period, file.retry_period),
     ):
         try:
-            times[name] = seconds(flag if flag is not None else value)
+            times[name] = duration(flag if flag is not None else value)
         except ValueError as error:
             raise ConfigurationError(f"leaderElection.{name}", str(error)) from None
     try:

@@ -24,6 +24,7 @@ from kube_rules.durations import micro_time
 from kube_rules.foreign_groups import named_by
 from kube_rules.json import Json
 from kube_rules.objects import PodGroup
+from kube_rules.validation.events import NOTE_LIMIT
 from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import PodRecord
 
@@ -36,7 +37,6 @@ FINISH_SECONDS: Final = 360.0
 """A series ends after it was quiet for this long."""
 REFRESH_SECONDS: Final = 1800.0
 """How often a running series is written, so that the API server does not expire it."""
-NOTE_LIMIT: Final = 1024
 _NAME_LIMIT: Final = 253
 _SUFFIX: Final = " ..."
 _Key = tuple[str, ...]

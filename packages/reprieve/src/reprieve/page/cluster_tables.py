@@ -8,6 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from kube_rules.taints import UNSCHEDULABLE
+from kube_rules.topology_terms import HOSTNAME
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.resources import CPU, LIMIT, MEMORY
 from reprieve.page.documents import (
@@ -35,8 +37,6 @@ MOST_LABEL_SETS: Final = 5_000
 MOST_LABELS: Final = 24
 """Maximum number of node labels by which the page can group."""
 MOST_VALUES: Final = 400
-_HOSTNAME: Final = "kubernetes.io/hostname"
-_CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
 _GROUPING: Final = ("block", "rack", "pool", "nodegroup", "zone", "topology", "gpu", "accelerator", "instance-type")
 """Parts of the names of labels by which users group nodes, the most useful first."""
 
@@ -152,7 +152,7 @@ def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int], label
 def _taints(taints: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
     """Return the taints as `key=value:effect`, except for that of a cordon, which the page shows separately."""
     return tuple(
-        f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in taints if key != _CORDON_TAINT
+        f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in taints if key != UNSCHEDULABLE
     )
 
 
@@ -161,7 +161,7 @@ def _labels(labels: Sequence[Mapping[str, str]], rows: Sequence[int]) -> dict[st
     keys = Counter(key for row in rows for key in labels[row])
     result: dict[str, LabelColumn] = {}
     for key in sorted(keys, key=_usefulness):
-        if key == _HOSTNAME or len(result) >= MOST_LABELS:
+        if key == HOSTNAME or len(result) >= MOST_LABELS:
             continue
         values = sorted({labels[row][key] for row in rows if key in labels[row]})
         if len(values) > MOST_VALUES or (len(values) == keys[key] and len(values) > 1):

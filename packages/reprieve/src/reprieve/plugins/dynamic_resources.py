@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from kube_rules.devices import DeviceTaintRule, ResourceClaim
+from kube_rules.devices import MOST_CONSUMERS, DeviceTaintRule, ResourceClaim
 from kube_rules.meta import KubernetesObject
 from reprieve.cluster.claim_states import ClaimState, DeviceVerdicts
 from reprieve.cluster.device_allocation import BLOCKING
@@ -79,8 +79,6 @@ TOO_MANY = "too many devices for the claim of extended resources"
 LEFT_OVER = "cannot schedule extended resource claim"
 """An earlier attempt created a claim for the pod's extended resources and ended before binding."""
 GATE = "DRAWorkloadResourceClaims"
-MOST_CONSUMERS = 256
-"""The maximum number of entries in status.reservedFor (resourceapi.ResourceClaimReservedForMaxSize)."""
 BINDING_TIMEOUT = 600.0
 
 _BITS = 63

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from kube_rules.taints import UNSCHEDULABLE
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.cluster.taints import tolerates
@@ -11,7 +12,7 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope
 from reprieve.framework.status import UNRESOLVABLE
 
-_TAINT = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_TAINT = (UNSCHEDULABLE, "", "NoSchedule")
 
 
 class NodeUnschedulable(FilterPlugin):

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from kube_rules import objects
 from kube_rules.selectors import NOTHING, Selector, compile_label_selector
+from kube_rules.topology_terms import HOSTNAME, ZONE
 from reprieve.cluster.affinity_terms import Matcher, merged_with_keys
 from reprieve.cluster.node_affinity_masks import required_mask
 from reprieve.cluster.nodes import NodeColumns
@@ -51,8 +52,6 @@ from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code
 
 NOT_SPREAD = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = NOT_SPREAD + " (missing required label)"
-HOSTNAME = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE = "DoNotSchedule"
 SCHEDULE_ANYWAY = "ScheduleAnyway"
 

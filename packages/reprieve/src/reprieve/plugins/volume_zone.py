@@ -14,6 +14,7 @@ import numpy as np
 
 from kube_rules.controllers.volumes import WAIT_FOR_CONSUMER, class_of
 from kube_rules.storage import PersistentVolume, StorageClass
+from kube_rules.topology_terms import REGION, ZONE
 from reprieve.cluster.nodes import ABSENT, NodeColumns
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -26,8 +27,8 @@ ZONE_CONFLICT = "node(s) had no available volume zone"
 
 _SKIP = Status(Code.SKIP)
 _NOW: Final = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
 }
 LABELS: Final = (*_NOW, *_NOW.values())
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kube_rules.unknown_fields import nearest
+from kube_rules.unknown_fields import did_you_mean, nearest
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.configuration import ConfigurationError
 from reprieve.framework.evaluation import Evaluator
@@ -308,8 +308,7 @@ def criteria_of(
         elif name in own:
             result.append(own[name])
         else:
-            meant = nearest(name, (*IN_TREE, *own))
-            hint = f', did you mean "{meant}"?' if meant else ""
+            hint = did_you_mean(nearest(name, (*IN_TREE, *own)))
             raise ConfigurationError(at, f"{name!r}: no such criterion{hint}; known: {', '.join((*IN_TREE, *own))}")
     return Criteria(tuple(result))
 

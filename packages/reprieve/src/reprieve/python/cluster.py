@@ -178,7 +178,7 @@ class Cluster:
     def pods(self) -> dict[str, str | None]:
         """Return the node of every pod that has not ended, by `namespace/name`, sorted; None for pending pods."""
         pods = (loaded.object for loaded in self._whole.pods)
-        active = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+        active = [pod for pod in pods if not pod.finished]
         return {pod.key: pod.spec.node_name or None for pod in sorted(active, key=lambda pod: pod.key)}
 
     @property

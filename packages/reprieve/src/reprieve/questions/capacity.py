@@ -23,12 +23,12 @@ from kube_rules.errors import InputError, Origin, names_text
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Loaded, Manifests
 from kube_rules.requests import pod_requests, resource_list
-from kube_rules.unknown_fields import nearest
+from kube_rules.topology_terms import HOSTNAME
+from kube_rules.unknown_fields import did_you_mean, nearest
 from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cluster.extended_resources import served_by
 from reprieve.cluster.resources import readable
 from reprieve.decisions.outcomes import Document
-from reprieve.questions.changed_objects import HOSTNAME
 from reprieve.questions.pod_edits import workload_of_pod
 from reprieve.scheduling.preemptor_reservations import waits_for_completions
 from reprieve.simulation.controllers.admission import exists
@@ -213,8 +213,7 @@ def _check_label(manifests: Manifests, option: str, label: str) -> None:
     """Raise InputError for a label that no node has: it is misspelled."""
     labels = {name for loaded in manifests.nodes for name in loaded.object.metadata.labels}
     if label and manifests.nodes and label not in labels:
-        meant = nearest(label, sorted(labels))
-        hint = f', did you mean "{meant}"?' if meant else ""
+        hint = did_you_mean(nearest(label, labels))
         raise InputError(Origin(option), f'no node has the label "{label}"{hint}')
 
 
@@ -254,7 +253,7 @@ def _amounts(
     left = {name: Counter(amounts) for name, amounts in whole.items()}
     for loaded in pods:
         pod = loaded.object
-        if pod.spec.node_name in left and pod.status.phase not in ("Succeeded", "Failed"):
+        if pod.spec.node_name in left and not pod.finished:
             left[pod.spec.node_name].subtract({**pod_requests(pod), "pods": 1})
     return [dict(amounts) for amounts in left.values()], list(whole.values())
 
@@ -502,7 +501,7 @@ def _pools(
     """Node -> workload -> the amount of the scarce resource that it uses there."""
     for loaded in cluster.pods:
         pod = loaded.object
-        if pod.status.phase not in ("Succeeded", "Failed"):
+        if not pod.finished:
             workload = workload_of_pod(pod) or "daemons and static pods"
             used[pod.spec.node_name][workload] += pod_requests(pod).get(scarce, 0)
     members: dict[str, list[objects.Node]] = defaultdict(list)

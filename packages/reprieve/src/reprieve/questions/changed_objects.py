@@ -9,18 +9,17 @@ from typing import Final
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.controllers.pods import MIRROR
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import Taint
+from kube_rules.taints import UNREACHABLE, UNSCHEDULABLE
+from kube_rules.topology_terms import HOSTNAME
+from reprieve.questions.pod_edits import LIFECYCLE
 from reprieve.simulation.workloads.owners import is_active, reference_of
 
-HOSTNAME: Final = "kubernetes.io/hostname"
-_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-_LIFECYCLE: Final = "node.kubernetes.io/"
-_MIRROR: Final = "kubernetes.io/config.mirror"
-_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-_FAILED: Final = tuple(Taint(key=_UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
+_FAILED: Final = tuple(Taint(key=UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
 _ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
 
 
@@ -50,7 +49,7 @@ def copies_of_node(
 ) -> list[KubernetesObject]:
     """Return a copy of a node, ready and schedulable, with its devices and the daemons that no DaemonSet creates."""
     labels = {**model.metadata.labels, **({HOSTNAME: name} if HOSTNAME in model.metadata.labels else {})}
-    taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(_LIFECYCLE))
+    taints = tuple(taint for taint in model.spec.taints if not taint.key.startswith(LIFECYCLE))
     meta = replace(model.metadata, name=name, uid="", resource_version="", labels=labels, creation_timestamp=None)
     spec = replace(model.spec, unschedulable=False, taints=taints, provider_id="")
     ready = tuple(condition for condition in model.status.conditions if condition.type != "Ready")
@@ -85,16 +84,16 @@ def _pinned_to(affinity: objects.Affinity | None, name: str) -> objects.Affinity
 
 def cordoned(node: objects.Node) -> objects.Node:
     """Return the node as `kubectl cordon` leaves it."""
-    taint = Taint(key=_UNSCHEDULABLE, effect="NoSchedule")
+    taint = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
     taints = (
-        node.spec.taints if any(item.key == _UNSCHEDULABLE for item in node.spec.taints) else (*node.spec.taints, taint)
+        node.spec.taints if any(item.key == UNSCHEDULABLE for item in node.spec.taints) else (*node.spec.taints, taint)
     )
     return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
 
 
 def uncordoned(node: objects.Node) -> objects.Node:
     """Return the node as `kubectl uncordon` leaves it."""
-    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNSCHEDULABLE)
+    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
     return replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
 
 
@@ -102,7 +101,7 @@ def failed(node: objects.Node) -> objects.Node:
     """Return the node as the node lifecycle controller marks it when its kubelet stops reporting."""
     conditions = tuple(condition for condition in node.status.conditions if condition.type != "Ready")
     ready = objects.NodeCondition(type="Ready", status="Unknown", reason="NodeStatusUnknown")
-    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNREACHABLE)
+    taints = tuple(taint for taint in node.spec.taints if taint.key != UNREACHABLE)
     return replace(
         node,
         spec=replace(node.spec, taints=(*taints, *_FAILED)),
@@ -117,7 +116,7 @@ def _is_daemon(pod: objects.Pod) -> bool:
 
 def stays(pod: objects.Pod) -> bool:
     """Return whether a drain leaves the pod on its node: a static or DaemonSet pod."""
-    return _is_daemon(pod) or _MIRROR in pod.metadata.annotations or _is_static(pod)
+    return _is_daemon(pod) or MIRROR in pod.metadata.annotations or _is_static(pod)
 
 
 def empty_dirs(pod: objects.Pod) -> tuple[str, ...]:
@@ -147,7 +146,7 @@ def gang_sizes(manifests: Manifests) -> dict[tuple[str, str], tuple[int, int]]:
     for loaded in manifests.pods if manifests.pod_groups else ():
         pod = loaded.object
         name = pod_group_name(pod)
-        if name is not None and pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+        if name is not None and pod.spec.node_name and not pod.finished:
             key = (pod.namespace, name)
             bound[key] = bound.get(key, 0) + 1
     result = {}

@@ -26,7 +26,7 @@ from kube_rules.meta import KubernetesObject
 from kube_rules.objects import Taint
 from kube_rules.selectors import SelectorError, parse_label_selector
 from kube_rules.taints import EFFECTS
-from kube_rules.unknown_fields import nearest
+from kube_rules.unknown_fields import did_you_mean, nearest
 from reprieve.cluster.taints import tolerates
 from reprieve.decisions.phrases import count
 from reprieve.questions.changed_objects import (
@@ -230,8 +230,8 @@ class _Changer:
             if not named:
                 raise self._error(f'no node matches "{text}"')
         if not named:
-            meant = nearest(text, (loaded.object.name for loaded in nodes))
-            raise self._error(f'no node "{text}"' + (f', did you mean "{meant}"?' if meant else ""))
+            hint = did_you_mean(nearest(text, (loaded.object.name for loaded in nodes)))
+            raise self._error(f'no node "{text}"{hint}')
         self._touched = (*self._touched, *(loaded.object.name for loaded in named))
         return named
 
@@ -361,7 +361,7 @@ class _Changer:
         return [
             loaded
             for loaded in self._list(objects.Pod)
-            if loaded.object.spec.node_name in names and loaded.object.status.phase not in ("Succeeded", "Failed")
+            if loaded.object.spec.node_name in names and not loaded.object.finished
         ]
 
     def _displace(

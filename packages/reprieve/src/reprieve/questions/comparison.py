@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from kube_rules.versions import DOCUMENT_VERSION
+from reprieve.decisions.attempts import EVICTED
 from reprieve.decisions.outcomes import Document
 from reprieve.simulation.report import ChangeMade, Plan, PodOutcome
 
 RUNS = "Runs"
-EVICTED = "Evicted"
 
 
 class Variant(Document, frozen=True, kw_only=True):

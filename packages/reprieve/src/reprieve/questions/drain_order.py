@@ -343,7 +343,7 @@ _WITH_CONTROLLERS: Final = (ResourceClaim, ResourceClaimTemplate, PersistentVolu
 
 def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
     """Return whether a plan without decisions leaves a pod and its objects unchanged."""
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.finished:
         return True
     moving = pod.metadata.deletion_timestamp is not None or pod.spec.resource_claims
     of_volumes = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)

@@ -45,7 +45,7 @@ class _Gangs:
         self._nodes: dict[Group, set[str]] = defaultdict(set)
         for pod in (loaded.object for loaded in manifests.pods):
             name = pod_group_name(pod)
-            if name is None or pod.status.phase in ("Succeeded", "Failed"):
+            if name is None or pod.finished:
                 continue
             gang = (pod.namespace, name)
             if pod.spec.node_name in wanted and gang in self._spare:

@@ -17,7 +17,7 @@ def requested(pods: Iterable[objects.Pod], counts: Callable[[objects.Pod], bool]
     """Return the requests of the pods on each node, of those that count and have not ended."""
     result: Amounts = defaultdict(Counter)
     for pod in pods:
-        if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed") and counts(pod):
+        if pod.spec.node_name and not pod.finished and counts(pod):
             result[pod.spec.node_name].update(pod_requests(pod))
     return result
 

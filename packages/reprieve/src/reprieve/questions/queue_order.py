@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from kube_rules.admission import HIGHEST_USER_PRIORITY
 from kube_rules.durations import readable_time
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
@@ -34,7 +35,6 @@ from reprieve.decisions.queue_items import (
 from reprieve.decisions.requested_nodes import requested_sentence
 from reprieve.preemption.eligibility import group_never_preempts
 from reprieve.questions.changes import InputChange, changed
-from reprieve.questions.suggestions import HIGHEST_PRIORITY
 from reprieve.scheduling.decision import Decision, Result
 from reprieve.scheduling.engine import Engine
 from reprieve.simulation.plan import EngineKeeper, PlanObserver, PlanOptions, plan
@@ -219,7 +219,7 @@ class _PriorityTrials:
         if like not in self._known:
             if not self._affordable(1):
                 return False
-            helps = self.engine.helped_by_priority(ref, HIGHEST_PRIORITY)
+            helps = self.engine.helped_by_priority(ref, HIGHEST_USER_PRIORITY)
             if not helps and self._never_preempts(ref) and self._affordable(_PLAN_COST):
                 helps = self._runs_if_first(key)
             self._known[like] = helps
@@ -242,7 +242,7 @@ class _PriorityTrials:
 
     def _runs_if_first(self, key: Key) -> bool:
         kind, namespace, name = key
-        change = InputChange("set-priority", f"{namespace}/{kind.lower()}/{name}={HIGHEST_PRIORITY}")
+        change = InputChange("set-priority", f"{namespace}/{kind.lower()}/{name}={HIGHEST_USER_PRIORITY}")
         document = plan(changed(self._manifests, [change]).manifests, self._options).plan
         outcomes = document.pods if kind == "Pod" else document.pod_groups
         return any((o.namespace, o.name, o.outcome) == (namespace, name, "Scheduled") for o in outcomes)
@@ -254,7 +254,7 @@ class _PriorityTrials:
         if pod is None or pod.claims or pod.volumes or pod.nominated >= 0:
             return ref
         labels = tuple(sorted(pod.labels.items()))
-        never = pod.never_preempts or pod.priority >= HIGHEST_PRIORITY
+        never = pod.never_preempts or pod.priority >= HIGHEST_USER_PRIORITY
         return pod.signature.id, pod.namespace, labels, pod.owner, pod.scheduler_name, pod.class_name, never
 
 

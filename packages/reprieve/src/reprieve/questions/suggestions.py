@@ -21,14 +21,15 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.admission import HIGHEST_USER_PRIORITY
 from kube_rules.errors import InputError, names_text
 from kube_rules.group_sources import pod_group_name
 from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.requests import pod_requests, resource_list
+from kube_rules.topology_terms import HOSTNAME
 from reprieve.cluster.taints import REJECTING, tolerates
 from reprieve.decisions.outcomes import ALL, NONE, SOME, Help
-from reprieve.questions.changed_objects import HOSTNAME
 from reprieve.questions.changes import InputChange, changed
 from reprieve.questions.move_suggestions import moving
 from reprieve.questions.node_space import NodeSpace, requested
@@ -59,7 +60,6 @@ MOST_ENDING: Final = 3
 """The maximum number of workloads to end in combination with another change."""
 MOST_LOOKED_AT: Final = 1_000
 """The maximum number of workloads to check for the capacity that they would free."""
-HIGHEST_PRIORITY: Final = 1_000_000_000
 
 _T = TypeVar("_T", bound=KubernetesObject)
 
@@ -407,7 +407,7 @@ class Finder:
         manifests = self._trials.manifests
         levels = {loaded.object.spec.priority or 0 for loaded in manifests.pods}
         levels |= {loaded.object.spec.priority or 0 for loaded in manifests.pod_groups}
-        return sorted(level + 1 for level in levels if has <= level < HIGHEST_PRIORITY)
+        return sorted(level + 1 for level in levels if has <= level < HIGHEST_USER_PRIORITY)
 
     def _higher_priority(self) -> Iterator[Help]:
         has, steps = self._priority, self._priorities()
@@ -433,7 +433,7 @@ class Finder:
         """
         pods: dict[str, list[objects.Pod]] = defaultdict(list)
         for pod in (loaded.object for loaded in self._trials.manifests.pods):
-            if pod.spec.node_name and pod not in self._pods and pod.status.phase not in ("Succeeded", "Failed"):
+            if pod.spec.node_name and pod not in self._pods and not pod.finished:
                 name = workload_of_pod(pod)
                 if name is not None:
                     pods[name].append(pod)

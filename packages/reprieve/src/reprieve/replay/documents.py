@@ -28,7 +28,7 @@ def as_json(outcomes: Sequence[PolicyOutcome], setting: Mapping[str, Any]) -> st
 def sweep_json(runs: Sequence[tuple[str, str, int | None]], outcomes: Sequence[PolicyOutcome]) -> str:
     """Return one document for several traces or seeds; a run is (trace, policy, seed)."""
     document = {
-        "apiVersion": "reprieve.dev/v1alpha1",
+        "apiVersion": DOCUMENT_VERSION,
         "kind": "ReplaySweep",
         "runs": [
             {"trace": trace, "policy": policy, "seed": seed, "report": outcome.report}

@@ -18,6 +18,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from kube_rules.admission import HIGHEST_USER_PRIORITY
 from kube_rules.quantity import QuantityError, parse, value
 from kube_rules.taints import EFFECTS
 from kube_rules.topology_terms import read_levels, read_slice
@@ -28,7 +29,6 @@ MAX_JOBS: Final = 1_000_000
 MAX_BYTES: Final = 1024 * 1024 * 1024
 MAX_WORKERS: Final = 1_000
 MAX_ROW_BYTES: Final = 64 * 1024
-MAX_PRIORITY: Final = 1_000_000_000
 """Of a class that users may make (preemption.md 8)."""
 _LATEST_MS: Final = 10**15
 _NAME: Final = re.compile(r"[^\s/~]{1,253}")
@@ -265,7 +265,7 @@ COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any] | None]]] = {
     "gpu": ("gpu", _gpus),
     "gpu_model": ("models", _models),
     "priority_class": ("priority_class", _matching(_CLASS_NAME, "a name of lower-case letters, digits, - and .")),
-    "priority": ("priority", _whole(-(2**31), MAX_PRIORITY)),
+    "priority": ("priority", _whole(-(2**31), HIGHEST_USER_PRIORITY)),
     "disruption": ("whole", _one_of(all=True, single=False)),
     "checkpoint": ("checkpoint", _interval),
     "movable": ("movable", _one_of(true=True, false=False)),

@@ -32,8 +32,6 @@ from reprieve.scheduling.preemptor_reservations import Released
 from reprieve.scheduling.resizes import PendingResizes
 from reprieve.scheduling.wakeups import spec_changed, terms_changed
 
-_ENDED = frozenset({"Succeeded", "Failed"})
-
 
 class PodChanges:
     """See the module docstring. `scheduled_here` returns whether a pod is for one of the profiles.
@@ -73,7 +71,7 @@ class PodChanges:
         """Add, change or end a pod. `created` (seconds) replaces a missing creationTimestamp."""
         uid = uid_of(pod)
         record = self._cluster.pods.get(uid)
-        if pod.status.phase in _ENDED:
+        if pod.finished:
             if pod.status.phase == "Succeeded" and pod.metadata.deletion_timestamp is None:
                 self._succeeded(pod, uid)
             self.gone(uid, now)

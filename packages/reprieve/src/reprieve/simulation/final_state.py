@@ -105,7 +105,7 @@ def _played(manifests: Manifests, scenarios: Sequence[ScenarioScript], at: float
 def _pod(
     pod: objects.Pod, record: PodRecord | None, names: Sequence[str], at: float, leaving: Set[str]
 ) -> objects.Pod | None:
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.finished:
         return pod
     if record is None:
         return None

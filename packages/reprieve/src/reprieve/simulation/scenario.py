@@ -28,7 +28,7 @@ from kube_rules.group_owners import Job
 from kube_rules.json import text
 from kube_rules.manifests import Loaded, Manifests, PodMaker, Remark, Suspended
 from kube_rules.references import check_groups
-from kube_rules.unknown_fields import nearest
+from kube_rules.unknown_fields import did_you_mean, nearest
 from kube_rules.validation.manifests import remark_on
 from kube_rules.validation.typed import is_validated
 from kube_rules.workloads import makes_pods
@@ -241,8 +241,7 @@ def _mapping(value: object, path: str, origin: Origin) -> Mapping[str, Any]:
 def _only(value: Mapping[str, Any], fields: tuple[str, ...], path: str, origin: Origin) -> None:
     for name in value:
         if name not in fields:
-            meant = nearest(str(name), fields)
-            hint = f', did you mean "{meant}"?' if meant else ""
+            hint = did_you_mean(nearest(str(name), fields))
             raise _error(origin, f"{path}.{name}", f"unknown field{hint}; known: {', '.join(fields)}")
 
 

@@ -234,11 +234,11 @@ class VirtualCluster:
         engine, now = self.engine, self.now
         if uid != (item.metadata.uid or item.full_key):
             item = replace(item, metadata=replace(item.metadata, uid=uid))
-        if item.spec.resource_claims and item.status.phase in ("Succeeded", "Failed"):
+        if item.spec.resource_claims and item.finished:
             self._claims.ended(item, now)
         elif item.spec.resource_claims:
             item = self._claims.prepared(item, now)
-        if item.spec.volumes and item.status.phase not in ("Succeeded", "Failed"):
+        if item.spec.volumes and not item.finished:
             self._storage.prepare(item, now)
         self.keep_effects(engine.set(item, now, created=created))
         record = engine.cluster.pods.get(uid)

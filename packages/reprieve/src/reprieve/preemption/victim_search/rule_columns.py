@@ -14,6 +14,7 @@ from itertools import chain, islice
 import numpy as np
 import numpy.typing as npt
 
+from kube_rules.topology_terms import HOSTNAME
 from reprieve.cluster.affinity_terms import TermKind, TermSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
@@ -25,7 +26,6 @@ _MOST_TOGETHER = 64
 """Maximum number of nodes of a domain; rules about larger domains are ignored: each pod would count on all nodes."""
 _MOST_TERMS = 64
 """Maximum number of the preemptor's anti-affinity terms that are used."""
-HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True)

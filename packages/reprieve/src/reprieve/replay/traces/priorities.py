@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from reprieve.replay.job_list import MAX_PRIORITY, ReplayJob
+from kube_rules.admission import HIGHEST_USER_PRIORITY
+from reprieve.replay.job_list import ReplayJob
 
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ">=": operator.ge,
@@ -67,8 +68,8 @@ def read_priorities(text: str) -> PriorityRules:
     explicit = {name: value for _, name, value in result if value is not None}
     values = {name: explicit.get(name, (len(names) - at) * _STEP) for at, name in enumerate(names)}
     for name, value in values.items():
-        if not -(2**31) <= value <= MAX_PRIORITY:
-            raise ValueError(f'"{name}={value}": a priority is from {-(2**31)} to {MAX_PRIORITY}')
+        if not -(2**31) <= value <= HIGHEST_USER_PRIORITY:
+            raise ValueError(f'"{name}={value}": a priority is from {-(2**31)} to {HIGHEST_USER_PRIORITY}')
     return PriorityRules([(holds, name, values[name]) for holds, name, _ in result])
 
 

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 from kube_rules.printable import printable_line
+from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.replay.measures import time_text
 from reprieve.replay.tuning.intervals import Interval, difference, interval
 from reprieve.replay.tuning.objectives import Measured, Objective, value_of
@@ -40,7 +41,7 @@ class TuningReport(msgspec.Struct, frozen=True, rename="camel"):
     """The name of a configuration."""
     configuration: dict[str, Any]
     """The chosen KubeSchedulerConfiguration."""
-    api_version: str = "reprieve.dev/v1alpha1"
+    api_version: str = DOCUMENT_VERSION
     kind: str = "Tuning"
 
     def named(self, name: str) -> TunedConfiguration:

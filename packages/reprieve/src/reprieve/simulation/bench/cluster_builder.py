@@ -17,7 +17,6 @@ nodes, 3,117 on 5,000), not the draws; with this seed the rule of `running_gangs
 _GANG_SHARE = 0.8
 _SMALLEST, _LARGEST, _RUN = 8, 64, 8
 GPUS_PER_NODE = 8
-HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 POD_SIZES: tuple[objects.ResourceList, ...] = (
     {"cpu": "100m", "memory": "256Mi"},
     {"cpu": "500m", "memory": "1Gi"},

@@ -14,8 +14,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from kube_rules import objects, owners
+from kube_rules.topology_terms import HOSTNAME, ZONE
 
-HOSTNAME, ZONE, MACHINE = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"
+MACHINE = "node.kubernetes.io/instance-type"
 SEED: Final = 5710
 _SHAPES: Final = 20
 _ZONES: Final = 10

@@ -13,16 +13,15 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules import objects, owners
+from kube_rules.topology_terms import HOSTNAME, ZONE
 from reprieve.simulation.bench import distinct_pods, growth_families
 from reprieve.simulation.bench.cluster_builder import (
     GPU,
     GPUS_PER_NODE,
     HIGH,
-    HOSTNAME,
     LAYOUT_SEED,
     LOW,
     POD_SIZES,
-    ZONE,
     BenchCluster,
     gpu_nodes,
     make_gang,

@@ -434,7 +434,7 @@ class Admission:
             space.charges[key] = charges
 
     def _note_owner(self, item: KubernetesObject, number: int) -> None:
-        owner = owner_of(item) if isinstance(item, objects.Pod) and not _ended(item) else None
+        owner = owner_of(item) if isinstance(item, objects.Pod) and not item.finished else None
         if owner is not None:
             self.pods_of[owner] += number
 
@@ -460,7 +460,7 @@ def exists(item: KubernetesObject) -> bool:
     """
     if item.metadata.uid or item.metadata.resource_version:
         return True
-    return isinstance(item, objects.Pod) and (bool(item.spec.node_name) or _ended(item))
+    return isinstance(item, objects.Pod) and (bool(item.spec.node_name) or item.finished)
 
 
 def owner_of(pod: objects.Pod) -> Owner | None:
@@ -469,10 +469,6 @@ def owner_of(pod: objects.Pod) -> Owner | None:
         if reference.controller:
             return (reference.api_version, reference.kind, pod.namespace, reference.name)
     return None
-
-
-def _ended(pod: objects.Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def _counted(

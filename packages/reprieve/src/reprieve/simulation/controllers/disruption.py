@@ -60,7 +60,7 @@ def covers(budget: objects.PodDisruptionBudget) -> Callable[[objects.Pod], bool]
 
 def is_healthy(pod: objects.Pod) -> bool:
     """Return whether a pod counts for its budgets: on a node, not ended or terminating, not reported as unready."""
-    ended = pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp is not None
+    ended = pod.finished or pod.metadata.deletion_timestamp is not None
     return bool(pod.spec.node_name) and not ended and not _is_unready(pod)
 
 
@@ -124,7 +124,7 @@ def _status_of(budget: objects.PodDisruptionBudget, pods: Iterable[objects.Pod])
     if budget.status is not None:
         return budget.status
     covered = covers(budget)
-    expected = [pod for pod in pods if covered(pod) and pod.status.phase not in ("Succeeded", "Failed")]
+    expected = [pod for pod in pods if covered(pod) and not pod.finished]
     kinds = [next((ref.kind for ref in pod.metadata.owner_references if ref.controller), "") for pod in expected]
     return _status(budget, kinds, sum(map(is_healthy, expected)))
 

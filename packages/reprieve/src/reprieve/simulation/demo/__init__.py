@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kube_rules.json import Json
+from kube_rules.topology_terms import HOSTNAME
 from kube_rules.yamltext import read_documents
 
 DIRECTORY = Path(__file__).parent
@@ -159,6 +160,6 @@ _STOP_SECONDS = "1"
 
 def _pending(pod: Json) -> Json:
     spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
-    spec["nodeSelector"] = {"kubernetes.io/hostname": pod["spec"]["nodeName"]}
+    spec["nodeSelector"] = {HOSTNAME: pod["spec"]["nodeName"]}
     metadata = {**pod["metadata"], "annotations": {"reprieve.dev/stop-seconds": _STOP_SECONDS}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

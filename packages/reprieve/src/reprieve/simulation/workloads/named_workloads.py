@@ -16,7 +16,7 @@ from kube_rules.errors import FieldError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.json import mapping, text
 from kube_rules.manifests import Loaded, Manifests
-from kube_rules.unknown_fields import Path, nearest
+from kube_rules.unknown_fields import Path, did_you_mean, nearest
 from kube_rules.workloads import POD_MAKERS, group_of, templates_in
 from reprieve.simulation.workloads.owners import (
     Owner,
@@ -109,8 +109,7 @@ class Workloads:
             namespace, (kind, name, *rest) = "default", parts
         singular = _singular(kind, kinds)
         if singular is None:
-            meant = nearest(kind.lower(), kinds)
-            raise FieldError("", f'no kind "{kind}"' + (f', did you mean "{meant}"?' if meant else ""))
+            raise FieldError("", f'no kind "{kind}"{did_you_mean(nearest(kind.lower(), kinds))}')
         kind, _, group = singular.partition(".")
         matches = {
             item
@@ -121,9 +120,8 @@ class Workloads:
             and item.namespace in (namespace, "")
         }
         if not matches:
-            meant = self._meant(kind, namespace, name)
-            where = f"{kind} {namespace}/{name}"
-            raise NotThereError("", f"no {where} is in the input" + (f', did you mean "{meant}"?' if meant else ""))
+            hint = did_you_mean(self._meant(kind, namespace, name))
+            raise NotThereError("", f"no {kind} {namespace}/{name} is in the input{hint}")
         if len(matches) > 1:
             groups = " or ".join(f"{kind}.{item.group}/{name}" for item in sorted(matches))
             raise FieldError("", f"{text} names {len(matches)} objects: specify one of {groups}")
@@ -441,13 +439,8 @@ def _which(workload: Named, parts: Sequence[str]) -> str:
         return f"{workload}: its kind has no count to set"
     choices = " or ".join(f"{workload.kind.lower()}/{workload.name}/{part}" for part in parts[:8])
     if workload.part:
-        meant = nearest(workload.part.lower(), parts)
-        hint = f', did you mean "{meant}"?' if meant else ""
-        return (
-            f"{workload}: no such part{hint} It has {choices}"
-            if hint
-            else f"{workload}: no such part; it has {choices}"
-        )
+        hint = did_you_mean(nearest(workload.part.lower(), parts))
+        return f"{workload}: no such part{f'{hint} It' if hint else '; it'} has {choices}"
     return f"{workload} has several counts: specify {choices}"
 
 

@@ -35,7 +35,7 @@ from kube_rules.errors import InputError, Origin
 from kube_rules.group_sources import GROUP_ANNOTATIONS, TASK_ANNOTATION
 from kube_rules.json import mapping, text
 from kube_rules.manifests import PodMaker, UnknownObject
-from kube_rules.unknown_fields import misnamed_in, path_text
+from kube_rules.unknown_fields import did_you_mean, misnamed_in, path_text
 from kube_rules.versions import DOCUMENT_VERSION
 from kube_rules.workloads import group_of
 from kube_rules.yamltext import NodeBudget, YamlError, read_documents
@@ -201,8 +201,7 @@ def _rows_of(data: Any, origin: Origin) -> tuple[WorkloadKind, ...]:
     if not isinstance(data, Mapping) or (data.get("apiVersion"), data.get("kind")) != (DOCUMENT_VERSION, FILE_KIND):
         raise InputError(origin, f"must be an object with apiVersion {DOCUMENT_VERSION} and kind {FILE_KIND}")
     for misnamed in misnamed_in(_RowsFile, data):
-        hint = f', did you mean "{misnamed.nearest}"?' if misnamed.nearest else ""
-        raise InputError(origin, f"unknown field{hint}", path=path_text(misnamed.path))
+        raise InputError(origin, f"unknown field{did_you_mean(misnamed.nearest)}", path=path_text(misnamed.path))
     try:
         document = msgspec.convert(data, _RowsFile)
     except msgspec.ValidationError as error:

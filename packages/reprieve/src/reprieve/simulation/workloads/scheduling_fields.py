@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kube_rules.controllers.claims import ENTRY
 from kube_rules.group_owners import gang_sizes
 from kube_rules.json import mapping, text
 from reprieve.simulation.workloads.batches import PodWorkload
@@ -23,7 +24,6 @@ MOST_GROUPS: Final = 8
 _POLICY: Final = "schedulingPolicy"
 _LEVEL: Final = (_POLICY, "schedulingConstraints", "disruptionMode")
 _CLAIMS: Final = "resourceClaims"
-_OF_CLAIM: Final = ("name", "resourceClaimName", "resourceClaimTemplateName")
 _CLASS: Final = "spec.priorityClassName"
 _JOBSET: Final = "jobset.sigs.k8s.io"
 _LWS: Final = "leaderworkerset.sigs.k8s.io"
@@ -108,7 +108,7 @@ class Reader:
         for name in ("single", "all"):
             self.object_at(mode.get(name), f"{at}.{name}", ())
         if claims:
-            self.objects_at(value.get(_CLAIMS), f"{path}.{_CLAIMS}", _OF_CLAIM)
+            self.objects_at(value.get(_CLAIMS), f"{path}.{_CLAIMS}", ENTRY)
         read = (*_LEVEL[1:], *((_CLAIMS,) if claims else ()))
         more = {name: value[name] for name in read if value.get(name) is not None}
         basic = policy.get("basic") is not None if policy else not gang
