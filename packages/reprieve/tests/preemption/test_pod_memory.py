@@ -194,9 +194,10 @@ def test_least_recently_used_results_are_dropped() -> None:
     world = World(node("n", cpu=1), pod("v", cpu=1, node="n"))
     names = [f"p{i}" for i in range(65)]
     world.add(*[pod(name, cpu=f"{900 - i}m", priority=9) for i, name in enumerate(names)])
-    inner = _for_pod(world)
+    world.add(pod("lower", cpu="900m", priority=8))
+    inner, last = _for_pod(world), [("p0", 0), ("p64", 1), ("lower", 0), ("p0", 0), ("p1", 1)]
     with _asked(inner) as asked:
-        for name, evaluations in [*((name, 1) for name in names[:64]), ("p0", 0), ("p64", 1), ("p0", 0), ("p1", 1)]:
+        for name, evaluations in [*((name, 1) for name in names[:64]), *last]:
             asked.reset_mock()
             assert inner.cheapest_rows(world.record(name), 9) == [0]
             assert len(asked.mock_calls) == evaluations, name
