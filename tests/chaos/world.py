@@ -11,6 +11,7 @@ from typing import Any
 
 from reprieve.client.errors import ApiError
 from reprieve.client.transport import MERGE_PATCH, ApiClient
+from tests import manifests
 
 Json = dict[str, Any]
 PRIORITIES = {"low": 10, "mid": 100, "high": 1000}
@@ -36,7 +37,7 @@ class World:
     async def begin(self) -> None:
         """Priority classes; nodes of a size that fills up."""
         for name, value in PRIORITIES.items():
-            body = {"metadata": {"name": name}, "value": value}
+            body = manifests.priority_class(name, value)
             await self.client.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=body)
         for name in list(self._names):
             await self._delete(f"{_NODES}/{name}")
@@ -79,14 +80,8 @@ class World:
         size = self.chance.randint(2, 6)
         quorum = self.chance.randint(2, size)
         priority = self.chance.choice(list(PRIORITIES))
-        group = {
-            "metadata": {"name": name},
-            "spec": {
-                "schedulingPolicy": {"gang": {"minCount": quorum}},
-                "disruptionMode": self.chance.choice([{"all": {}}, {"single": {}}]),
-                "priorityClassName": priority,
-            },
-        }
+        mode: Json = self.chance.choice([{"all": {}}, {"single": {}}])
+        group = manifests.gang(name, quorum, disruptionMode=mode, priorityClassName=priority)
         group_first = self.chance.random() < 0.6
         if group_first:
             await self._create(_GROUPS, group)
@@ -145,27 +140,17 @@ class World:
     # -- writing
 
     async def _make_node(self, name: str) -> None:
-        amounts = {"cpu": "16", "memory": "64Gi", "pods": "30"}
-        body = {
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-            "status": {"capacity": amounts, "allocatable": amounts},
-        }
-        await self._create(_NODES, body)
+        await self._create(_NODES, manifests.node(name, 16, pods=30, labels={"kubernetes.io/hostname": name}))
 
     async def _make_pod(self, name: str, *, priority: str, group: str | None) -> None:
         annotations = {}
         if self.chance.random() < 0.5:
             annotations["reprieve.dev/run-seconds"] = str(self.chance.randint(3, 25))
-        amounts = {"cpu": str(self.chance.choice([1, 2, 3, 5, 8])), "memory": "1Gi"}
-        spec: Json = {
-            "priorityClassName": priority,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": self.chance.choice([0, 1, 2]),
-            "containers": [{"name": "c", "image": "i:1", "resources": {"requests": amounts}}],
-        }
-        if group is not None:
-            spec["schedulingGroup"] = {"podGroupName": group}
-        await self._create(_PODS, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
+        cpu = self.chance.choice([1, 2, 3, 5, 8])
+        spec: Json = {"priorityClassName": priority, "restartPolicy": "Never"}
+        spec["terminationGracePeriodSeconds"] = self.chance.choice([0, 1, 2])
+        meta = {"annotations": annotations}
+        await self._create(_PODS, manifests.pod(name, cpu, memory="1Gi", group=group or "", meta=meta, **spec))
         self._pods.append(name)
 
     def _next(self) -> int:

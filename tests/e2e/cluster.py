@@ -363,17 +363,11 @@ def pod(
 
 
 def pod_group(name: str, count: int, *, priority: str | None = None, mode: str | None = None, **spec: Any) -> Json:
-    body: Json = {"schedulingPolicy": {"gang": {"minCount": count}}, **spec}
     if priority is not None:
-        body["priorityClassName"] = priority
+        spec["priorityClassName"] = priority
     if mode is not None:
-        body["disruptionMode"] = {mode: {}}
-    return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": body,
-    }
+        spec["disruptionMode"] = {mode: {}}
+    return manifests.gang(name, count, **spec)
 
 
 # -- reading objects -----------------------------------------------------------------------------------

@@ -111,12 +111,7 @@ def group(name: str, *, count: int | None = None, everything: bool = False, prio
         spec["disruptionMode"] = {"all": {}}
     if priority:
         spec["priorityClassName"] = priority
-    return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
+    return manifests.manifest(manifests.SCHEDULING, "PodGroup", name, {"namespace": "default"}, spec=spec)
 
 
 PATHS = {

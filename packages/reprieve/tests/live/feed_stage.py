@@ -17,6 +17,7 @@ from reprieve.live.event_handlers import ClusterFeed, ClusterFeedOptions
 from reprieve.live.outages import Outages
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from tests import manifests
 from tests.client.clock import until
 from tests.waiting import DEADLINE
 
@@ -85,19 +86,13 @@ class Stage:
         await self.client.request("POST", path, body={"metadata": meta, **body})
 
     async def node(self, name: str) -> None:
-        amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-        await self.create(NODES, name, status={"allocatable": amounts, "capacity": amounts})
+        await self.client.request("POST", NODES, body=manifests.node(name))
 
     async def pod(self, name: str, *, node: str = "", group: str = "", **meta: Any) -> None:
-        spec: Json = {"containers": [{"name": "c", "image": "i"}]}
-        if node:
-            spec["nodeName"] = node
-        if group:
-            spec["schedulingGroup"] = {"podGroupName": group}
-        await self.create(PODS, name, spec=spec, metadata=meta)
+        await self.client.request("POST", PODS, body=manifests.pod(name, node=node, group=group, meta=meta))
 
     async def group(self, name: str, least: int) -> None:
-        await self.create(GROUPS, name, spec={"schedulingPolicy": {"gang": {"minCount": least}}})
+        await self.client.request("POST", GROUPS, body=manifests.gang(name, least))
 
     @asynccontextmanager
     async def running(self, served: Served | None = None) -> AsyncIterator[None]:

@@ -24,6 +24,8 @@ from reprieve.live.loop import Pace
 from reprieve.live.settings import Settings
 from reprieve.queueing.timers import Timing
 from reprieve.scheduling.profiles import default_profile
+from tests import manifests
+from tests.live.faults import node
 from tests.waiting import DEADLINE
 
 NAME = "reprieve-scheduler"
@@ -41,41 +43,23 @@ class Cluster:
     client: ApiClient
 
     async def node(self, name: str, cpu: int = 4) -> None:
-        amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}
-        status = {"allocatable": amounts, "capacity": amounts, "conditions": [{"type": "Ready", "status": "True"}]}
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+        body = node(name, str(cpu))
+        body["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
         await self.client.request("POST", NODES, body=body)
 
     async def pod(
         self, name: str, cpu: int = 1, *, group: str = "", by: str = NAME, priority: str = "", **spec: Any
     ) -> None:
-        container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": str(cpu)}}}
-        body: Json = {"schedulerName": by, "containers": [container], **spec}
-        if group:
-            body["schedulingGroup"] = {"podGroupName": group}
         if priority:
-            body["priorityClassName"] = priority
-        meta = {"name": name, "namespace": "default"}
-        await self.client.request(
-            "POST", PODS, body={"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": body}
-        )
+            spec["priorityClassName"] = priority
+        body = manifests.pod(name, cpu, group=group, **{"schedulerName": by, **spec})
+        await self.client.request("POST", PODS, body=body)
 
     async def group(self, name: str, least: int) -> None:
-        body = {
-            "apiVersion": "scheduling.k8s.io/v1beta1",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": least}}},
-        }
-        await self.client.request("POST", GROUPS, body=body)
+        await self.client.request("POST", GROUPS, body=manifests.gang(name, least))
 
     async def priority(self, name: str, value: int) -> None:
-        body = {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-        }
+        body = manifests.priority_class(name, value)
         await self.client.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=body)
 
     async def pods(self) -> dict[str, Json]:

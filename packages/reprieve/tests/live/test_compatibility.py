@@ -19,6 +19,7 @@ from reprieve.framework.profile import Profile
 from reprieve.live.app import Scheduler
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.scheduling.profiles import default_profile
+from tests import manifests
 from tests.live.test_app import NAME, NODES, PODS, Cluster, Json, cluster, condition
 from tests.live.test_devices import devices, held
 from tests.waiting import DEADLINE
@@ -58,27 +59,14 @@ class Release:
         return f"/apis/{self.version}/namespaces/default/{plural}{'/' if name else ''}{name}"
 
     async def group(self, world: Cluster, name: str, least: int, **spec: Any) -> None:
-        body = {
-            "apiVersion": self.version,
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": least}}, "disruptionMode": self.together, **spec},
-        }
+        body = manifests.gang(name, least, version=self.version, **{"disruptionMode": self.together, **spec})
         await world.client.request("POST", self.path(), body=body)
 
     async def pod(self, world: Cluster, name: str, group: str, cpu: int, **spec: Any) -> None:
-        meta: Json = {"name": name, "namespace": "default"}
-        body: Json = {
-            "schedulerName": NAME,
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "c", "image": "i:1", "resources": {"requests": {"cpu": str(cpu)}}}],
-            **spec,
-        }
-        if self.own:
-            meta["labels"] = {f"{OWN}/pod-group": group}
-        elif group:
-            body["schedulingGroup"] = {"podGroupName": group}
-        await world.client.request("POST", PODS, body={"metadata": meta, "spec": body})
+        labels = {f"{OWN}/pod-group": group} if self.own else None
+        spec = {"schedulerName": NAME, "terminationGracePeriodSeconds": 0, **spec}
+        body = manifests.pod(name, cpu, group="" if self.own else group, labels=labels, **spec)
+        await world.client.request("POST", PODS, body=body)
 
 
 def custom(minor: int, *, gate: bool = True) -> Release:

@@ -13,6 +13,7 @@ from kube_standin.server.control_plane import ServeOptions, serving
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import MERGE_PATCH, ApiClient, Limits
 from reprieve.live.demo_cluster import DemoCluster, LateError, demo_cluster
+from tests import manifests
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
@@ -41,18 +42,11 @@ class Stage:
         self.demo = demo
 
     async def pod(self, name: str, *, group: str = "") -> None:
-        spec: Json = {"containers": [{"name": "c", "image": "i"}]}
-        if group:
-            spec["schedulingGroup"] = {"podGroupName": group}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-        await self.demo.create([body])
+        await self.demo.create([manifests.pod(name, group=group, meta={"namespace": "default"})])
 
     async def group(self, name: str, *, everything: bool = False) -> None:
-        spec: Json = {"schedulingPolicy": {"gang": {"minCount": 1}}}
-        if everything:
-            spec["disruptionMode"] = {"all": {}}
-        meta = {"name": name, "namespace": "default"}
-        await self.demo.create([{"apiVersion": API, "kind": "PodGroup", "metadata": meta, "spec": spec}])
+        spec: Json = {"disruptionMode": {"all": {}}} if everything else {}
+        await self.demo.create([manifests.gang(name, 1, version=API, meta={"namespace": "default"}, **spec)])
 
     async def status(self, path: str, **status: Any) -> None:
         for number, condition in enumerate(status.get("conditions", ())):

@@ -13,6 +13,7 @@ from reprieve.client.discovery import Resource
 from reprieve.client.transport import MERGE_PATCH
 from reprieve.framework.gates import FeatureGates
 from reprieve.scheduling.profiles import default_profile
+from tests import manifests
 from tests.live.faults import create_custom
 from tests.live.test_app import NAME, PODS, Cluster, Json, cluster
 from tests.waiting import DEADLINE
@@ -28,24 +29,12 @@ THEIRS = {VOLCANO: "volcano", COSCHEDULING: "scheduler-plugins-scheduler"}
 
 
 async def member(world: Cluster, name: str, meta: Json, *, by: str = NAME, **spec: Any) -> None:
-    container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "1"}}}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", **meta},
-        "spec": {"schedulerName": by, "containers": [container], **spec},
-    }
-    await world.client.request("POST", PODS, body=body)
+    await world.client.request("POST", PODS, body=manifests.pod(name, 1, meta=meta, schedulerName=by, **spec))
 
 
 def group(resource: Resource, least: int, **status: Any) -> Json:
-    return {
-        "apiVersion": resource.api_version,
-        "kind": "PodGroup",
-        "metadata": {"name": "g", "namespace": "default"},
-        "spec": {"minMember": least},
-        **({"status": status} if status else {}),
-    }
+    fields = {"spec": {"minMember": least}, **({"status": status} if status else {})}
+    return manifests.manifest(resource.api_version, "PodGroup", "g", **fields)
 
 
 async def said(world: Cluster, resource: Resource, phase: str, reason: str = "") -> Json:

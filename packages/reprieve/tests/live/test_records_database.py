@@ -11,6 +11,7 @@ from reprieve.decisions.history import history_of
 from reprieve.live.app import Scheduler
 from reprieve.observability.database.location import RecordsDatabase
 from reprieve.observability.database.store import DatabaseReader
+from tests.live.faults import node
 from tests.live.test_app import Cluster, cluster
 from tests.observability.postgres import postgres, reason_for_none
 from tests.waiting import DEADLINE, eventually
@@ -27,13 +28,6 @@ async def preempts(world: Cluster, found: Scheduler, number: int) -> None:
     await world.until(lambda pods: pods[f"high{number}"]["spec"].get("nodeName"))
 
 
-async def node(world: Cluster, name: str) -> None:
-    amounts = {"cpu": "4", "memory": "64Gi", "pods": "110"}
-    status = {"allocatable": amounts, "capacity": amounts}
-    meta = {"name": name, "labels": {"kubernetes.io/hostname": name}}
-    await world.client.request("POST", "/api/v1/nodes", body={"metadata": meta, "status": status})
-
-
 def test_second_replica_answers_for_the_first_although_the_database_was_killed(tmp_path: Path) -> None:
     """history.md 1.2, 1.5: of what both have decided nothing is missing and nothing is there twice."""
 
@@ -41,7 +35,7 @@ def test_second_replica_answers_for_the_first_although_the_database_was_killed(t
         async with cluster() as world:
             await world.priority("high", 1000)
             for number in range(3):
-                await node(world, f"n{number}")
+                await world.client.request("POST", "/api/v1/nodes", body=node(f"n{number}"))
             first = RecordsDatabase(address, spool=tmp_path / "first")
             async with world.scheduling(records=first) as found:
                 await preempts(world, found, 0)

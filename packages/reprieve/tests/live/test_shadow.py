@@ -24,6 +24,7 @@ from reprieve.decisions.shadow import ShadowReport, decode_report
 from reprieve.live.http_endpoint import ServingOptions
 from reprieve.live.settings import ShadowSettings
 from reprieve.live.shadow_app import ReadOnlyClient, ShadowScheduler, shadow
+from tests import manifests
 from tests.live.test_app import GROUPS, NAME, PODS, Cluster, Json
 from tests.waiting import DEADLINE
 
@@ -100,13 +101,7 @@ class World(Cluster):
 
     async def gang(self, name: str, *pods: str, cpu: int = 2, priority: str = "middle", by: str = NAME) -> None:
         """A gang of which all pods are needed; the group comes first."""
-        body = {
-            "apiVersion": "scheduling.k8s.io/v1beta1",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": len(pods)}}, "priorityClassName": priority},
-        }
-        await self.client.request("POST", GROUPS, body=body)
+        await self.client.request("POST", GROUPS, body=manifests.gang(name, len(pods), priorityClassName=priority))
         for pod in pods:
             await self.pod(pod, cpu, group=name, priority=priority, by=by)
 

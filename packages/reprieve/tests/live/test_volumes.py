@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests import manifests
 from tests.live.executor import EVERY_KIND, pods, running, until
 from tests.live.faults import Json, cluster, create, node
 
@@ -18,10 +19,6 @@ def _spec(of: str) -> Json:
 
 def _class(name: str, provisioner: str) -> Json:
     return {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
-
-
-def _pod(name: str, *volumes: Json) -> Json:
-    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": list(volumes)}}
 
 
 def _uses(claim: str) -> Json:
@@ -54,7 +51,10 @@ def test_static_provisioned_and_ephemeral_volumes_are_bound_before_their_pods() 
                 await make(where, {"metadata": {"name": name}, "spec": _spec(of)})
             own = {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": _spec("made")}}}
             async with running(server, kinds=EVERY_KIND):
-                for pod in (_pod("a", _uses("static")), _pod("b", _uses("dynamic"), own)):
+                for pod in (
+                    manifests.pod("a", volumes=[_uses("static")]),
+                    manifests.pod("b", volumes=[_uses("dynamic"), own]),
+                ):
                     await make("/api/v1/namespaces/default/pods", pod)
 
                 async def placed(*names: str) -> bool:
@@ -69,7 +69,7 @@ def test_static_provisioned_and_ephemeral_volumes_are_bound_before_their_pods() 
                     "dynamic",
                     "b-tmp",
                 }
-                await make("/api/v1/namespaces/default/pods", _pod("c", _uses("second")))
+                await make("/api/v1/namespaces/default/pods", manifests.pod("c", volumes=[_uses("second")]))
 
                 async def reported() -> bool:
                     said = (await pods(client))["c"]["status"].get("conditions") or [{}]

@@ -13,17 +13,11 @@ from tests import manifests
 from tests.manifests import priority_class
 
 Json = dict[str, Any]
-NODE = {
-    "apiVersion": "v1",
-    "kind": "Node",
-    "metadata": {"name": "n1"},
-    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}},
-}
+NODE = manifests.node("n1")
 
 
 def group(mode: str = "single", version: str = "scheduling.k8s.io/v1beta1", **spec: Any) -> Json:
-    policy: Json = {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {mode: {}}}
-    return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {**policy, **spec}}
+    return manifests.gang("g", version=version, **{"disruptionMode": {mode: {}}, **spec})
 
 
 def pod(name: str, cpu: int = 2, *, grouped: bool = True, by_label: bool = False, **spec: Any) -> Json:

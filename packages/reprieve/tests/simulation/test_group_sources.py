@@ -27,12 +27,7 @@ pod = partial(manifests.pod, cpu=3, priority=0)
 
 
 def group(version: str, minimum: int, name: str = "g", **spec: Any) -> Manifest:
-    return {
-        "apiVersion": version,
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"minMember": minimum, **spec},
-    }
+    return manifests.manifest(version, "PodGroup", name, spec={"minMember": minimum, **spec})
 
 
 def in_volcano(name: str = "g") -> Manifest:
