@@ -321,6 +321,10 @@ def test_domains_are_read_again_for_pending_entities_alone() -> None:
             bound.refresh()
         read.append(work_out.call_count)
     assert read == [1, 1, 0]
+    bound.out_of_reach(world.entity("first"))
+    world.add(pod("more", cpu=1, node="m0", priority=9))
+    with mock.patch.object(Layout, "work_out", side_effect=AssertionError("needless")):
+        bound.refresh()
 
 
 def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_until_they_can_be() -> None:
@@ -392,6 +396,7 @@ def _many_kinds() -> World:
     world.add(pod("away", cpu=1, priority=2, never=True, affinity=_apart_by("zone", "x")))
     world.add(*gang("alike", 5, cpu=2, priority=1), *gang("zoned", 3, cpu=2, selector={"zone": "a"}))
     world.add(group("mixed", min_count=5), *(pod(f"mixed-{cpu}", cpu=cpu, group="mixed") for cpu in range(2, 8)))
+    world.add(group("both", min_count=3), *(pod(f"both-{i}", cpu=2 + i // 2, group="both") for i in range(3)))
     world.add(*(_spread(item, _over("zone")) for item in gang("spread", 4, cpu=1, labels={"app": "x"})))
     world.add(*(_spread(item, _over("host")) for item in gang("hosts", 4, cpu=1, labels={"app": "x"}, priority=2)))
     world.add(*gang("apart", 4, cpu=1, labels={"app": "z"}, affinity=_apart_by("zone", "z")))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.queueing.entity import Entity
+from reprieve.scheduling import member_capacity
 from reprieve.scheduling.member_capacity import RoomBound
+from reprieve.scheduling.spread_capacity import SpreadBounds
 from tests.building import World, gang, group, node, pod, profile_with
 from tests.scheduling.test_room_bound import _apart_by, _over, _spread
 
@@ -34,6 +38,7 @@ def _asked(world: World, name: str) -> frozenset[str]:
         ([group("p"), *(pod(f"p{i}", cpu=4, group="p") for i in range(9))], False),  # one of them is enough
         ([group("p"), pod("p0", cpu=5, group="p")], True),
         ([group("p", min_count=4), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 1, 1, 2)))], False),
+        ([group("p", min_count=4), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((2, 1, 1, 1)))], False),
         ([group("p", min_count=5), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 1, 1, 1, 2)))], True),
         ([group("p", min_count=3), *(pod(f"p{i}", cpu=cpu, group="p") for i, cpu in enumerate((1, 5, 5)))], True),
         (
@@ -179,3 +184,102 @@ def test_sixteen_priorities_are_distinguished() -> None:
     bound.forget(world.entity("p0").ref)  # one level is free again
     bound.forget(world.entity("p16").ref)
     assert bound.out_of_reach(world.entity("p16"))
+
+
+def _without(world: World, *names: str) -> None:
+    """Remove pods, and try nothing."""
+    for name in names:
+        world.engine.remove(ObjectRef("Pod", uid=world.record(name).uid), world.now)
+
+
+@pytest.mark.parametrize("taken", [1, 3])
+def test_full_node_holds_not_even_the_smallest_request(taken: int) -> None:
+    """scheduling.md 1.7: nor does one that is overcommitted, and it takes nothing from others."""
+    world = World(node("n", cpu=1), node("m", cpu=1), pod("full", cpu=taken, node="n", priority=9))
+    world.add(pod("small", cpu="1m", selector={"none": ""}), *gang("two", 2, cpu=1), pod("one", cpu=1))
+    world.add(node("m", cpu=1, labels={"zone": "m"}), node("n", cpu=1, labels={"none": ""}))
+    assert [bool(_asked(world, name)) for name in ("small", "two", "one")] == [True, True, False]
+
+
+@pytest.mark.parametrize(("zone", "out"), [("a", True), ("b", False)])
+def test_pod_that_stays_shuts_its_own_domain_only(zone: str, out: bool) -> None:
+    """scheduling.md 1.7: the other zone has no capacity, or all of it."""
+    world = World(*(node(f"n{name}", cpu=4, labels={"zone": name}) for name in "abc"))
+    world.add(pod("busy", cpu=1, node=f"n{zone}", priority=9, labels={"app": "x"}))
+    world.add(*(pod(f"full-{name}", cpu=3, node=f"n{name}", priority=9) for name in "bc"))
+    world.add(pod("away", cpu=2, priority=5, affinity=_apart_by("zone", "x")))
+    assert bool(_asked(world, "away")) is out
+
+
+def test_domain_opens_on_all_its_nodes() -> None:
+    """scheduling.md 1.7: the pod that stayed was on a node without capacity."""
+    world = World(*(node(f"n{i}", cpu=4, labels={"zone": "a"}) for i in range(2)))
+    world.add(pod("busy", cpu=4, node="n0", priority=9, labels={"app": "x"}))
+    world.add(
+        pod("full", cpu=3, node="n0", priority=9), pod("away", cpu=4, priority=5, affinity=_apart_by("zone", "x"))
+    )
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    assert bound.out_of_reach(world.entity("away"))
+    _without(world, "busy")
+    bound.refresh()
+    assert not bound.out_of_reach(world.entity("away"))
+
+
+def test_masks_of_pods_that_left_are_kept_up_to_64() -> None:
+    """scheduling.md 1.7: beside two for each shape; with more of them all is computed again."""
+    world = World(node("n", cpu=1), *(pod(f"p{i}", cpu=9, selector={"zone": f"{i}"}) for i in range(70)))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    entities = [world.entity(f"p{i}") for i in range(70)]
+    assert all(bound.out_of_reach(entity) for entity in entities)
+    for entity in entities[4:]:
+        bound.forget(entity.ref)
+    bound.refresh()
+    assert bound.sizes()["waiting_entities"] == 4
+    bound.forget(entities[3].ref)
+    bound.refresh()
+    assert bound.sizes()["waiting_entities"] == 0
+    assert all(bound.out_of_reach(entity) for entity in entities)
+
+
+def test_entity_that_is_forgotten_leaves_its_place_in_the_tables() -> None:
+    """scheduling.md 1.7: one after the other they need no more of it than one."""
+    world = World(node("n", cpu=1), *(pod(f"p{i}", cpu=i + 2) for i in range(99)))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    with mock.patch.object(
+        member_capacity._Level, "grow", autospec=True, side_effect=member_capacity._Level.grow
+    ) as grow:
+        for i in range(99):
+            assert bound.out_of_reach(world.entity(f"p{i}"))
+            bound.forget(world.entity(f"p{i}").ref)
+    assert grow.call_count == 1
+
+
+def test_end_of_a_pod_that_may_be_evicted_changes_no_bound() -> None:
+    """scheduling.md 1.7: its amounts counted as free, so that nothing is counted again."""
+    world = World(node("n", cpu=4), pod("low", cpu=1, node="n", priority=1), pod("p", cpu=5, priority=5))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    assert bound.out_of_reach(world.entity("p"))
+    _without(world, "low")
+    with mock.patch.object(member_capacity._Level, "places", side_effect=AssertionError("needless")):
+        bound.refresh()
+
+
+def test_spreads_of_forgotten_entities_are_not_updated_after_a_new_resource() -> None:
+    """scheduling.md 1.7: a new resource starts all tables over."""
+    world = World(node("n", cpu=2, labels={"zone": "a"}), node("m", cpu=1, labels={"zone": "b"}), pod("p", cpu=9))
+    world.add(pod("r", cpu=1, node="n", priority=9))
+    world.add(*(_spread(item, _over("zone")) for item in gang("crew", 3, cpu=1, labels={"app": "x"})))
+    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound.refresh()
+    bound.out_of_reach(world.entity("crew"))
+    world.add(node("g", gpu=1, labels={"zone": "a"}))
+    bound.refresh()
+    bound.forget(world.entity("crew").ref)
+    assert bound.out_of_reach(world.entity("p"))
+    _without(world, "r")
+    with mock.patch.object(SpreadBounds, "moved", side_effect=AssertionError("needless")):
+        bound.refresh()

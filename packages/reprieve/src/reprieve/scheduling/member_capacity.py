@@ -112,11 +112,9 @@ class _Level:
         more = max(_STEP, size)
         self.users += [0] * more
         self.free += range(size, size + more)
-        block = np.zeros((more, len(self.room)), dtype=np.int64)
-        self.divisors = np.vstack([self.divisors, block + 1]) if size else block + 1
-        self.beside = np.vstack([self.beside, block]) if size else block
-        self.masks = np.concatenate([self.masks, np.zeros(more, dtype=np.int64)])
-        self.totals = np.concatenate([self.totals, np.zeros(more, dtype=np.int64)])
+        missing = (0, more), (0, len(self.room) - self.divisors.shape[1])
+        self.divisors, self.beside = np.pad(self.divisors, missing, constant_values=1), np.pad(self.beside, missing)
+        self.masks, self.totals = np.pad(self.masks, (0, more)), np.pad(self.totals, (0, more))
 
     def places(self, room: Amounts) -> Amounts:
         """Return `int64[slots]`: the number of each shape that a node with that `room` (`int64[columns]`) holds."""
@@ -126,22 +124,17 @@ class _Level:
 
 @dataclass(slots=True)
 class _Entry:
-    """One pending entity. `kinds`: slots of its kinds of members with their numbers; `least`: for all together.
+    """One pending entity. `kinds`: slots of its kinds of members with their numbers; `spreads`: constraints they share.
 
-    `spreads`: constraints that all members share.
+    `together`: a shape that fits on any node where a member does, and its slot.
     """
 
     needed: int
     rejected_by: frozenset[str]
     level: _Level
     kinds: tuple[tuple[_Shape, int, int], ...]
-    least: tuple[_Shape, int] | None
+    together: tuple[_Shape, int]
     spreads: tuple[Spread, ...] = ()
-
-    @property
-    def together(self) -> tuple[_Shape, int]:
-        """Return a shape that fits on any node where a member does, and its slot."""
-        return self.least or self.kinds[0][:2]
 
 
 class RoomBound:
@@ -202,7 +195,7 @@ class RoomBound:
         if entry is None or ref in self._nominated:
             return _MAY_FIT
         totals, most = entry.level.totals, self._most
-        if entry.least is not None and totals[entry.least[1]] < entry.needed:
+        if totals[entry.together[1]] < entry.needed:
             return entry.rejected_by
         by_mask: dict[int, int] = {}
         for (_, mask), slot, count in entry.kinds:
@@ -230,8 +223,7 @@ class RoomBound:
         level = entry.level
         for shape, slot, _ in entry.kinds:
             _leave(level, shape, slot)
-        if entry.least is not None:
-            _leave(level, *entry.least)
+        _leave(level, *entry.together)
         if not level.slots and len(self._levels) > 1:
             del self._levels[level.priority]
 
@@ -363,8 +355,7 @@ class RoomBound:
         if any(mask in self._exclusions for _, mask in kinds):
             rejected_by |= {InterPodAffinity.name}
         entered = tuple((shape, self._enter(level, shape), count) for shape, count in kinds.items())
-        least = (together, self._enter(level, together)) if len(kinds) > 1 else None
-        entry = _Entry(needed, rejected_by, level, entered, least)
+        entry = _Entry(needed, rejected_by, level, entered, (together, self._enter(level, together)))
         if rules.spreads is not None:
             entry.spreads = tuple(self._spreads.of(rules.spreads, pods, level.priority))
             if entry.spreads:
@@ -577,8 +568,6 @@ def _victims_of(running: RunningProfile, group: Group) -> float:
 def _together(shapes: Iterable[_Shape]) -> _Shape:
     """Return a shape that fits on any node where one of them does."""
     shapes = list(shapes)
-    if len(shapes) == 1:
-        return shapes[0]
     amounts = [dict(requests) for requests, _ in shapes]
     columns = set(amounts[0]).intersection(*amounts[1:])
     masks = {mask for _, mask in shapes}
