@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kube_rules import objects
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling
+from reprieve.scheduling import group_orders
 from reprieve.scheduling.decision import Decision, OrderMatters, Result
 from tests.building import World, group, node, pod, profile_with
 from tests.building import node as a_node
@@ -86,6 +89,14 @@ def test_where_no_order_would_help_none_is_reported(items: list[Any]) -> None:
     decision = decided(*(items or crew(1, 2)))
     assert decision.result is Result.UNSCHEDULABLE
     assert decision.order_matters is None
+
+
+def test_members_that_differ_in_their_labels_alone_have_no_other_order() -> None:
+    """scheduling.md 3.9: no rule selects their labels, so they are alike."""
+    spec, *members = crew(2, 2, 2)
+    labelled = [replace(p, metadata=replace(p.metadata, labels={"index": p.metadata.name})) for p in members]
+    with mock.patch.object(group_orders, "_fixed_orders", side_effect=AssertionError("needless")):
+        assert decided(*free(3, 3), spec, *labelled, profiles=retrying()).result is Result.UNSCHEDULABLE
 
 
 def test_order_that_is_not_found_may_still_exist() -> None:

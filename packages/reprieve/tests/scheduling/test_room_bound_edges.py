@@ -233,6 +233,9 @@ def test_masks_of_pods_that_left_are_kept_up_to_64() -> None:
     bound.refresh()
     entities = [world.entity(f"p{i}") for i in range(70)]
     assert all(bound.out_of_reach(entity) for entity in entities)
+    world.add(pod("r", cpu=1, node="n", priority=9))
+    bound.refresh()
+    assert all(bound.out_of_reach(entity) for entity in entities)
     for entity in entities[4:]:
         bound.forget(entity.ref)
     bound.refresh()
@@ -283,3 +286,14 @@ def test_spreads_of_forgotten_entities_are_not_updated_after_a_new_resource() ->
     _without(world, "r")
     with mock.patch.object(SpreadBounds, "moved", side_effect=AssertionError("needless")):
         bound.refresh()
+
+
+@pytest.mark.parametrize(("spreading", "out"), [((0, 1, 2, 3), True), ((0,), False), ((3,), False)])
+def test_spread_counts_only_if_all_members_have_it(spreading: tuple[int, ...], out: bool) -> None:
+    """scheduling.md 1.7: zone b is full, so that one member of those that spread has a place."""
+    world = World(*(node(name, cpu=cpu, labels={"zone": name}) for name, cpu in (("a", 8), ("b", 1))))
+    world.add(pod("full", cpu=1, node="b", priority=9), group("p", min_count=4))
+    for turn in range(4):
+        member = pod(f"p-{turn}", cpu=1, group="p", labels={"app": "x"})
+        world.add(_spread(member, _over("zone")) if turn in spreading else member)
+    assert bool(_asked(world, "p")) is out
