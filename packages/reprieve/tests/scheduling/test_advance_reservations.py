@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import ObjectRef
 from reprieve.framework.plugin import CycleState, PerNodeFilter
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
@@ -96,13 +97,20 @@ def test_gang_waits_for_the_first_node() -> None:
 
 
 def test_gang_that_has_waited_long_enough_holds_a_reservation() -> None:
-    """reservations.md 1.1, 3.1"""
+    """reservations.md 1.1, 3.1, 6"""
     world = after(world_of(full(), pair()).drain(), DUE - 1)
     assert not world.nominated
     after(world, DUE + 5)
     assert world.nominated == {"train-0": "n0", "train-1": "n1"}
     assert held(world)["train"].on_nodes() == "n0, n1"
-    assert held(world)["train"].when() == "when 2 pods on n0, n1 have ended"
+    reservation = held(world)["train"]
+    assert reservation.when() == "when 2 pods on n0, n1 have ended"
+    assert reservation.backfill() == "no pods may use it until then"
+    first, second = reservation.awaited
+    world.engine.remove(ObjectRef("Pod", uid=first.uid), world.now)
+    assert reservation.when() == "when 1 pod on n1 has ended"
+    world.engine.remove(ObjectRef("Pod", uid=second.uid), world.now)
+    assert reservation.when() == "all pods there have ended"
 
 
 @pytest.mark.parametrize(
@@ -182,6 +190,7 @@ def test_known_ends_give_the_earliest_start() -> None:
     assert world.nominated == {"train-0": "n1", "train-1": "n2"}
     assert held(world)["train"].expected == START + 2 * HOUR
     assert held(world)["train"].when() == "expected start 2020-09-13T14:26:40Z"
+    assert held(world)["train"].backfill() == "pods that state an end before then may use it"
     assert [one.name for one in held(world)["train"].awaited] == ["r1", "r2"]
 
 

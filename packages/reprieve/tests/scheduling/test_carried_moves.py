@@ -104,6 +104,12 @@ def test_what_does_not_move(items: list[Any], options: dict[str, Any]) -> None:
     assert "small" in ran(world)
 
 
+def test_profile_without_preemption_moves_nothing() -> None:
+    """moving.md 4.1, 4.5"""
+    profile = profile_with(drop=["DefaultPreemption"])
+    assert not World(node("n1"), profiles={profile.name: profile}).engine.moves.on
+
+
 def test_class_may_say_that_its_pods_move() -> None:
     """moving.md 4.1"""
     small = owned(pod("small", cpu=1, node="n1", priority_class="batch"), "set")
@@ -392,7 +398,9 @@ def test_decision_of_a_move_replaces_what_was_decided_without_it() -> None:
     items[-1] = replace(items[-1], status=replace(items[-1].status, nominated_node_name="n2"))
     decision = world_of(items).step()
     assert decision.preemption is not None
-    assert [verdict.reason.text for verdict in decision.preemption.verdicts if verdict.reason] == ["moves to n2"]
+    (reason,) = [verdict.reason for verdict in decision.preemption.verdicts]
+    assert reason is not None
+    assert (reason.text, reason.chosen) == ("moves to n2", True)
     assert [(pod.name, where) for pod, where in decision.nominations] == [("train", "n1")]
     assert (decision.result, decision.cleared, decision.retry_now) == (Result.WAITING, (), False)
 

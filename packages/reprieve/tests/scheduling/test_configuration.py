@@ -12,16 +12,21 @@ from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import (
+    BindPlugin,
     CycleState,
+    FilterPlugin,
     PodGroupAttempt,
     PodGroupPostFilterPlugin,
     PostFilterPlugin,
     PostFilterResult,
+    ScorePlugin,
 )
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import Code, Status
 from reprieve.plugins.node_resources_fit import NodeResourcesFit
 from reprieve.scheduling.profile_remarks import remarks_on
+from reprieve.scheduling.profiles import profiles_of
+from reprieve.scheduling.third_party_plugins import ThirdParty
 from tests.building import GPU, World, gang, group, node, pod, profile_with
 from tests.scheduling.configuration_text import names, profiles, read
 
@@ -374,3 +379,34 @@ def test_sources_of_a_configuration() -> None:
     assert configuration_of(head).sources == DEFAULT_SOURCES
     assert "kueue" not in configuration_of({**head, "groupSources": {"kueue": False}}).sources
     assert configuration_of({**head, "groupSources": ["native"]}).sources.names == {"native"}
+
+
+class Calls(BindPlugin, FilterPlugin, ScorePlugin):
+    """Stands for the plugin that calls extenders."""
+
+    name = "Calls"
+
+
+class Binder(BindPlugin):
+    name = "Binder"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "binders"),
+    [
+        ("", ["Calls", "DefaultBinder"]),
+        ("plugins: {bind: {enabled: [{name: Binder}]}}", ["Calls", "DefaultBinder", "Binder"]),
+        (
+            "plugins: {bind: {enabled: [{name: Binder}, {name: DefaultBinder}], disabled: [{name: '*'}]}}",
+            ["Calls", "Binder", "DefaultBinder"],
+        ),
+    ],
+)
+def test_extenders_bind_first_and_are_called_last_otherwise(chosen: str, binders: list[str]) -> None:
+    """scheduling.md 6: whether the file sets an order or not."""
+    text = f"profiles: [{{pluginConfig: [], {chosen}}}]" if chosen else "profiles: [{}]"
+    third = ThirdParty({"Binder": lambda _gates, _args: Binder()})
+    [profile] = profiles_of(read(text), FeatureGates(), third, Calls())
+    assert names(profile, "binders") == binders
+    assert [plugin.name for plugin in profile.at(FilterPlugin)][-1] == "Calls"
+    assert [weighted.weight for weighted in profile.scores if weighted.plugin.name == "Calls"] == [1]

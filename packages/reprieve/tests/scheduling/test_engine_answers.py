@@ -310,3 +310,18 @@ def test_objects_of_other_kinds_are_refused_or_unknown() -> None:
         world = World(node("n"), gates=FeatureGates.of({"DRADeviceTaintRules": on}))
         world.engine.set(taint_rule(), world.now)
         assert world.engine.remove(ObjectRef("DeviceTaintRule", "rule"), world.now).known is on
+
+
+@pytest.mark.parametrize(
+    ("name", "priority", "helped"),
+    [("p", 1, True), ("p", 0, False), ("large", 1, False), ("placed", 1, True), ("gated", 1, False)],
+    ids=["evicts", "has it already", "never fits", "is placed", "may not be tried"],
+)
+def test_whether_a_higher_priority_helps(name: str, priority: int, helped: bool) -> None:
+    """whatif.md 5: nothing is changed by the question."""
+    world = World(node("n1", cpu=4), pod("placed", cpu=4), pod("p", cpu=4), pod("large", cpu=9))
+    world.add(pod("gated", cpu=4, gates=["g"])).drain()
+    before = [(entity.ref, entity.priority, entity.state) for entity in world.engine.queue.entities()]
+    assert world.engine.helped_by_priority(f"pod/uid-{name}", priority) is helped
+    assert [(entity.ref, entity.priority, entity.state) for entity in world.engine.queue.entities()] == before
+    assert (world.where, world.nominated) == ({"placed": "n1"}, {})

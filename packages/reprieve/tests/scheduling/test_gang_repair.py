@@ -213,6 +213,15 @@ def test_members_that_have_succeeded_count(size: int, done: int, counted: str, h
     assert said(world) == (False, "BelowMinCount", f"1 of {size} members scheduled, {counted} succeeded")
 
 
+def test_replaced_member_counts_instead_of_the_one_that_has_succeeded() -> None:
+    """repair.md 1.3: as many members exist as the gang needs."""
+    world = world_of([node(f"n{i}", cpu=4) for i in range(3)], gang("train", 3, cpu=4)).drain()
+    world.engine.pod_succeeded(world.record("train-0").uid)
+    world.gone("train-0").add(pod("train-3", cpu=4, group="train")).drain()
+    world.gone("train-1").add(pod("train-4", cpu=9, group="train")).drain()
+    assert said(world) == (False, "BelowMinCount", "2 of 3 members scheduled")
+
+
 @pytest.mark.parametrize("once", [False, True])
 def test_another_object_of_the_same_name_is_another_gang(once: bool) -> None:
     """repair.md 1.2, 1.3: it is degraded if its own conditions state that it was scheduled."""
@@ -249,6 +258,15 @@ def test_tree_is_first_while_one_of_its_gangs_is_degraded() -> None:
         world.engine.tick(START)
         first.append(tree_is_first())
     assert first == [True, False]
+
+
+@pytest.mark.parametrize(("later", "known"), [(60, 2), (61, 1)])
+def test_standby_forgets_losses_that_are_too_old(later: int, known: int) -> None:
+    """repair.md 2.2: of the time for which their capacity would be reserved."""
+    world = world_of([node("n0"), node("n1")], gang("train", 3, cpu=2)).drain()
+    for turn, now in enumerate((START, START + later)):
+        world.engine.remove(ObjectRef("Pod", uid=f"uid-train-{turn}"), now)
+    assert len(world.engine.repair.places._losses) == known
 
 
 def test_standby_forgets_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,8 +410,8 @@ def test_place_is_kept_when_the_cluster_learns_of_more_resources() -> None:
     assert "Insufficient cpu" in world.message("more")
 
 
-def test_restart_of_the_scheduler_keeps_what_the_api_has() -> None:
-    """repair.md 1.2, 3.3"""
+def nominated_before(**options: Any) -> World:
+    """A degraded gang with a pending member, which an earlier scheduler nominated to n0."""
     since = objects.Condition(type="PodGroupInitiallyScheduled", status="True", reason="Scheduled")
     made = group("train", min_count=3)
     made = replace(made, status=replace(made.status, conditions=(since,)))
@@ -401,8 +419,22 @@ def test_restart_of_the_scheduler_keeps_what_the_api_has() -> None:
     waits = pod("train-0", cpu=4, group="train")
     waits = replace(waits, status=replace(waits.status, nominated_node_name="n0"))
     nodes = [node(f"n{i}", cpu=4) for i in range(3)]
-    world = world_of(nodes, made, running, waits)
-    world.virtual.keep_effects(world.engine.complete(world.now))
+    return world_of(nodes, made, running, waits, **options)
+
+
+@pytest.mark.parametrize(("seconds", "places"), [(0, []), (1, ["n0"])])
+def test_restart_of_the_scheduler_keeps_nothing_where_that_is_off(seconds: int, places: list[str]) -> None:
+    """repair.md 2.7, 2.8"""
+    world = nominated_before(seconds=seconds)
+    world.engine.complete(START)
+    assert kept(world) == places
+
+
+@pytest.mark.parametrize("standby", [False, True], ids=["started", "was a standby"])
+def test_restart_of_the_scheduler_keeps_what_the_api_has(standby: bool) -> None:
+    """repair.md 1.2, 2.8, 3.3"""
+    world = nominated_before()
+    world.virtual.keep_effects(world.engine.resume(START) if standby else world.engine.complete(START))
     world.add(pod("other", cpu=4), pod("second", cpu=4)).drain()
     assert (kept(world), world.pending) == (["n0"], ["second", "train-0"])
     world.virtual.until(START + 70)

@@ -525,3 +525,17 @@ def test_victim_that_is_about_to_leave_evicts_no_pods() -> None:
     assert (second.preemption, second.rejections[0].message) == (None, "the pod is being evicted")
     world.engine.preemption_failed(first.ref, world.now)
     assert entity_state(world, "middle") is QueueState.BACKOFF
+
+
+def test_resize_of_a_victim_that_stays_is_tried_again() -> None:
+    """resizes.md 3.6, preemption.md 7.5: also if its preemptor is gone when the eviction has failed."""
+    world = World(node("n1", cpu=4), growing(), pod("peer", cpu=2, node="n1", priority=10)).drain()
+    world.add(pod("big", cpu=4, priority=100))
+    preemptor = world.step().ref
+    world.gone("big")
+    world.engine.tick(START + 60)
+    world.engine.step(START + 60)
+    assert entity_state(world) is QueueState.UNSCHEDULABLE
+    world.engine.preemption_failed(preemptor, START + 60)
+    world.engine.tick(START + 120)
+    assert entity_state(world) is QueueState.ACTIVE

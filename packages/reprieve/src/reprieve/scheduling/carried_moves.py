@@ -220,9 +220,9 @@ class CarriedMoves:
             if moved.unit:
                 units.setdefault(moved.when, set()).add(moved.unit)
             most[moved.when] = max(most.get(moved.when, 0), moved.units, len(units.get(moved.when, ())))
-            if moved.unit and pod.terminating and pod.uid not in recorded:
+            if pod.uid not in recorded:
                 leaving.setdefault((moved.when, moved.unit), {})[pod.uid] = moved.node
-        self._recalled += [(when, to) for (when, _), to in leaving.items()]
+        self._recalled += [(when, to) for (when, _), to in leaving.items()]  # those that stay are left out by `resume`
         if sum(most.values()) > len(self._times):
             counted = [min(when, now) for when, count in most.items() for _ in range(count)]
             self._times = deque(sorted(counted)[-self._most :])
