@@ -60,7 +60,6 @@ def test_names_from_flags_are_for_a_file_without_profiles() -> None:
 @pytest.mark.parametrize(
     ("file", "where"),
     [
-        (LeaderElection(resource_lock="endpoints"), "leaderElection.resourceLock"),
         (LeaderElection(retry_period="often"), "leaderElection.retryPeriod"),
         (LeaderElection(lease_duration="5s"), "leaderElection"),
     ],
@@ -137,12 +136,6 @@ def test_every_flag_of_the_election(given: dict[str, str], expected: tuple[objec
     assert other is not None
     assert other.identity != found.identity, "two on one machine are two"
     assert other.identity.startswith(f"{socket.gethostname()}_")
-
-
-def test_lock_that_is_no_lease_is_refused_from_a_flag_as_well() -> None:
-    with pytest.raises(ConfigurationError, match="'endpoints': only leases are supported"):
-        election_of(None, resource_lock="endpoints")
-    assert election_of(LeaderElection(resource_lock="endpoints"), resource_lock="leases") is not None
 
 
 def test_names_besides_the_schedulers_own_are_each_there_once() -> None:

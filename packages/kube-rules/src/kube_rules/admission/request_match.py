@@ -13,6 +13,7 @@ from kube_rules.selectors import compile_selector
 
 EXEMPT_GROUP = "admissionregistration.k8s.io"
 """Webhooks and policies do not apply to objects of this group."""
+EXEMPT_API = f"{EXEMPT_GROUP}/v1"
 ANY = "*"
 _NO_LABELS: Mapping[str, str] = {}
 

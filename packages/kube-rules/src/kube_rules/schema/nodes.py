@@ -73,6 +73,9 @@ class SchemaNode:
     preserve_unknown: bool = False
 
 
+UNTYPED = SchemaNode(SchemaType.ANY, "any")
+"""A value without a schema."""
+
 _SPECIAL: dict[str, tuple[SchemaType, str]] = {
     d.QUANTITY: (SchemaType.QUANTITY, "resource.Quantity"),
     d.INT_OR_STRING: (SchemaType.INT_OR_STRING, "intstr.IntOrString"),

@@ -15,7 +15,7 @@ from typing import Any
 
 Trie = dict[str, Any]
 DOT = "."
-_LEAF: Trie = {}
+LEAF: Trie = {}
 
 
 def is_member(node: Trie) -> bool:
@@ -26,7 +26,7 @@ def is_member(node: Trie) -> bool:
 def _made(member: bool, children: Trie) -> Trie | None:
     """Return a node from its parts; None if it is empty."""
     if member:
-        return {DOT: _LEAF, **children} if children else _LEAF
+        return {DOT: LEAF, **children} if children else LEAF
     return children or None
 
 
@@ -49,7 +49,7 @@ def _union_children(left: Trie, right: Trie) -> Trie:
             out[element] = theirs
             continue
         children = _union_children(_children(mine), _children(theirs))
-        out[element] = _made(is_member(mine) or is_member(theirs), children) or _LEAF
+        out[element] = _made(is_member(mine) or is_member(theirs), children) or LEAF
     return out
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kube_rules.json import Json
+from kube_rules.schema.nodes import UNTYPED
 from kube_standin.patching.errors import MAP, PatchError, go_type, not_unmarshalled
 from kube_standin.patching.jsonpatch import MAX_COPIED, weight
 from kube_standin.schema import Schema, SchemaNode, SchemaType
@@ -21,7 +22,6 @@ _PATCH = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_FROM = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
-_NOWHERE = SchemaNode(SchemaType.ANY, "any")
 _KINDS = (dict, list)
 
 
@@ -55,10 +55,10 @@ def go_map(value: Any) -> str:
 
 def _field(node: SchemaNode, key: str) -> SchemaNode:
     if node.type is SchemaType.STRUCT:
-        return node.fields.get(key, _NOWHERE)
+        return node.fields.get(key, UNTYPED)
     if node.type is SchemaType.MAP and node.element is not None:
         return node.element
-    return _NOWHERE
+    return UNTYPED
 
 
 class _Merge:
@@ -129,7 +129,7 @@ class _Merge:
             return _ordered(list(wanted_values), rest, order, live, _identity(""))
         if not key:
             raise _broken("cannot merge lists without merge key")
-        element = node.element or _NOWHERE
+        element = node.element or UNTYPED
         if any(item.get(_PATCH) == "replace" for item in patch):
             return [_without_directives(item) for item in patch if _PATCH not in item]
         deleted: set[Any] = set()

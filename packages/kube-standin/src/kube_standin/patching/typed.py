@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 from kube_rules.caching import LONGEST
 from kube_rules.json import Json
+from kube_rules.schema.nodes import UNTYPED
 from kube_standin.patching.errors import PatchError
-from kube_standin.patching.fieldsets import DOT, Trie, is_member
+from kube_standin.patching.fieldsets import DOT, LEAF, Trie, is_member
 from kube_standin.schema import SchemaNode, SchemaType
 
-_LEAF: Trie = {}
 _quoted = json.encoder.encode_basestring
-_UNTYPED = SchemaNode(SchemaType.ANY, "any")
 _GRANULAR = (SchemaType.STRUCT, SchemaType.MAP)
 
 
@@ -42,8 +41,8 @@ def below(node: SchemaNode, key: str) -> SchemaNode:
         field_node = node.fields.get(key)
         if field_node is not None:
             return field_node
-        return node.element or _UNTYPED
-    return node.element if node.type is SchemaType.MAP and node.element is not None else _UNTYPED
+        return node.element or UNTYPED
+    return node.element if node.type is SchemaType.MAP and node.element is not None else UNTYPED
 
 
 def _named(node: SchemaNode, key: str) -> bool:
@@ -101,44 +100,44 @@ def owned(node: SchemaNode, value: Any) -> Trie | None:
     """Return the paths that an applied value claims, as a trie; None if it claims nothing (an empty list)."""
     if _is_granular_map(node, value):
         if not value:
-            return _LEAF
+            return LEAF
         out: Trie = {}
         for key, inner in value.items():
             inner_places = owned(below(node, key), inner)
             if inner_places is None:
                 continue
             if inner_places and not _named(node, key):
-                inner_places = {DOT: _LEAF, **inner_places}
+                inner_places = {DOT: LEAF, **inner_places}
             out["f:" + key] = inner_places
         return out or None
     if _is_granular_list(node, value):
-        element = node.element or _UNTYPED
+        element = node.element or UNTYPED
         out = {}
         for item in value:
-            inner_places = owned(element, item) or _LEAF
-            out[element_of(node, item)] = {DOT: _LEAF, **inner_places} if inner_places else inner_places
+            inner_places = owned(element, item) or LEAF
+            out[element_of(node, item)] = {DOT: LEAF, **inner_places} if inner_places else inner_places
         return out or None
-    return _LEAF
+    return LEAF
 
 
 def everything(node: SchemaNode, value: Any) -> Trie:
     """Return every path of a new value, including all steps."""
     if _is_granular_map(node, value):
         if not value:
-            return _LEAF
-        out: Trie = {DOT: _LEAF}
+            return LEAF
+        out: Trie = {DOT: LEAF}
         for key, inner in value.items():
             out["f:" + key] = everything(below(node, key), inner)
         return out
     if _is_granular_list(node, value):
         if not value:
-            return _LEAF
-        element = node.element or _UNTYPED
-        out = {DOT: _LEAF}
+            return LEAF
+        element = node.element or UNTYPED
+        out = {DOT: LEAF}
         for item in value:
             out[element_of(node, item)] = everything(element, item)
         return out
-    return _LEAF
+    return LEAF
 
 
 class Difference(NamedTuple):
@@ -186,7 +185,7 @@ def _compare(node: SchemaNode, element: str, old: Any, new: Any, added: Trie, mo
     elif _is_granular_list(node, new if new is not None else []) and isinstance(old, list | None):
         before = {element_of(node, item): item for item in reversed(old or [])}
         after = {element_of(node, item): item for item in reversed(new or [])}
-        inside = node.element or _UNTYPED
+        inside = node.element or UNTYPED
         for place, item in after.items():
             if place not in before:
                 inner_added[place] = everything(inside, item)
@@ -196,7 +195,7 @@ def _compare(node: SchemaNode, element: str, old: Any, new: Any, added: Trie, mo
             if place not in after:
                 inner_removed[place] = everything(inside, item)
     else:
-        modified[element] = _LEAF
+        modified[element] = LEAF
         return
     if inner_added:
         added[element] = inner_added
@@ -231,12 +230,12 @@ def atomic_places(node: SchemaNode, value: Any, path: str = "") -> Iterator[str]
             yield path
             return
         for index, inner in enumerate(value):
-            yield from atomic_places(node.element or _UNTYPED, inner, f"{path}[{index}]")
+            yield from atomic_places(node.element or UNTYPED, inner, f"{path}[{index}]")
 
 
 def _merge_list(node: SchemaNode, live: list[Any], config: list[Any]) -> list[Any]:
     """Return the items of both lists; shared ones in the order of `config`, others keep their neighbours."""
-    element = node.element or _UNTYPED
+    element = node.element or UNTYPED
     places = [element_of(node, item) for item in config]
     if len(set(places)) != len(places):
         twice = next(place for place, count in Counter(places).items() if count > 1)
@@ -282,7 +281,7 @@ def take_away(node: SchemaNode, value: Any, removed: Trie) -> Any:
             if entry is None:
                 items.append(item)
             elif not is_member(entry):
-                items.append(take_away(node.element or _UNTYPED, item, entry))
+                items.append(take_away(node.element or UNTYPED, item, entry))
         return items
     return value
 
@@ -292,14 +291,14 @@ def with_named_fields(node: SchemaNode, top: Trie) -> Trie:
     out: Trie = {}
     for element, inner in top.items():
         if element == DOT:
-            out[DOT] = _LEAF
+            out[DOT] = LEAF
             continue
         key = element.partition(":")[2]
         is_field = element.startswith("f:")
-        child = below(node, key) if is_field else (node.element or _UNTYPED)
+        child = below(node, key) if is_field else (node.element or UNTYPED)
         deeper = with_named_fields(child, inner)
         if is_field and _named(node, key) and deeper and DOT not in deeper:
-            deeper = {DOT: _LEAF, **deeper}
+            deeper = {DOT: LEAF, **deeper}
         out[element] = deeper
     return out
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kube_rules.admission.request_match import EXEMPT_GROUP
+from kube_rules.admission.request_match import EXEMPT_API, EXEMPT_GROUP
 from kube_rules.json import Json
 from kube_standin import errors
 from kube_standin.admission_chain import AdmissionRequest, Step
@@ -20,7 +20,6 @@ from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 from kube_standin.rights import Attributes
 
-API = f"{EXEMPT_GROUP}/v1"
 VALIDATING, MUTATING = "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"
 
 
@@ -68,7 +67,7 @@ class BoundPolicies(Step):
         """Read policies and bindings again."""
         for name in (VALIDATING, MUTATING):
             for kind in (name, f"{name}Binding"):
-                row = self._registry.kinds.readable(API, kind)
+                row = self._registry.kinds.readable(EXEMPT_API, kind)
                 states = () if row is None else self._registry.store.heads(row.storage_key)
                 self._specs[kind] = {state.name: state.decode().get("spec") or {} for state in states}
         self._forget()
@@ -106,7 +105,9 @@ class BoundPolicies(Step):
         ref = spec.get("paramRef")
         if ref and (ref, spec.get("policyName")) != (old.get("paramRef"), old.get("policyName")):
             policy = self._registry.find(
-                self._registry.kind(API, request.kind.kind.removesuffix("Binding")), "", spec.get("policyName", "")
+                self._registry.kind(EXEMPT_API, request.kind.kind.removesuffix("Binding")),
+                "",
+                spec.get("policyName", ""),
             )
             kind = ((policy or {}).get("spec") or {}).get("paramKind")
             attributes = self._reading(kind or {}, ref.get("namespace") or "*", ref.get("name") or "*")

@@ -12,10 +12,9 @@ from kube_rules import field_errors as fe
 from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.step_budget import StepBudget
-from kube_standin.schema.structural import Structural
+from kube_standin.schema.structural import IMPLICIT, Structural
 
 _VALUE = "value"
-_RESOURCE = ("apiVersion", "kind", "metadata")
 
 
 def default_problems(definition: Json, old: Json | None, budget: StepBudget) -> list[FieldError]:
@@ -39,7 +38,7 @@ def _with_defaults(schema: Json, path: str, *, root: bool) -> Iterator[tuple[str
         yield path, schema
     resource = root or schema.get("x-kubernetes-embedded-resource")
     for name, inner in (schema.get("properties") or {}).items():
-        if isinstance(inner, dict) and not (resource and name in _RESOURCE):
+        if isinstance(inner, dict) and not (resource and name in IMPLICIT):
             yield from _with_defaults(inner, f"{path}.properties[{name}]", root=False)
     if isinstance(schema.get("items"), dict):
         yield from _with_defaults(schema["items"], f"{path}.items", root=False)

@@ -21,7 +21,7 @@ from kube_rules.json import Json
 from kube_rules.schema import definitions, nodes, scalars
 from kube_rules.schema.correlation import TYPE_META, CorrelatedValue
 from kube_rules.schema.decoding import Thorough, TypeProblem, UnknownBodyField
-from kube_rules.schema.nodes import SchemaNode, SchemaType
+from kube_rules.schema.nodes import UNTYPED, SchemaNode, SchemaType
 from kube_rules.step_budget import StepBudget, TooMuchError
 from kube_standin.schema import list_types
 
@@ -32,7 +32,7 @@ DEFAULTS_LIMIT = 3 * 1024 * 1024
 SEARCH_LIMIT = 200_000_000
 """Maximum steps of pattern searches for one object (`Pattern.cost`), about a second."""
 _STRING = SchemaNode(SchemaType.STRING, "string", atomic=True)
-_IMPLICIT = ("apiVersion", "kind", "metadata")
+IMPLICIT = ("apiVersion", "kind", "metadata")
 _CEL_SKIPPED = FieldError(
     "<nil>",
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
@@ -80,13 +80,13 @@ def structural_node(schema: Json, *, root: bool = False) -> SchemaNode:
             fields["metadata"] = nodes.named(definitions.OBJECT_META)
         node = SchemaNode(SchemaType.STRUCT, "object", fields=fields, atomic=atomic, preserve_unknown=preserve)
         if preserve:
-            node.element = SchemaNode(SchemaType.ANY, "any")
+            node.element = UNTYPED
         return node
     if kind in ("string", "boolean", "number"):
         return SchemaNode(SchemaType(kind), str(kind), atomic=True)
     if kind == "integer":
         return SchemaNode(SchemaType.INTEGER, "int64", atomic=True)
-    return SchemaNode(SchemaType.ANY, "any")
+    return UNTYPED
 
 
 class DefaultsTooLargeError(Exception):
@@ -146,7 +146,7 @@ class Structural:
         out: Json = {}
         for key, inner in value.items():
             below = f"{path}.{key}" if path else key
-            if resource and key in _IMPLICIT:
+            if resource and key in IMPLICIT:
                 implicit = self._implicit(key, inner, below, results)
                 if implicit is not None:
                     out[key] = implicit
@@ -202,7 +202,7 @@ class Structural:
             if status:
                 errors = self._validate_status(obj, correlated, budget)
             else:
-                body = {key: value for key, value in obj.items() if key not in _IMPLICIT}
+                body = {key: value for key, value in obj.items() if key not in IMPLICIT}
                 limited = {**body, **_implicit_properties(self.schema, obj)}
                 errors = _Validation(budget).of(self.schema, limited, correlated)
             errors.extend(self._duplicates(obj, old, budget))
@@ -402,7 +402,7 @@ def _implicit_properties(schema: Json, obj: Json) -> Json:
         return {
             name: obj[name] for name in ("apiVersion", "kind") if name in obj and name in schema.get("required", ())
         }
-    return {name: obj[name] for name in _IMPLICIT if name in obj}
+    return {name: obj[name] for name in IMPLICIT if name in obj}
 
 
 def _validate_number(schema: Json, value: float, path: str, errors: list[FieldError]) -> None:

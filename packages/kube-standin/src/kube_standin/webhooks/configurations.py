@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kube_rules.admission.request_match import EXEMPT_GROUP
+from kube_rules.admission.request_match import EXEMPT_API, EXEMPT_GROUP
 from kube_rules.json import Json
 from kube_standin.admission_chain import AdmissionRequest, Step
 from kube_standin.admission_views import AdmissionViews, ConcernedByResource
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
 
-_API = f"{EXEMPT_GROUP}/v1"
 KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
@@ -60,7 +59,7 @@ class WebhookConfigurations(Step):
         """Read the configurations again."""
         self._concerned.clear()
         for name in KINDS:
-            kind = self._registry.kind(_API, name)
+            kind = self._registry.kind(EXEMPT_API, name)
             states = sorted(self._registry.store.heads(kind.storage_key), key=lambda state: state.name)
             self._webhooks[name] = tuple(
                 ConfiguredWebhook(state.name, index, entry)

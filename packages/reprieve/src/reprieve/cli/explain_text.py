@@ -468,9 +468,7 @@ def _reservation(reservation: ReservationRecord) -> Section:
 def _waits(deferral: DeferralRecord) -> Section:
     """Return why a preemption is deferred, and until when."""
     until = time_text(deferral.until)
-    names = ", ".join(deferral.pods) + (
-        f" and {deferral.pods_total - len(deferral.pods)} more" if deferral.pods_total > len(deferral.pods) else ""
-    )
+    names = names_text(deferral.pods, len(deferral.pods), deferral.pods_total)
     if deferral.reason == WaitsFor.DELAY.value:
         notes = [f"Its preemption-delay ends {until}; capacity that becomes free by then is used without evictions."]
     elif deferral.reason == WaitsFor.MINIMUM_RUNTIME.value:

@@ -48,6 +48,8 @@ def sweep_sections(runs: Sequence[tuple[str, str, PolicyReport]]) -> list[Sectio
 
 def _never_started(reports: Sequence[PolicyReport]) -> Section | None:
     """Return why jobs never started, by policy; the most frequent reasons first."""
+    from reprieve.plugins.taint_toleration import UNTOLERATED
+
     rows, more = [], 0
     for report in reports:
         shown = report.never_started[:MOST_REASONS]
@@ -56,7 +58,7 @@ def _never_started(reports: Sequence[PolicyReport]) -> Section | None:
     if not rows:
         return None
     notes = [f"... and {more} more reasons (-o json lists them)"] if more else []
-    if any("untolerated taint(s)" in row.cells[3] for row in rows):
+    if any(UNTOLERATED in row.cells[3] for row in rows):
         notes.append("Jobs tolerate the taints that their column tolerations lists, else those of --tolerate.")
     columns = ("policy", "jobs", "first", "why, at the last attempt")
     return Section("Never started", columns, tuple(rows), tuple(notes), tone=Tone.WAITING)

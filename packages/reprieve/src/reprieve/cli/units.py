@@ -48,8 +48,7 @@ def unit_table(
 
 def nodes_text(nodes: Sequence[str], total: int = 0) -> str:
     """Return the first names and the number of the others."""
-    more = max(total, len(nodes)) - MOST_NODES
-    return ", ".join(nodes[:MOST_NODES]) + (f" and {more} more" if more > 0 else "")
+    return names_text(nodes, MOST_NODES, total)
 
 
 def _alike(units: Iterable[UnitSummary]) -> Iterable[Sequence[UnitSummary]]:

@@ -13,19 +13,23 @@ from typing import Final
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.phrases import count
 from reprieve.decisions.records import DecisionRecord, Shortage
+from reprieve.plugins.node_affinity import NOT_MATCHED
+from reprieve.plugins.node_ports import PORTS_TAKEN
+from reprieve.plugins.node_unschedulable import CORDONED
+from reprieve.plugins.taint_toleration import UNTOLERATED
 from reprieve.preemption.outcome import NEVER
 
 _HINTS: Final = {
-    "node(s) had untolerated taint(s)": (
+    UNTOLERATED: (
         "Toleration",
         "Tolerate the taints of {nodes}, or remove the taints.",
     ),
-    "node(s) were unschedulable": ("Uncordon", "Uncordon {nodes}."),
-    "node(s) didn't match Pod's node affinity/selector": (
+    CORDONED: ("Uncordon", "Uncordon {nodes}."),
+    NOT_MATCHED: (
         "Selector",
         "Change the node selector or affinity so that {nodes} would match.",
     ),
-    "node(s) didn't have free ports for the requested pod ports": ("Ports", "Free its host ports on one of {nodes}."),
+    PORTS_TAKEN: ("Ports", "Free its host ports on one of {nodes}."),
 }
 """The kind of change and its sentence, by the text of the reason that suggests it."""
 

@@ -11,11 +11,11 @@ import msgspec
 
 from kube_rules.durations import duration as duration
 from kube_rules.group_sources import GroupSources
+from kube_rules.meta import Int32
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 DEFAULT_EXTENDER_TIMEOUT = "5s"
 

@@ -46,6 +46,7 @@ class Status:
 
 
 SUCCESS = Status(Code.SUCCESS)
+SKIP = Status(Code.SKIP)
 
 
 class PluginError(Exception):

@@ -275,7 +275,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
             await recalled()
         sink = _Sink(metrics)
         keeper = RecordKeeper(store)
-        observer = _observer(settings, served, metrics, sink, log, keeper)
+        observer = observer_of(settings, served, metrics, log, keeper, sink)
         observer.attach(engine)
         runtime.attach(engine.queue)
         assembled = Scheduler(settings, client, lease_client, served, observer, engine, recalled)
@@ -327,9 +327,10 @@ def open_records(settings: Settings, metrics: Metrics, log: Log) -> HistoryStore
     return store
 
 
-def _observer(
-    settings: Settings, served: Served, metrics: Metrics, sink: _Sink, log: Log, keeper: RecordKeeper
+def observer_of(
+    settings: Settings, served: Served, metrics: Metrics, log: Log, keeper: RecordKeeper, sink: _Sink | None = None
 ) -> Observer:
+    """Return the observer of a scheduler; a shadow has no `sink` for events."""
     return Observer(
         metrics=metrics,
         sink=sink,

@@ -109,15 +109,11 @@ def election_of(
     retry_period: str | None = None,
     resource_name: str | None = None,
     resource_namespace: str | None = None,
-    resource_lock: str | None = None,
 ) -> LeaseOptions | None:
     """Return the options of leader election, None for none; arguments override the file. Raises ConfigurationError."""
     file = configured or LeaderElection(resource_name=LEASE_NAME)
     if not (file.leader_elect if elect is None else elect):
         return None
-    lock = resource_lock or file.resource_lock
-    if lock != "leases":
-        raise ConfigurationError("leaderElection.resourceLock", f"{lock!r}: only leases are supported")
     times = {}
     for name, flag, value in (
         ("leaseDuration", lease_duration, file.lease_duration),

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -23,7 +22,7 @@ from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, ApiResponse, Limits
 from reprieve.decisions.shadow import ShadowReport, encode_report
-from reprieve.live.app import SCRAPE_WAITS, open_records, page_snapshots, report_setup
+from reprieve.live.app import SCRAPE_WAITS, observer_of, open_records, page_snapshots, report_setup
 from reprieve.live.event_handlers import ClusterFeed
 from reprieve.live.http_endpoint import Health, Server, ServingOptions
 from reprieve.live.loop import SchedulingLoop
@@ -185,14 +184,7 @@ async def shadow(settings: Settings) -> AsyncIterator[ShadowScheduler]:
         store = open_records(settings, metrics, log)
         stack.callback(store.close)
         keeper = ShadowRecordKeeper(store)
-        observer = Observer(
-            metrics=metrics,
-            log=log,
-            records=keeper,
-            controller=settings.scheduler_name,
-            instance=socket.gethostname(),
-            version_of=served.version_of,
-        )
+        observer = observer_of(settings, served, metrics, log, keeper)
         assembled = ShadowScheduler(settings, options, client, served, observer)
         runtime.attach(assembled.engine.queue)
         runtime.reads_revisions(settings.scheduler_name, assembled.feed.revisions)

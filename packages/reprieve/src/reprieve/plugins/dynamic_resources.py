@@ -67,7 +67,7 @@ from reprieve.framework.plugin import (
     default_normalize,
     row_count,
 )
-from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, Code, Status
+from reprieve.framework.status import FITS, SKIP, SUCCESS, UNRESOLVABLE, Code, Status
 
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
@@ -83,7 +83,6 @@ BINDING_TIMEOUT = 600.0
 
 _BITS = 63
 """The number of resources that fit in the bits of an int64."""
-_SKIP = Status(Code.SKIP)
 
 
 @dataclass(slots=True)
@@ -162,11 +161,11 @@ class DynamicResources(
         """Look up the claims and sort them into allocated and unallocated ones."""
         pod = state.pod
         if not pod.claims:
-            return _SKIP
+            return SKIP
         why = self._missing(state.cluster, pod)
         claims = [] if why else state.cluster.devices.of(pod)
         if not why and not claims:
-            return _SKIP
+            return SKIP
         special = state.cluster.devices.special(pod)
         claims = [claim for claim in claims if claim is not special]
         need = _DeviceNeeds(

@@ -37,7 +37,7 @@ from reprieve.framework.plugin import (
     row_numbers,
 )
 from reprieve.framework.plugin_guard import PluginIncident
-from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, PluginError, Status
+from reprieve.framework.status import FITS, SKIP, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, PluginError, Status
 
 R = TypeVar("R")
 MAX_EXTENDER_PRIORITY = 10
@@ -106,7 +106,7 @@ class Extenders(FilterPlugin, ScorePlugin, BindPlugin, CandidatePlugin):
 
     def pre_filter(self, state: CycleState) -> Status:
         """See `FilterPlugin.pre_filter`; answers are cached for the attempt."""
-        return SUCCESS if self.concerns(state) else Status(Code.SKIP)
+        return SUCCESS if self.concerns(state) else SKIP
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`. Raises PluginError if an extender that is not ignorable fails."""

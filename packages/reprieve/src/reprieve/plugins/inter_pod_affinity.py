@@ -43,14 +43,13 @@ from reprieve.framework.plugin import (
     Scores,
     row_count,
 )
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Status
 
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 Counts = npt.NDArray[np.int64]
-_SKIP = Status(Code.SKIP)
 _AFFINITY, _ANTI, _EXISTING = range(3)
 _REQUIRED = (TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY)
 _PREFERRED = {TermKind.PREFERRED_AFFINITY: 1, TermKind.PREFERRED_ANTI_AFFINITY: -1}
@@ -115,7 +114,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     def pre_filter(self, state: CycleState) -> Status:
         """Count the pods for the pod's rules by domain, in the current view."""
         if not self.concerns(state):
-            return _SKIP
+            return SKIP
         index, pod = state.cluster.pod_affinity, state.pod
         terms = index.terms(pod)
         wanted, shunned = terms.of(TermKind.REQUIRED_AFFINITY), terms.of(TermKind.REQUIRED_ANTI_AFFINITY)

@@ -12,7 +12,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, Status
 
 LACKING = "node(s) didn't match Pod's required features"
 
@@ -33,7 +33,7 @@ class NodeDeclaredFeatures(FilterPlugin):
 
     def pre_filter(self, state: CycleState) -> Status:
         """Skip pods that need no feature."""
-        return SUCCESS if self.concerns(state) else Status(Code.SKIP)
+        return SUCCESS if self.concerns(state) else SKIP
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         if not self.concerns(state):

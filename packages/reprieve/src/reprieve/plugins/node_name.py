@@ -6,7 +6,7 @@ import numpy as np
 
 from reprieve.framework.events import EventKind, Hints, always
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, Status
 
 
 class NodeName(FilterPlugin):
@@ -17,7 +17,7 @@ class NodeName(FilterPlugin):
 
     def pre_filter(self, state: CycleState) -> Status:
         """Skip pods that name no node."""
-        return SUCCESS if state.signature.node_name else Status(Code.SKIP)
+        return SUCCESS if state.signature.node_name else SKIP
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         wanted = state.signature.node_name

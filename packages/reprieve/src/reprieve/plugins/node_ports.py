@@ -8,7 +8,9 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, always
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_numbers
-from reprieve.framework.status import SUCCESS, UNSCHEDULABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNSCHEDULABLE, Status
+
+PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
 
 class NodePorts(FilterPlugin):
@@ -19,7 +21,7 @@ class NodePorts(FilterPlugin):
 
     def pre_filter(self, state: CycleState) -> Status:
         """Skip pods without host ports."""
-        return SUCCESS if state.signature.ports else Status(Code.SKIP)
+        return SUCCESS if state.signature.ports else SKIP
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         """See `FilterPlugin.filter`. Only the few nodes with host ports in use are checked."""
@@ -33,7 +35,7 @@ class NodePorts(FilterPlugin):
         return codes
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        return [("node(s) didn't have free ports for the requested pod ports", self.filter(state, rows) != 0)]
+        return [(PORTS_TAKEN, self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:
         """Return the events of removed pods with a wanted port, and of added nodes."""

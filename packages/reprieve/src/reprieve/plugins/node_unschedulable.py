@@ -12,6 +12,7 @@ from reprieve.framework.events import ClusterEvent, EventKind, Hints
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope
 from reprieve.framework.status import UNRESOLVABLE
 
+CORDONED = "node(s) were unschedulable"
 _TAINT = (UNSCHEDULABLE, "", "NoSchedule")
 
 
@@ -29,7 +30,7 @@ class NodeUnschedulable(FilterPlugin):
         return cordoned.astype(np.int8) * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        return [("node(s) were unschedulable", self.filter(state, rows) != 0)]
+        return [(CORDONED, self.filter(state, rows) != 0)]
 
     def events(self) -> Hints:
         """Return the events of nodes that are schedulable now."""

@@ -16,11 +16,9 @@ from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import VolumeObjects, not_found
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, own_claim_came
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Status
 
 TOO_MANY = "node(s) exceed max volume count"
-
-_SKIP = Status(Code.SKIP)
 
 
 class NodeVolumeLimits(FilterPlugin):
@@ -39,7 +37,7 @@ class NodeVolumeLimits(FilterPlugin):
 
     def pre_filter(self, state: CycleState) -> Status:
         """Skip pods without volumes that could count."""
-        return SUCCESS if self.concerns(state) else _SKIP
+        return SUCCESS if self.concerns(state) else SKIP
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         cluster = state.cluster

@@ -48,7 +48,7 @@ from reprieve.framework.plugin import (
     row_count,
 )
 from reprieve.framework.spread_domains import SpreadDomains
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
 
 NOT_SPREAD = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = NOT_SPREAD + " (missing required label)"
@@ -61,7 +61,6 @@ SYSTEM_DEFAULTS = (
 )
 
 Counts = npt.NDArray[np.int64]
-_SKIP = Status(Code.SKIP)
 _HIGHEST = np.iinfo(np.int64).max
 _IGNORED = -1
 """The raw score of a candidate without a topology key."""
@@ -127,7 +126,7 @@ class PodTopologySpread(FilterPlugin, ScorePlugin):
     def pre_filter(self, state: CycleState) -> Status:
         """Count by domain, in the current view."""
         if not self.concerns(state):
-            return _SKIP
+            return SKIP
         constraints = self._constraints(state.cluster, state.pod, DO_NOT_SCHEDULE)
         labelled = _labelled(state.cluster, constraints)
         state.data[self.name] = [_domains(state, constraint, labelled) for constraint in constraints]

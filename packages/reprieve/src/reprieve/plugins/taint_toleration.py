@@ -26,6 +26,8 @@ from reprieve.framework.plugin import (
 )
 from reprieve.framework.status import UNRESOLVABLE
 
+UNTOLERATED = "node(s) had untolerated taint(s)"
+
 
 class TaintToleration(FilterPlugin, ScorePlugin):
     """Filter and score nodes by taints and tolerations. Default weight 3."""
@@ -42,7 +44,7 @@ class TaintToleration(FilterPlugin, ScorePlugin):
         return rejects[self._sets(state, rows)] * np.int8(UNRESOLVABLE)
 
     def reasons(self, state: CycleState, rows: Rows) -> list[tuple[str, Mask]]:
-        return [("node(s) had untolerated taint(s)", self.filter(state, rows) != 0)]
+        return [(UNTOLERATED, self.filter(state, rows) != 0)]
 
     def score(self, state: CycleState, rows: Rows) -> Scores:
         """Return the number of untolerated PreferNoSchedule taints; `normalize` prefers fewer."""

@@ -49,11 +49,9 @@ from reprieve.framework.plugin import (
     Scope,
     row_count,
 )
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, Code, Status
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
-
-_SKIP = Status(Code.SKIP)
 
 
 @dataclass(slots=True)
@@ -85,7 +83,7 @@ class VolumeBinding(FilterPlugin, ReservePlugin, PreBindPlugin):
     def pre_filter(self, state: CycleState) -> Status:
         """Sort the claims; a problem that no node can solve rejects the pod everywhere."""
         if not self.concerns(state):
-            return _SKIP
+            return SKIP
         claims = _sorted_claims(state.cluster, state.pod)
         state.data[self.name] = claims
         return Status(Code.UNRESOLVABLE, claims, self.name) if isinstance(claims, str) else SUCCESS

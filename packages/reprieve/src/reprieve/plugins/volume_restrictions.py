@@ -17,12 +17,11 @@ from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import ONCE_POD, not_found
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, always, own_claim_came
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count, row_numbers
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
 
 DISK_CONFLICT = "node(s) had no available disk"
 ONCE_POD_CONFLICT = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
-_SKIP = Status(Code.SKIP)
 _RESTRICTED = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"})
 
 
@@ -50,8 +49,8 @@ class VolumeRestrictions(FilterPlugin):
         """Skip pods without restricted disks and without exclusive or missing claims."""
         volumes = state.pod.volumes
         if volumes is None:
-            return _SKIP
-        status = SUCCESS if any(disk.source in _RESTRICTED for disk in volumes.disks) else _SKIP
+            return SKIP
+        status = SUCCESS if any(disk.source in _RESTRICTED for disk in volumes.disks) else SKIP
         store = state.cluster.volumes
         for used in volumes.claims:
             if used.ephemeral:

@@ -21,11 +21,10 @@ from reprieve.cluster.state import ClusterState
 from reprieve.cluster.volumes import not_found
 from reprieve.framework.events import ClusterEvent, EventKind, Hints, about_own_claim, always
 from reprieve.framework.plugin import Codes, CycleState, FilterPlugin, Mask, Rows, Scope, row_count
-from reprieve.framework.status import SUCCESS, UNRESOLVABLE, Code, Status
+from reprieve.framework.status import SKIP, SUCCESS, UNRESOLVABLE, Code, Status
 
 ZONE_CONFLICT = "node(s) had no available volume zone"
 
-_SKIP = Status(Code.SKIP)
 _NOW: Final = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
     "failure-domain.beta.kubernetes.io/region": REGION,
@@ -57,12 +56,12 @@ class VolumeZone(FilterPlugin):
     def pre_filter(self, state: CycleState) -> Status:
         """Look up the volumes; a failed lookup rejects the pod everywhere."""
         if not self.concerns(state):
-            return _SKIP
+            return SKIP
         requirements = _wanted(state.cluster, state.pod)
         state.data[self.name] = requirements
         if isinstance(requirements, str):
             return Status(Code.UNRESOLVABLE, requirements, self.name)
-        return SUCCESS if requirements else _SKIP
+        return SUCCESS if requirements else SKIP
 
     def add_pod(self, state: CycleState, pod: PodRecord, row: int) -> bool:
         """Return False, because placements do not matter."""

@@ -7,14 +7,14 @@ from typing import Final
 import msgspec
 
 from reprieve.cluster.taints import REJECTING, untolerated
+from reprieve.plugins.taint_toleration import UNTOLERATED
 from reprieve.replay.accounts import ReplayAccount
 from reprieve.replay.job_objects import tolerations_from
 from reprieve.replay.world import Replay
+from reprieve.scheduling.group_placements import NO_PLACEMENTS
 
 MOST_REASONS: Final = 20
 MOST_TAINTS: Final = 3
-_NO_DOMAIN: Final = "0/0 placements are available"
-_UNTOLERATED: Final = "untolerated taint(s)"
 _BESIDE: Final = (". no new claims to deallocate", ", preemption: ", " preemption: ", ", No preemption victims found")
 """What follows the reason of a rejection in kube-scheduler's message."""
 
@@ -48,11 +48,11 @@ def _reason(replay: Replay, account: ReplayAccount) -> str:
         return f"a ResourceQuota of namespace {account.job.shape.tenant} holds it back"
     if not message:
         return "not tried before the replay ended"
-    if message.startswith(_NO_DOMAIN):
+    if message.startswith(NO_PLACEMENTS):
         return f'no node has the label "{account.job.shape.topology_key}" of its topology_key'
     ends = [at for end in _BESIDE if (at := message.find(end)) >= 0]
     message = message[: min(ends, default=len(message))]
-    if _UNTOLERATED in message:
+    if UNTOLERATED in message:
         taints = _not_tolerated(replay, account)
         return f"{message}: {', '.join(taints[:MOST_TAINTS])}{' ...' if len(taints) > MOST_TAINTS else ''}"
     return message

@@ -12,10 +12,11 @@ import msgspec
 from kube_rules import objects
 from kube_rules.durations import readable_duration
 from kube_rules.labels import qualified_name_errors
+from kube_rules.meta import Int32
 from kube_rules.selectors import SelectorError, compile_node_selector, compile_node_term
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.evictions import DEFAULT_LIMITS, EVICTIONS, REPEATS, SCOPES, EvictionLimit
-from reprieve.framework.configuration import ConfigurationError, Int32, Int64
+from reprieve.framework.configuration import ConfigurationError, Int64
 from reprieve.framework.configuration_rules import checked_duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
