@@ -135,15 +135,12 @@ def bounds_of(
         ),
         0,
     )
-    flat = isinstance(attempt.group, GroupState)
-    if not flat:  # minimums of its levels only increase it
-        fewest = max(fewest, attempt.placed_without_help + 1)
     if not wanted or not fewest or not all(sizes) or len(np.unique(rows)) != len(rows):
         return None
     columns = [column for column, _ in wanted]
     requested = np.array([[amount] for _, amount in wanted], dtype=np.int64)
     usable = usable_by_like_pods(running, pods)
-    exact = usable is not None and not profile.outside_filters and flat
+    exact = usable is not None and not profile.outside_filters and isinstance(attempt.group, GroupState)
     if usable is not None and exact:
         left = free_for(cluster, usable, columns, priority)[:, rows]
     else:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from operator import add
 
 from reprieve.preemption.victim_search.eviction import Eviction, Price
-from reprieve.preemption.victim_search.problem import Amounts
+from reprieve.preemption.victim_search.problem import Amounts, Numbers
 
 MOST_UNITS = 24
 """Maximum number of units for this search."""
@@ -17,27 +17,25 @@ _MOST_SETS, _MOST_SETS_BY_OWN_LIST = 1_200, 6_000
 """Maximum number of sets: the native lists exclude most sets by their price, others only few."""
 
 
-def cheapest_of_few(state: Eviction, best: Price) -> tuple[int, ...] | None:
-    """Return the cheapest set of units that frees capacity for all pods, if it costs less than `best`.
-
-    The state has no evicted unit and no placed pod, and is restored.
-    """
-    numbers = state.numbers
+def cheapest_of_few(numbers: Numbers, best: Price) -> tuple[int, ...] | None:
+    """Return the cheapest set of units that frees capacity for all pods, if it costs less than `best`."""
     useful = [unit for unit, takes in enumerate(numbers.takes) if takes]
     if len(useful) > MOST_UNITS:
         return None
-    return _FewUnits(state, useful, best).found
+    return FewUnits(numbers, useful, best).cheapest
 
 
-class _FewUnits:
-    def __init__(self, state: Eviction, useful: Sequence[int], best: Price) -> None:
-        self.found: tuple[int, ...] | None = None
-        self._state, self._best = state, best
-        pricing = state.numbers.pricing
+class FewUnits:
+    """The search. `cheapest`: the cheapest set; None if none is cheaper than `best`; `tried`: the number of sets."""
+
+    def __init__(self, numbers: Numbers, useful: Sequence[int], best: Price) -> None:
+        self.cheapest: tuple[int, ...] | None = None
+        self.tried = 0
+        self._state, self._best = Eviction(numbers), best
+        state, pricing = self._state, numbers.pricing
         self._sure = None if pricing is None else pricing.criteria.never_less
         self._order = sorted(useful, key=lambda unit: (state.heavy[unit] + state.weights.age[unit], unit))
         self._kinds = [self._kind(unit) for unit in self._order]
-        self._tried = 0
         free: list[Amounts] = [tuple(left) for left in state.places.left]
         rest: list[list[Amounts]] = [free]
         for unit in reversed(self._order):
@@ -66,8 +64,8 @@ class _FewUnits:
 
     def _try(self, turn: int, chosen: tuple[int, ...], left: list[Amounts], skipped: object) -> None:
         """Try all sets of the chosen units and units from `turn` on, except those that are like the `skipped` one."""
-        self._tried += 1
-        if self._tried > (_MOST_SETS if self._sure is None else _MOST_SETS_BY_OWN_LIST):
+        self.tried += 1
+        if self.tried > (_MOST_SETS if self._sure is None else _MOST_SETS_BY_OWN_LIST):
             return
         if chosen and not self._may_be_cheaper(chosen):
             return
@@ -126,7 +124,7 @@ class _FewUnits:
         units = tuple(sorted(chosen))
         price = self._state.price_of(units)
         if price < self._best and (self._sure is None or not self._superfluous(units)):
-            self._best, self.found = price, units
+            self._best, self.cheapest = price, units
 
     def _superfluous(self, units: Sequence[int]) -> bool:
         """Return whether one of the units could stay: then the eviction is not minimal."""

@@ -91,7 +91,18 @@ def cheapest_eviction(
     better = tables.improved(result.units, result.price) if tables is not None else None
     if better is not None:
         result = Found(better.units, better.price, better.places)
-    return search.among_few(result)
+    return _among_few(numbers, result)
+
+
+def _among_few(numbers: Numbers, result: Found) -> Found:
+    """Return the eviction, or a cheaper one if all sets of units can be tried."""
+    units = cheapest_of_few(numbers, result.price)
+    if units is None:
+        return result
+    state = Eviction(numbers)
+    for unit in units:
+        state.evict(unit)
+    return Found(units, state.price(), state.places.places()) if state.fits() else result
 
 
 def _spread_over_tenants(numbers: Numbers, result: Found, steps: int) -> Found:
@@ -211,23 +222,6 @@ class VictimSearch:
         if self.numbers.pricing is not None and self.numbers.pricing.limited_later:
             self._below_the_limit(start, self.best)
         return self.best
-
-    def among_few(self, result: Found) -> Found:
-        """Return the result, or a cheaper one if all sets of units can be tried."""
-        state = self.state
-        for unit in sorted(state.barred):
-            state.unbar(unit)
-        self._load(Found((), result.price, ()))
-        state.keep()
-        units = cheapest_of_few(state, result.price)
-        if units is None:
-            return result
-        mark = state.mark()
-        for unit in units:
-            state.evict(unit)
-        better = Found(units, state.price(), state.places.places()) if state.fits() else result
-        state.rollback(mark)
-        return better
 
     def exchanged(self, result: Found, most: int) -> list[Found]:
         """Return evictions of equal cost (`as_cheap`)."""
