@@ -113,6 +113,13 @@ def test_eviction_without_victims_is_the_cheapest() -> None:
     assert found == Found((), NO_EVICTION, ((0, 0, 1), (0, 1, 1)))
 
 
+def test_no_victims_if_pods_fit_only_in_places_that_one_order_of_placing_misses() -> None:
+    """cost.md 4.14: the large pod must leave the tightest node to two small ones."""
+    made = problem([(6,), (7,), (3,)], [unit("u", {2: (3,)})], [kind((4,)), kind((3,), 3)])
+    found = cheapest_eviction(numbers(made))
+    assert found == Found((), NO_EVICTION, ((1, 0, 2), (0, 1, 1), (1, 1, 1)))
+
+
 def test_places_pod_by_pod() -> None:
     """In the order of the pods of each kind, by row."""
     made = problem([(4,), (3,)], [], [kind((2,), 2), kind((1,), 3)])

@@ -130,3 +130,18 @@ def test_where_criteria_tie_the_next_guides() -> None:
     assert other["w"] > other["p2"] > other["p1"] > other["p0"] > 0
     alike = weight("tenantSpread", "units")
     assert alike["p0"] == alike["p1"] == alike["p2"] < alike["w"]
+
+
+@pytest.mark.parametrize(
+    ("names", "leading"),
+    [
+        (["highestPriority", "startTime", "pods"], 3),
+        (["startTime", "highestPriority", "pods"], 0),
+        (["pods", "startTime", "highestPriority"], 1),
+        (["pods", "tenantSpread", "gangsBroken", "lostWork", "units"], 5),
+        (["units", "cascade", "startTime"], 2),
+    ],
+)
+def test_leading_criteria_by_which_more_units_never_cost_less(names: list[str], leading: int) -> None:
+    """cost.md 4.11: by these a part of a set excludes it; the earliest start of the highest priority only after it."""
+    assert criteria_of(names, depth=1).never_less == leading

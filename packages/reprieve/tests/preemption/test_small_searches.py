@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +20,7 @@ from reprieve.preemption.cost import Costing, criteria_of, pricing_of
 from reprieve.preemption.victim_search import few_units, node_tables, search, single_pod_search
 from reprieve.preemption.victim_search.eviction import Eviction, Price
 from reprieve.preemption.victim_search.few_units import FewUnits
-from reprieve.preemption.victim_search.node_tables import NodeTables
+from reprieve.preemption.victim_search.node_tables import Domains, NodeTables
 from reprieve.preemption.victim_search.problem import Gangs, Numbers
 from reprieve.preemption.victim_search.search import STEPS, VictimSearch, cheapest_eviction
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
@@ -257,6 +258,23 @@ def test_alternatives_of_equal_cost() -> None:
     }
 
 
+def test_whole_search() -> None:
+    """cost.md 4.7: with all its parts, and few steps for exchanges."""
+
+    def find(solved: _Solved) -> tuple[Found | None, int]:
+        found = cheapest_eviction(solved.numbers, steps=60)
+        return (found.units, found.price) if found is not None else None, 0
+
+    table = _table(find, "three kinds", "tenants", "listed gangs", "one pod", "one pod, listed")
+    assert table == {
+        "three kinds": (9, 8, 26, 0),
+        "tenants": (13, 13, 14, 0),
+        "listed gangs": (12, 11, 18, 0),
+        "one pod": (13, 13, 18, 0),
+        "one pod, listed": (13, 13, 18, 0),
+    }
+
+
 # -- node by node ----------------------------------------------------------------------------------------------------
 
 
@@ -344,6 +362,64 @@ def test_tables_of_nodes_within_an_eviction() -> None:
         "three kinds": (9, 1, 6, 444),
         "later": (6, 1, 2, 197),
         "listed gangs": (12, 2, 18, 319),
+    }
+
+
+def _divided(solved: _Solved, units: Sequence[int], totals: tuple[int, int]) -> bool:
+    """Whether all pods fit without these units, so many of them on the first two nodes, the others on the last two."""
+    left = tiny.left_beside(solved.problem, tiny.names(solved.problem, units))
+    kinds = solved.problem.kinds
+    for first in product(*(range(kind.count + 1) for kind in kinds)):
+        parts = first, tuple(kind.count - number for kind, number in zip(kinds, first, strict=True))
+        if sum(first) == totals[0] and all(
+            tiny.fits(
+                tiny.problem(
+                    [tuple(have) for have in left[half : half + 2]],
+                    [],
+                    [replace(kind, count=number) for kind, number in zip(kinds, part, strict=True)],
+                ),
+                (),
+            )
+            for half, part in zip((0, 2), parts, strict=True)
+        ):
+            return True
+    return False
+
+
+def test_tables_of_nodes_for_given_numbers_in_domains() -> None:
+    """cost.md 4.13, 4.14: the first two nodes are one domain, the last two the other; the cheapest with any numbers."""
+    table = {}
+    for name in ("like", "two kinds", "rules"):
+        solvable = cheapest = steps = 0
+        for solved in FAMILIES[name].solved:
+            members = sum(kind.count for kind in solved.problem.kinds)
+            totals = [(first, members - first) for first in (1, members)]
+            state, units = Eviction(solved.numbers), range(len(solved.numbers.units))
+            subsets = [gone for size in range(len(units) + 1) for gone in combinations(units, size)]
+            least = next(
+                (
+                    price
+                    for price, gone in sorted((state.price_of(gone), gone) for gone in subsets)
+                    if any(_divided(solved, gone, division) for division in totals)
+                ),
+                None,
+            )
+            tables = NodeTables.of(solved.numbers, Domains([frozenset((0, 1)), frozenset((2, 3))], totals))
+            assert tables is not None
+            found = tables.improved(units, (99, 99, ()))
+            solvable += least is not None
+            steps += tables._steps
+            if found is not None:
+                assert found.price == state.price_of(found.units)
+                inside = sum(count for _, node, count in found.places if node < 2)
+                assert _divided(solved, found.units, (inside, members - inside))
+                assert inside in (1, members)
+                cheapest += found.price == least
+        table[name] = solvable, cheapest, steps
+    assert table == {
+        "like": (13, 13, 764),
+        "two kinds": (7, 7, 3012),
+        "rules": (12, 12, 712),
     }
 
 

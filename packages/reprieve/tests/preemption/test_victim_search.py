@@ -419,6 +419,21 @@ def test_unlike_members() -> None:
     assert names["crew-leader"] not in (names["crew-0"], names["crew-1"])
 
 
+def test_gang_takes_places_without_victims_that_placing_by_score_missed() -> None:
+    """cost.md 4.14: the large member must have the node to itself and one small member."""
+    world = World(
+        *[node(name, cpu=cpu) for name, cpu in (("a", 6), ("b", 7), ("c", 4))],
+        pod("low", cpu=4, node="c", priority=1),
+        group("crew", min_count=4, priority=9),
+        *[pod(f"crew-{i}", cpu=3 + i // 3, group="crew", priority=9) for i in range(4)],
+    )
+    found = world.step().preemption
+    assert found is not None
+    assert not found.victims
+    assert sorted(row_name(world, row) for _, row in found.nominations) == ["a", "a", "b", "b"]
+    assert {binding.node for binding in world.step().bindings} == {"a", "b"}
+
+
 def test_many_sizes_are_merged_and_still_fit() -> None:
     """cost.md 4.6: more kinds of members than are kept apart; no more are evicted than needed."""
     items = [

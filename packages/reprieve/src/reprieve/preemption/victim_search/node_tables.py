@@ -149,7 +149,7 @@ class NodeTables:
         if not units:
             return None
         best = self._searched(units, price)
-        while best is not None and self._steps < self._most:
+        while best is not None and best.units and self._steps < self._most:
             later = self._later_than(best.units, best.price, [best.turn])
             if later is None:
                 break
