@@ -109,7 +109,7 @@ def test_ranks_of_members(indexes: dict[str, tuple[int, int]], expected: dict[st
 
 
 def test_what_members_use() -> None:
-    """topology.md 5.3: a node without the label is a domain by itself; a plain label stands in for a short name."""
+    """topology.md 1.2, 1.3, 5.3: a node without the label is a domain; a plain label stands in for a short name."""
     places = [("n1", {"rack": "a", "x.io/b": "1"}), ("n1", {"rack": "a"}), ("n2", {"rack": "b"}), ("n3", {})]
     members = [PlacedMember(f"m{i}", (0, i), node, labels) for i, (node, labels) in enumerate(places)]
     terms = TopologyTerms(("rack",), RankSlices("x.io/b", 2))

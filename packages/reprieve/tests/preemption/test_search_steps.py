@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 
@@ -16,19 +17,25 @@ from reprieve.preemption.victim_search.search import (
     cheapest_eviction,
 )
 from tests.preemption import tiny
+from tests.preemption.exact import Problem
 from tests.preemption.seeds import each_seed
 from tests.preemption.tiny import kind, numbers, problem, random_problem, unit
+
+
+def _evicting(made: Problem, gone: Iterable[int]) -> VictimSearch:
+    """Return a search that has evicted these units."""
+    search = VictimSearch(numbers(made), 1_000)
+    for number in gone:
+        search.state.evict(number)
+    search.state.places.settle()
+    return search
 
 
 def test_search_tries_changes_by_turns() -> None:
     """One victim back, the dearest first; what was not taken; then any single unit, two back, whole nodes again."""
     units = [unit(f"u{p}", {(0 if p > 1 else 1): (1,)}, priority=p) for p in range(5)]
     made = problem([(3,), (2,)], units, [kind((1,), 3)])
-    search = VictimSearch(numbers(made), 1_000)
-    search.state.places.settle()
-    for number in (0, 1, 2):  # u4, u3 and u2, all on the first node
-        search.state.evict(number)
-    search.state.places.settle()
+    search = _evicting(made, (0, 1, 2))  # u4, u3 and u2, all on the first node
     shallow, deep = list(search._changes(1)), list(search._changes(2))
     assert shallow == deep[: len(shallow)]
     assert shallow[:3] == [((u,), (u,), ()) for u in (0, 1, 2)]
@@ -90,10 +97,7 @@ def test_units_come_back_the_dearest_first() -> None:
     """One of the three can; a unit that is to be evicted only if no other can."""
     made = problem([(3,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 2)])
     for wanted, gone in (((), {1, 2}), ((0,), {0, 2}), ((0, 1), {0, 1}), ((0, 1, 2), {1, 2})):
-        search = VictimSearch(numbers(made), 1_000)
-        for number in range(3):
-            search.state.evict(number)
-        search.state.places.settle()
+        search = _evicting(made, range(3))
         search._spare(search._returnable() or (), wanted)
         assert search.state.gone == gone, wanted
 
@@ -103,10 +107,7 @@ def test_where_the_dearest_cannot_come_back_another_may() -> None:
     for first in (3, 2):
         units = [unit("dear", {0: (first,)}, priority=5), unit("cheap", {0: (1,)})]
         made = problem([(4,), (1,)], units, [kind((2,), 1), *([kind((1,), 1, [1])] if first == 2 else [])])
-        search = VictimSearch(numbers(made), 1_000)
-        for number in range(2):
-            search.state.evict(number)
-        search.state.places.settle()
+        search = _evicting(made, range(2))
         search._spare(search._returnable() or ())
         assert tiny.names(made, search.state.gone) == (("dear",) if first == 3 else ("cheap",))
 
@@ -133,10 +134,7 @@ def test_only_what_is_cheaper_is_remembered() -> None:
 def test_attempt_to_bring_a_unit_back_is_a_step() -> None:
     """cost.md 4.4: whether it can be or not; a unit that is ruled out beforehand is none."""
     made = problem([(3,), (2,)], [unit(f"u{p}", {0: (1,)}, priority=p) for p in range(3)], [kind((1,), 2)])
-    search = VictimSearch(numbers(made), 1_000)
-    for number in range(3):
-        search.state.evict(number)
-    search.state.places.settle()
+    search = _evicting(made, range(3))
     before = search.taken
     search._spare(search._returnable() or ())
     assert (search.returns, search.taken - before) == (3, 3)
@@ -147,10 +145,7 @@ def test_unit_that_breaks_a_budget_comes_back_before_a_dear_one() -> None:
     made = problem(
         [(3,)], [unit("dear", {0: (1,)}, priority=5), unit("torn", {0: (1,)}, charged={"b": 1})], [kind((1,), 2)], b=-1
     )
-    search = VictimSearch(numbers(made), 1_000)
-    for number in range(2):
-        search.state.evict(number)
-    search.state.places.settle()
+    search = _evicting(made, range(2))
     search._spare(search._returnable() or ())
     assert tiny.names(made, search.state.gone) == ("dear",)
 
@@ -160,10 +155,7 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
     units = [unit("large", {0: (2,)}, priority=5), unit("s1", {0: (1,)}), unit("s2", {0: (1,)})]
     for small_first, gone in ((False, ("s1", "s2")), (True, ("large",))):
         made = problem([(4,)], units, [kind((1,), 2)])
-        search = VictimSearch(numbers(made), 1_000)
-        for number in range(3):
-            search.state.evict(number)
-        search.state.places.settle()
+        search = _evicting(made, range(3))
         search._spare(search._returnable() or (), small_first=small_first)
         assert tiny.names(made, search.state.gone) == gone
 
@@ -171,12 +163,8 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
 def test_only_units_on_changed_nodes_are_tried_back_without_capacity() -> None:
     """No units could come back before."""
     made = problem([(1,), (2,)], [unit("a", {0: (1,)}), unit("b", {1: (1,)}), unit("c", {1: (1,)})], [kind((1,), 3)])
-    search = VictimSearch(numbers(made), 1_000)
-    state = search.state
-    for number in range(3):
-        state.evict(number)
-    state.places.settle()
-    assert search._returnable(state.mark()) == []
+    search = _evicting(made, range(3))
+    assert search._returnable(search.state.mark()) == []
     assert search.checks == 0
     assert search._returnable() == []
     assert search.checks == 3

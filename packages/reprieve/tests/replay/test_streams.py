@@ -102,7 +102,7 @@ def test_gangs_wait_hardly_longer_than_under_easy_backfill_with_exact_run_times(
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_gangs_start_without_known_ends_and_little_is_idle(seed: int) -> None:
-    """reservations.md 7.5, replay.md 8.2: reservations.md 2.4, 5.1, 6.3"""
+    """reservations.md 2.4, 5.1, 6.3, 7.5, replay.md 8.2"""
     run = replay(stream(seed), gpu_nodes(NODES, GPUS))
     found = waits(run)
     assert max(found["all"], found["half"]) < 20 * HOUR

@@ -31,7 +31,7 @@ def moved(item: Made, namespace: str) -> Made:
 
 @NAMESPACES
 def test_groups_and_their_pods(namespace: str) -> None:
-    """composite.md 2.1: a pod is in the group of its own namespace, a group below the composite of its own."""
+    """composite.md 1.1, 1.4: a pod is in the group of its own namespace, a group below the composite of its own."""
     world = World(node("n", cpu=2), composite("t", min_groups=1, namespace=namespace))
     world.add(group("g", min_count=2, parent="t", namespace=namespace))
     world.add(*(pod(name, cpu=1, group="g", namespace=namespace) for name in "ab"))
