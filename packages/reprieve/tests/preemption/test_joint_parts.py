@@ -91,7 +91,7 @@ def _expected(
 
 @each_seed(range(25))
 def test_each_part_has_the_units_that_cannot_stay(seed: int) -> None:
-    """8.4: beside its places and those before it; and those of earlier parts with capacity that it needs."""
+    """cost.md 8.4: beside its places and those before it; and those of earlier parts with capacity that it needs."""
     chance = random.Random(seed)
     cores = [chance.randint(3, 6) for _ in range(chance.randint(1, 3))]
     items: list[Any] = [node(f"n{i}", cpu=count) for i, count in enumerate(cores)]
@@ -138,12 +138,29 @@ def test_each_part_has_the_units_that_cannot_stay(seed: int) -> None:
 
 
 def test_part_waits_for_a_victim_of_another_part_beside_units_that_stay() -> None:
-    """8.4: without the unit that stays the first victim could come back beside the second preemptor."""
-    units = [pod(name, cpu=2, node="n", priority=priority) for name, priority in (("keep", 3), ("b", 2), ("a", 1))]
-    world = World(node("n", cpu=6), *units, *(pod(name, cpu=2, priority=9) for name in ("first", "second")))
-    plan = _plan(world, [_peer(world, "first"), _peer(world, "second")])
+    """cost.md 8.4: without the victim of the third the first victim could come back beside the second preemptor."""
+    names = ("first", "second", "third")
+    units = [pod(name, cpu=2, node="n", priority=priority) for name, priority in (("c", 3), ("b", 2), ("a", 1))]
+    world = World(node("n", cpu=6), *units, *(pod(name, cpu=2, priority=9) for name in names))
+    plan = _plan(world, [_peer(world, name) for name in names])
+    places = [{name: world.row("n")} for name in names]
+    victims = [["uid-a"], ["uid-a", "uid-b"], ["uid-a", "uid-b", "uid-c"]]
+    assert _parts(plan) == dict(zip(names, zip(places, victims, strict=True), strict=True))
+
+
+def test_earlier_victim_is_not_kept_instead_of_a_later_one() -> None:
+    """cost.md 8.4: the first part evicts the important unit, which is alone on the node that the first may use."""
+    wanted = {"wanted": "yes"}
+    world = World(
+        node("n", cpu=4, labels=wanted),
+        pod("a", cpu=1, node="n", priority=1),
+        pod("b", cpu=3, node="n", priority=5),
+        pod("large", cpu=3, priority=9, selector=wanted),
+        pod("small", cpu=1, priority=9, selector=wanted),
+    )
+    plan = _plan(world, [_peer(world, "large"), _peer(world, "small")])
     row = world.row("n")
-    assert _parts(plan) == {"first": ({"first": row}, ["uid-a"]), "second": ({"second": row}, ["uid-a", "uid-b"])}
+    assert _parts(plan) == {"large": ({"large": row}, ["uid-b"]), "small": ({"small": row}, ["uid-a", "uid-b"])}
 
 
 @pytest.mark.parametrize(
@@ -157,20 +174,20 @@ def test_part_waits_for_a_victim_of_another_part_beside_units_that_stay() -> Non
     ],
 )
 def test_those_that_would_get_no_place_are_left_out(asked: Amounts, parts: list[str] | None) -> None:
-    """8.2: there is no plan for the first alone."""
+    """cost.md 8.2: there is no plan for the first alone."""
     world = World(node("n", cpu=4), pod("v", cpu=4, node="n"), *(pod(n, cpu=c, priority=9) for n, c in asked.items()))
     plan = _plan(world, [_peer(world, name) for name in asked])
     assert (plan and [*plan.parts]) == parts
 
 
 def test_nothing_is_planned_where_no_pods_must_be_evicted() -> None:
-    """8.2: those that fit without an eviction are placed first."""
+    """cost.md 8.2: those that fit without an eviction are placed first."""
     world = World(node("n", cpu=4), pod("v", cpu=1, node="n"), *(pod(name, cpu=1, priority=9) for name in "ab"))
     assert _plan(world, [_peer(world, name) for name in "ab"]) is None
 
 
 def test_preemptor_with_fewer_places_than_alone_is_left_out() -> None:
-    """8.2: alone all three pods get a place, beside the largest two of them; the one after it is planned."""
+    """cost.md 8.2: alone all three pods get a place, beside the largest two of them; the one after it is planned."""
     names = [f"many-{i}" for i in range(3)]
     waiting = [*(pod(name, cpu=1, priority=9) for name in names), pod("small", cpu=1, priority=9)]
     world = World(node("n", cpu=6), pod("v", cpu=6, node="n"), pod("large", cpu=4, priority=9), *waiting)
@@ -180,7 +197,7 @@ def test_preemptor_with_fewer_places_than_alone_is_left_out() -> None:
 
 
 def test_preemptor_with_as_many_places_as_alone_is_planned() -> None:
-    """8.2: two of its three pods have a place, with the largest and without it."""
+    """cost.md 8.2: two of its three pods have a place, with the largest and without it."""
     names, wanted = [f"many-{i}" for i in range(3)], {"wanted": "yes"}
     world = World(
         node("n1", cpu=4),
@@ -197,7 +214,7 @@ def test_preemptor_with_as_many_places_as_alone_is_planned() -> None:
 
 @pytest.mark.parametrize("wanted", [1, 2])
 def test_attempt_fails_unless_each_preemptor_has_its_places(wanted: int) -> None:
-    """8.4: then none of them is placed."""
+    """cost.md 8.4: then none of them is placed."""
     world = World(node("n", cpu=2), *(pod(name, cpu=1, priority=9) for name in ("a", "b-0", "b-1")))
     peers = [_peer(world, "a"), _peer(world, "b", "b-0", "b-1")]
     attempt = JointAttempt(world.engine.cluster, peers, {"a": 1, "b": wanted})

@@ -65,6 +65,12 @@ def test_one_eviction_for_all() -> None:
         ("default/one",),
     ]
     assert [{p.name: n for p, n in d.nominations} for d in decisions] == [{"one": "n3"}, {"two": "n3"}]
+    made = [d.preemption for d in decisions if d.preemption is not None]
+    assert [(preemption.ref, preemption.domain) for preemption in made] == [
+        ("pod/uid-one", "n3"),
+        ("pod/uid-two", "n3"),
+    ]
+    assert [[verdict.unit.name for verdict in preemption.verdicts] for preemption in made] == [["default/large"]] * 2
     assert [d.attempt for d in decisions] == [1, 1]
 
 
@@ -130,11 +136,11 @@ def test_largest_preemptor_is_first_and_others_are_left_out() -> None:
     assert placed(alone) == {"pod/uid-older", "pod/uid-last"}
 
 
-def test_preemptor_that_may_not_evict_now_is_left_out() -> None:
+@pytest.mark.parametrize("other", [{"annotations": annotated(preemption_delay="1h")}, {"never": True}])
+def test_preemptor_that_may_not_evict_now_is_left_out(other: dict[str, Any]) -> None:
     """cost.md 8.2: a delay, and a policy of never."""
     items = two_and_one()[:-1]
-    late = pod("two", cpu=2, priority=9, annotations=annotated(preemption_delay="1h"))
-    decisions = drained(world_of(items, late))
+    decisions = drained(world_of(items, pod("two", cpu=2, priority=9, **other)))
     assert [d.preemption is not None for d in decisions] == [True, False]
     assert decisions[0].preemption is not None
     assert decisions[0].preemption.together == ()
@@ -185,7 +191,7 @@ def test_large_clusters_are_planned_where_a_node_may_hold_two(
     ("nodes", "gang_size", "together"), [(100, 0, True), (101, 0, False), (101, 1, False), (101, 2, True)]
 )
 def test_large_clusters_are_planned_if_victims_span_nodes(nodes: int, gang_size: int, together: bool) -> None:
-    """8.3: more than 100 nodes that each hold one such pod; the gang is the cheapest to evict."""
+    """cost.md 8.3: more than 100 nodes that each hold one such pod; the gang is the cheapest to evict."""
     items: list[Item] = [node(f"n{i:03}", cpu=1) for i in range(nodes)]
     if gang_size:
         items.append(group("g", min_count=1, priority=-1, whole=True))
@@ -202,7 +208,7 @@ def test_large_clusters_are_planned_if_victims_span_nodes(nodes: int, gang_size:
 def test_part_of_a_large_cluster_is_searched(
     nodes: int, grouped: bool, searched: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """8.3: two nodes for each of two pods and 32 more, the cheapest; all for a group."""
+    """cost.md 8.3: two nodes for each of two pods and 32 more, the cheapest; all for a group."""
     planned = Mock(wraps=plan_together)
     monkeypatch.setattr(default_preemption, "plan_together", planned)
     items: list[Item] = [node(f"n{i:02}", cpu=2) for i in range(nodes)]
@@ -250,6 +256,11 @@ def test_part_with_pods_that_are_gone_is_not_used(arrives: bool) -> None:
     first = world.step()
     assert first.preemption is not None
     assert first.preemption.together == ("default/b",)
+    assert (first.preemption.kind, first.preemption.ref, first.preemption.domain) == (
+        "podgroup",
+        "group/default/a",
+        "cluster",
+    )
     world.gone("b-1")
     if arrives:
         world.gone("b-0").add(pod("b-2", cpu=2, group="b", priority=9))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -119,6 +120,19 @@ def test_cheapest_choice_is_taken(seed: int) -> None:
     proposing.proposed = cheapest_eviction(proposing.numbers)
     best = proposing.least_of(case.all())
     assert (best and prices[best]) == least
+
+
+def test_better_eviction_of_the_choice_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.12: if the longer search has one, with places."""
+    every = ((case.choices(), picks) for case in map(_Case, SEEDS) for picks in case.all())
+    searched = ((choices, picks, choices.search(picks)) for choices, picks in every)
+    choices, picks, (best, part) = next(result for result in searched if result[2] and result[2][0].units)  # type: ignore[misc]
+    better = replace(best, price=(0, -99, ()), units=())
+    for answer, price in ((None, best.price), (replace(better, places=None), best.price), (better, better.price)):
+        search = Mock(return_value=answer)
+        monkeypatch.setattr(pinned_choices, "cheapest_eviction", search)
+        assert choices.eviction_of(picks).price == price
+        assert (search.call_args.args, search.call_args.kwargs) == ((part.numbers, best.units), {"by_node": True})
 
 
 def _sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -377,7 +377,7 @@ def test_6_3_a_pod_that_states_when_it_ends_is_waited_for() -> None:
     ],
 )
 def test_6_3_preemptor_waits_without_its_nomination(option: str, states: dict[str, str]) -> None:
-    """For completions; and for checkpoints (6.6)."""
+    """cost.md 6.3: for completions; and for checkpoints (cost.md 6.6)."""
     low, high = pod("low", cpu=4, node="n1", start=-110), pod("high", cpu=4, priority=9, nominated="n1")
     profiles = configured(**{option: 600.0})
     decision = World(node("n1", cpu=4), (saying(low, **states), START), (high, START), profiles=profiles).step()
