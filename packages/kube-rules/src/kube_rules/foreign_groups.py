@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kube_rules.errors import FieldError, excerpt
-from kube_rules.meta import LabelSelector, Struct, map_field
+from kube_rules.meta import INITIALLY_SCHEDULED, LabelSelector, Struct, map_field
 
 Manifest = dict[str, Any]
 
@@ -32,7 +32,6 @@ FOREIGN: Final = "$foreign"
 CUSTOM: Final = "$custom"
 """Field of a PodGroup that was read as a custom resource, which no API server admits."""
 
-SCHEDULED: Final = "PodGroupInitiallyScheduled"
 _UNSCHEDULABLE: Final = "Unschedulable"
 _LARGEST: Final = 2**31 - 1
 
@@ -187,7 +186,11 @@ def _phase(status: Any) -> Manifest:
 
 def _condition_of(status: Any, read: Callable[[Mapping[str, Any]], Manifest | None]) -> Manifest:
     condition = read(status) if isinstance(status, Mapping) else None
-    return {"status": {"conditions": [{"type": SCHEDULED, **condition}]}} if condition is not None else {}
+    return (
+        {"status": {"conditions": [{"type": INITIALLY_SCHEDULED["PodGroup"], **condition}]}}
+        if condition is not None
+        else {}
+    )
 
 
 def _condition_by_phase(status: Mapping[str, Any]) -> Manifest | None:
@@ -231,7 +234,7 @@ def status_of(api_version: str, condition: Mapping[str, Any]) -> Manifest:
 
     Empty for a condition of another type: these APIs have no equivalent.
     """
-    if condition.get("type") != SCHEDULED:
+    if condition.get("type") != INITIALLY_SCHEDULED["PodGroup"]:
         return {}
     scheduled = condition.get("status") == "True"
     few = str(condition.get("message", "")).startswith("waiting for ")

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from kube_rules.job_indexes import JobIndexes
 from kube_rules.json import mapping
+from kube_rules.meta import DISRUPTION_TARGET
 
 FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 """Annotation of a pod of an indexed Job: the number of earlier failures of its index."""
 _BACKOFF_LIMIT: Final = 6
-_EVICTED: Final = ("DisruptionTarget", "True")
+_EVICTED: Final = (DISRUPTION_TARGET, "True")
 _MOST_NAMED: Final = 10
 
 

@@ -17,6 +17,16 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 ResourceList = dict[str, QuantityText]
 """Resource name to quantity, unparsed."""
 
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label of a Namespace with its name."""
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+"""The type of the condition of pods and groups that are evicted."""
+INITIALLY_SCHEDULED: Final = {
+    "PodGroup": "PodGroupInitiallyScheduled",
+    "CompositePodGroup": "CompositePodGroupInitiallyScheduled",
+}
+"""The type of the condition of each kind of group that was placed."""
 FINISHED: Final = ("Succeeded", "Failed")
 """The phases in which all containers of a pod have ended for good."""
 

@@ -26,6 +26,7 @@ from kube_rules.foreign_groups import (
     coscheduling_up,
     volcano_up,
 )
+from kube_rules.meta import INITIALLY_SCHEDULED
 
 Manifest = dict[str, Any]
 
@@ -82,7 +83,7 @@ _READABLE_GROUPS: Final = {
 
 _MODES: Final = {"Pod": "single", "PodGroup": "all"}
 _MODE_NAMES: Final = {mode: name for name, mode in _MODES.items()}
-_CONDITIONS: Final = {"PodGroupScheduled": "PodGroupInitiallyScheduled"}
+_CONDITIONS: Final = {"PodGroupScheduled": INITIALLY_SCHEDULED["PodGroup"]}
 _CONDITION_NAMES: Final = {internal: name for name, internal in _CONDITIONS.items()}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kube_rules import flow_control
-from kube_rules.controllers.volumes import DEFAULT_CLASS
+from kube_rules.controllers.endpoint_slices import SERVICE_NAME, SKIP_MIRROR
+from kube_rules.controllers.volumes import DEFAULT_CLASS, WAIT_FOR_CONSUMER
 from kube_rules.foreign_groups import COSCHEDULING_VERSION, FOREIGN_VERSIONS
 from kube_rules.json import Json
 from kube_rules.taints import NOT_READY, UNREACHABLE
@@ -121,7 +122,7 @@ def ensure_default_storage_class(registry: ObjectRegistry) -> None:
     obj: Json = {
         "metadata": {"name": "standard", "annotations": {DEFAULT_CLASS: "true"}},
         "provisioner": "kube-standin.dev/simulated",
-        "volumeBindingMode": "WaitForFirstConsumer",
+        "volumeBindingMode": WAIT_FOR_CONSUMER,
     }
     registry.create_now(kind, "", registry.decoder.decode(kind, obj, "Ignore", []), WriteOptions())
 
@@ -212,8 +213,8 @@ def _ensure_authentication_config(registry: ObjectRegistry, client_ca: str) -> N
 
 _AUTHENTICATION: Final = ("kube-system", "extension-apiserver-authentication")
 _SERVICE_ADDRESS: Final = "10.96.0.1"
-_SKIP_MIRROR = {"endpointslice.kubernetes.io/skip-mirror": "true"}
-_OF_SERVICE = {"kubernetes.io/service-name": "kubernetes"}
+_SKIP_MIRROR = {SKIP_MIRROR: "true"}
+_OF_SERVICE = {SERVICE_NAME: "kubernetes"}
 
 
 def _slice(family: str, endpoint: Json, ports: list[Json]) -> Json:

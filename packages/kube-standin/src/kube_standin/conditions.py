@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kube_rules.json import Json
+from kube_rules.meta import DISRUPTION_TARGET
 
 
 def condition_of(status: Json | None, kind: str) -> Json | None:
@@ -74,4 +75,4 @@ def pod_condition(kind: str, status: str, stamp: str, reason: str = "", message:
 def set_disrupted(pod: Json, stamp: str, reason: str, message: str) -> None:
     """Set the DisruptionTarget condition of a pod that is terminated from outside."""
     status = pod.setdefault("status", {})
-    set_condition(status, pod_condition("DisruptionTarget", "True", stamp, reason, message))
+    set_condition(status, pod_condition(DISRUPTION_TARGET, "True", stamp, reason, message))

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Self, TypeVar
 
 from kube_rules import objects
-from kube_rules.meta import ObjectRef
+from kube_rules.meta import DISRUPTION_TARGET, ObjectRef
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
@@ -117,7 +117,7 @@ def pod(
         resources=objects.ResourceRequirements(requests=requests),
         ports=tuple(_port(p) for p in ports),
     )
-    condition = objects.PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    condition = objects.PodCondition(type=DISRUPTION_TARGET, status="True", reason="PreemptionByScheduler")
     return objects.Pod(
         metadata=objects.ObjectMeta(
             name=name,

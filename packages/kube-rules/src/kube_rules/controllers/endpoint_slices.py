@@ -13,6 +13,7 @@ from typing import Final
 
 from kube_rules.controllers.endpoints import HEADLESS, TRIGGER_TIME, BackendPod, families, headless, numbered
 from kube_rules.json import Json
+from kube_rules.meta import LAST_APPLIED
 
 MOST_ENDPOINTS: Final = 100
 """Maximum number of endpoints in a slice of a Service."""
@@ -24,7 +25,6 @@ MANAGER: Final = "endpointslice-controller.k8s.io"
 MIRROR: Final = "endpointslicemirroring-controller.k8s.io"
 SKIP_MIRROR: Final = "endpointslice.kubernetes.io/skip-mirror"
 LEADER: Final = "control-plane.alpha.kubernetes.io/leader"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _CLOSE: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _RESERVED: Final = frozenset((SERVICE_NAME, MANAGED_BY, HEADLESS))
 
@@ -296,6 +296,6 @@ def _mirror(endpoints: Json, family: str, ports: list[Json], items: list[Json]) 
     metadata = endpoints["metadata"]
     labels = {**(metadata.get("labels") or {}), SERVICE_NAME: metadata["name"], MANAGED_BY: MIRROR}
     source = metadata.get("annotations") or {}
-    annotations = {key: value for key, value in source.items() if key not in (TRIGGER_TIME, _LAST_APPLIED)}
+    annotations = {key: value for key, value in source.items() if key not in (TRIGGER_TIME, LAST_APPLIED)}
     meta: Json = {"generateName": name_prefix(metadata["name"]), "labels": labels, "annotations": annotations}
     return {"metadata": meta, "addressType": family, "endpoints": items, "ports": ports}

@@ -12,6 +12,7 @@ from kube_rules.controllers.jobs import job_labels
 from kube_rules.defaults import pods
 from kube_rules.defaults.rows import Fill, all_of, chosen, fill, holders
 from kube_rules.json import Json
+from kube_rules.meta import NAMESPACE_LABEL
 
 _MAX_INT32 = 2**31 - 1
 _RBAC = "rbac.authorization.k8s.io"
@@ -29,7 +30,7 @@ def _namespace_label(obj: Json) -> None:
     """Set the label with the name of the namespace."""
     name = obj.get("metadata", {}).get("name")
     if name:
-        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+        obj["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = name
 
 
 def _node_blocks(obj: Json) -> None:

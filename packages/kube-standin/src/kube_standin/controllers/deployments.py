@@ -14,6 +14,7 @@ from kube_rules.controllers.amounts import share_of
 from kube_rules.controllers.pods import POD_TEMPLATE_HASH, template_hash
 from kube_rules.controllers.sets import REVISION, number_in, replica_set_of, revision_of
 from kube_rules.json import Json
+from kube_rules.meta import LAST_APPLIED
 from kube_rules.selectors import parse_integer
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, drop_condition, put_condition
@@ -30,7 +31,7 @@ MOST = "deployment.kubernetes.io/max-replicas"
 ROLLBACK = "deprecated.deployment.rollback.to"
 """The revision that a deployment rolls back to, 0 for the previous one; clients of `extensions/v1beta1` set it."""
 _OWN_ANNOTATIONS = (
-    "kubectl.kubernetes.io/last-applied-configuration",
+    LAST_APPLIED,
     REVISION,
     HISTORY,
     DESIRED,

@@ -13,6 +13,7 @@ from typing import Literal
 
 from kube_rules.controllers.disruption import budget_numbers, counts_scale
 from kube_rules.json import Json
+from kube_rules.meta import DISRUPTION_TARGET
 from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, put_condition
 from kube_standin.controllers.pod_owners import selector_of
@@ -178,7 +179,7 @@ class Disruption(Controller):
         if pod is None or state is None or not pod.disrupted or pod.terminating or pod.finished:
             return
         body = state.decode()
-        target = condition_of(body["status"], "DisruptionTarget")
+        target = condition_of(body["status"], DISRUPTION_TARGET)
         if target is not None and target["status"] == "True":
             target.update(status="False", lastTransitionTime=self.context.stamp())
         self.context.put(state, body)

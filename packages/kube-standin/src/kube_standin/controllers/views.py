@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from kube_rules.admission import PREEMPTION_PRIORITY_CLASS
-from kube_rules.meta import FINISHED, Struct
+from kube_rules.meta import DISRUPTION_TARGET, FINISHED, Struct
 from kube_rules.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -216,7 +216,7 @@ def read_pod(raw: bytes) -> PodSeen:
             continue
         if condition.type == "Ready":
             ready, since = True, condition.last_transition_time
-        elif condition.type == "DisruptionTarget":
+        elif condition.type == DISRUPTION_TARGET:
             disrupted = True
         elif condition.type in gates:
             open_gates += 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from kube_rules.controllers.volumes import DEFAULT_CLASS
 from kube_rules.json import Json
+from kube_rules.meta import INITIALLY_SCHEDULED
 from kube_rules.selectors import is_plain
 from kube_rules.versions import EVENT_FIELDS_FROM_CORE
 from kube_standin.tables import ages, cluster_kinds, networking_kinds, pods
@@ -320,7 +322,7 @@ _PRIORITY_CLASS = (
 )
 
 
-_SCHEDULED = ("PodGroupScheduled", "PodGroupInitiallyScheduled", "CompositePodGroupInitiallyScheduled")
+_SCHEDULED = ("PodGroupScheduled", *INITIALLY_SCHEDULED.values())
 
 
 def _group_policy(obj: Json) -> str:
@@ -434,7 +436,7 @@ _EVENT = (
 
 def _class_name(obj: Json) -> str:
     meta = obj.get("metadata", {})
-    default = meta.get("annotations", {}).get("storageclass.kubernetes.io/is-default-class") == "true"
+    default = meta.get("annotations", {}).get(DEFAULT_CLASS) == "true"
     return f"{meta.get('name', '')} (default)" if default else str(meta.get("name", ""))
 
 

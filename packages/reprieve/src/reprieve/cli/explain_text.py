@@ -15,6 +15,7 @@ import msgspec
 from kube_rules import objects
 from kube_rules.errors import names_text
 from kube_rules.group_sources import pod_group_name
+from kube_rules.meta import DISRUPTION_TARGET
 from kube_rules.requests import resize_is_deferred
 from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned, owned_unit, tells_of_object
@@ -304,7 +305,7 @@ def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
     target = evidence.target
     staying = [pod for pod in evidence.members if pod.metadata.deletion_timestamp is None and not was_preempted(pod)]
     total, scheduled = len(staying), _scheduled(staying)
-    if not total and any(c.type == "DisruptionTarget" and c.status == "True" for c in _conditions(evidence)):
+    if not total and any(c.type == DISRUPTION_TARGET and c.status == "True" for c in _conditions(evidence)):
         leaving = len(evidence.members)
         if leaving:
             return (

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kube_rules.group_sources import GROUP_LABELS
+from kube_rules.meta import NAMESPACE_LABEL
 from kube_rules.topology_terms import INDEXES
 from reprieve.client.public_words import DRIVERS, KEYS, PLATFORMS, is_public, is_public_resource
 
@@ -73,7 +74,6 @@ _GPUS: Final = re.compile(r"gpu\..*/.*|.*/(gpu([-.].*)?|mig-.*)")
 """Resources that count as GPUs, also under a pseudonym."""
 _HOSTNAMES: Final = ("kubernetes.io/hostname", "beta.kubernetes.io/hostname")
 _ATTACHABLE: Final = "attachable-volumes-csi-"
-_NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 class Names:
@@ -155,7 +155,7 @@ class Names:
             return text
         if key in GROUP_LABELS:
             return self.name(GROUP, text)
-        if key == _NAMESPACE_LABEL:
+        if key == NAMESPACE_LABEL:
             return self.name(NAMESPACE, text)
         if key in _HOSTNAMES and (not self.frozen or text in self._pseudonyms.get(NODE, ())):
             if not self.frozen:

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from kube_rules import objects as o
 from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
+from kube_rules.controllers.claims import POD_CLAIM
+from kube_rules.controllers.volumes import DEFAULT_CLASS
 from kube_rules.foreign_groups import FOREIGN, FOREIGN_VERSIONS
 from kube_rules.group_sources import GROUP_ANNOTATIONS, KUEUE_TOTAL, TASK_ANNOTATION
 from kube_rules.json import Json
-from kube_rules.meta import KubernetesObject
+from kube_rules.meta import DISRUPTION_TARGET, INITIALLY_SCHEDULED, KubernetesObject
 from kube_rules.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
 from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE
 from kube_rules.work_annotations import GRANT_NAMESPACES, WORK_ANNOTATIONS
@@ -126,7 +128,7 @@ _POD_CONDITIONS: Final = leaves.conditions(
     "Ready",
     "ContainersReady",
     "Initialized",
-    "DisruptionTarget",
+    DISRUPTION_TARGET,
     "PodResizePending",
     "PodResizeInProgress",
 )
@@ -230,7 +232,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
         },
         "status": {
             "conditions": leaves.conditions(
-                "PodGroupInitiallyScheduled", "PodGroupScheduled", "PodGroupSatisfied", "DisruptionTarget"
+                INITIALLY_SCHEDULED["PodGroup"], "PodGroupScheduled", "PodGroupSatisfied", DISRUPTION_TARGET
             ),
             "resourceClaimStatuses": leaves.each(
                 {"name": leaves.named(DEVICE_CLAIM), "resourceClaimName": leaves.named(DEVICE_CLAIM)}
@@ -256,7 +258,7 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "parentCompositePodGroupName": leaves.named(COMPOSITE),
             **_COMPOSITE,
         },
-        "status": {"conditions": leaves.conditions("CompositePodGroupInitiallyScheduled", "DisruptionTarget")},
+        "status": {"conditions": leaves.conditions(INITIALLY_SCHEDULED["CompositePodGroup"], DISRUPTION_TARGET)},
     },
     o.Workload: {
         "spec": {"podGroupTemplates": leaves.each(_TEMPLATE), "compositePodGroupTemplates": _composite_templates},
@@ -394,10 +396,10 @@ _ANNOTATIONS: Final[Mapping[str, Leaf]] = {
     CLASS_BETA: leaves.named(CLASS),
     BIND_COMPLETED: leaves.keep,
     BOUND_BY_CONTROLLER: leaves.keep,
-    "storageclass.kubernetes.io/is-default-class": leaves.keep,
+    DEFAULT_CLASS: leaves.keep,
     "resource.kubernetes.io/extended-resource-claim": leaves.keep,
     "storage.alpha.kubernetes.io/migrated-plugins": leaves.drivers,
-    "resource.kubernetes.io/pod-claim-name": leaves.named(DEVICE_CLAIM),
+    POD_CLAIM: leaves.named(DEVICE_CLAIM),
     PROVISIONING_STATE: leaves.request_state,
 }
 """The annotations that a scheduler or the volume controllers read."""

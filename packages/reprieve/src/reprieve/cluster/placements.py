@@ -25,11 +25,12 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from kube_rules.meta import NAMESPACE_LABEL
 from reprieve.cluster.changes import ChangeLog, ChangeReader, GangReader
 from reprieve.cluster.devices import DeviceBook
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.nodes import NodeColumns
-from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME, PodAffinityIndex
+from reprieve.cluster.pod_affinity_index import PodAffinityIndex
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
@@ -76,7 +77,7 @@ class Placements:
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Return a namespace's labels, or for an unknown one the name label that the API server sets."""
         labels = self.namespaces.get(name)
-        return labels if labels is not None else {NAMESPACE_NAME: name}
+        return labels if labels is not None else {NAMESPACE_LABEL: name}
 
     def place(self, pod: PodRecord, row: int) -> None:
         """Put a pod on a node, assumed or restored in a trial, and allocate its unallocated device claims."""

@@ -35,7 +35,6 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.small_sets import each, joined, left
 
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label with the name of a namespace, which the API server sets on every namespace."""
 
 MOST_MATCH_COUNTS: Final = 1024

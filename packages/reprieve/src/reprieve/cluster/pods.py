@@ -14,7 +14,7 @@ import msgspec
 
 from kube_rules import objects
 from kube_rules.durations import readable_time
-from kube_rules.meta import ObjectMeta, map_field
+from kube_rules.meta import DISRUPTION_TARGET, LAST_APPLIED, ObjectMeta, map_field
 from kube_rules.work_annotations import DOMAIN, NO_WORK_TERMS, WorkTerms, work_terms_of
 from reprieve.cluster.label_classes import LabelClass
 from reprieve.cluster.pod_volumes import PodVolumes, volumes_of
@@ -72,9 +72,6 @@ class PodClaim(NamedTuple):
     def reference(self) -> tuple[str, str | None, str | None]:
         """Return the name, claim and template from the pod's spec, to compare with the claims of its group."""
         return self.name, None if self.generated else self.claim, self.template
-
-
-_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class PodRecord(msgspec.Struct, eq=False, gc=False, kw_only=True):
@@ -245,9 +242,9 @@ def annotations_of(meta: ObjectMeta) -> Mapping[str, str]:
     """Return the annotations that plugins see: all except the manifest copy of `kubectl apply`."""
     if not meta.annotations:
         return _EMPTY
-    if _APPLIED not in meta.annotations:
+    if LAST_APPLIED not in meta.annotations:
         return meta.annotations
-    return {key: text for key, text in meta.annotations.items() if key != _APPLIED}
+    return {key: text for key, text in meta.annotations.items() if key != LAST_APPLIED}
 
 
 def controller_of(meta: ObjectMeta) -> Owner | None:
@@ -279,7 +276,7 @@ def claims_of(pod: objects.Pod) -> tuple[PodClaim, ...]:
 def was_preempted(pod: objects.Pod) -> bool:
     """Return whether the pod has DisruptionTarget=True, reason PreemptionByScheduler (preemption.md 2.3)."""
     return bool(pod.status.conditions) and any(
-        c.type == "DisruptionTarget" and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
+        c.type == DISRUPTION_TARGET and c.status == "True" and c.reason == PREEMPTION_BY_SCHEDULER
         for c in pod.status.conditions or ()
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from kube_rules import objects
 from kube_rules.grants import bounded
+from kube_rules.meta import NAMESPACE_LABEL
 from kube_rules.work_annotations import (
     NO_CLASS_TERMS,
     NO_WORK_TERMS,
@@ -30,7 +31,6 @@ from reprieve.cluster.evictions import EvictionHistory
 from reprieve.cluster.groups import CompositeState, Group, GroupSpec, GroupState, composite_spec_of, spec_of
 from reprieve.cluster.job_deadlines import JobDeadlines
 from reprieve.cluster.placements import Placements
-from reprieve.cluster.pod_affinity_index import NAMESPACE_NAME
 from reprieve.cluster.pods import PodClaim, PodRecord, controller_of
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.trees import GroupTrees
@@ -571,7 +571,7 @@ class ClusterState(Placements):
         if labels is None:
             self.namespaces.pop(name, None)
         else:
-            self.namespaces[name] = {**labels, NAMESPACE_NAME: name}
+            self.namespaces[name] = {**labels, NAMESPACE_LABEL: name}
         changed = self.namespace_labels(name) != before
         if changed and self.pod_affinity.active:
             self._outside_trials()

@@ -21,12 +21,13 @@ that state costs no call. Older states from informers, from before a patch, do n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from kube_rules import objects
 from kube_rules.foreign_groups import ForeignGroup, accepted, has_message, made_for
+from kube_rules.meta import DISRUPTION_TARGET, INITIALLY_SCHEDULED
 from reprieve.client.clock import Clock
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError, ClientError
@@ -47,15 +48,9 @@ from reprieve.scheduling.decision import (
 from reprieve.scheduling.engine import Engine
 
 NOT_READY: Final = "NotReadyForScheduling"
-DISRUPTION_TARGET: Final = "DisruptionTarget"
 _SPARED: Final = "PreemptionFailed"
 _SCHEDULED_AGAIN: Final = "ScheduledAgain"
 _SCHEDULED: Final = "PodScheduled"
-_GROUP_SCHEDULED: Final[Mapping[str, str]] = {
-    "PodGroup": "PodGroupInitiallyScheduled",
-    "CompositePodGroup": "CompositePodGroupInitiallyScheduled",
-}
-"""The type of the condition of each kind of group."""
 KEPT_BACK: Final = 5.0
 """How long a pod is gated, in seconds, before its condition reports it: most gates open at once (KEP-5501)."""
 
@@ -203,7 +198,7 @@ class Conditions:
             self.satisfied.seen(group, resource)
         subject.foreign = foreign
         subject.generation = meta.generation if foreign is None else 0  # other APIs do not have it
-        scheduled = next((c for c in group.status.conditions if c.type == _GROUP_SCHEDULED[group.KIND]), None)
+        scheduled = next((c for c in group.status.conditions if c.type == INITIALLY_SCHEDULED[group.KIND]), None)
         view = _View(_written(scheduled, scheduled.observed_generation)) if scheduled else _View()
         if foreign is not None:
             if accepted(foreign.api_version, foreign.phase):
@@ -515,7 +510,7 @@ class Conditions:
         return self._writes.patch_pod_status(subject.namespace, subject.name, subject.uid, patch)
 
     def _patch_group(self, subject: _Subject, view: _View) -> asyncio.Future[None]:
-        conditions = [_condition(_GROUP_SCHEDULED[subject.kind], view.condition)]
+        conditions = [_condition(INITIALLY_SCHEDULED[subject.kind], view.condition)]
         key = f"{subject.namespace}/{subject.name}"
         satisfied = self.satisfied.along(key) if subject.kind == "PodGroup" else None
         flight = self._send(subject, conditions if satisfied is None else [*conditions, satisfied])

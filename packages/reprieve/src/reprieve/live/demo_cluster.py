@@ -14,6 +14,7 @@ from typing import Final
 from kube_rules import objects as o
 from kube_rules.group_sources import pod_group_name
 from kube_rules.json import Json
+from kube_rules.meta import INITIALLY_SCHEDULED
 from reprieve.client.discovery import Resource, Served, discover
 from reprieve.client.informer import Change, ChangeKind, Informer
 from reprieve.client.transport import ApiClient
@@ -71,7 +72,7 @@ class DemoCluster:
         conditions = stored_group.status.conditions if stored_group is not None else ()
         rejected = any(
             (condition.type, condition.status, condition.reason)
-            == ("PodGroupInitiallyScheduled", "False", UNSCHEDULABLE)
+            == (INITIALLY_SCHEDULED["PodGroup"], "False", UNSCHEDULABLE)
             for condition in conditions
         )
         messages = [_unschedulable(pod) for pod in self.pods(group)]
@@ -81,7 +82,7 @@ class DemoCluster:
         """Return whether the condition of a CompositePodGroup reports that its tree was scheduled."""
         stored_root = self._trees.objects.get(root)
         return stored_root is not None and any(
-            (condition.type, condition.status) == ("CompositePodGroupInitiallyScheduled", "True")
+            (condition.type, condition.status) == (INITIALLY_SCHEDULED["CompositePodGroup"], "True")
             for condition in stored_root.status.conditions
         )
 

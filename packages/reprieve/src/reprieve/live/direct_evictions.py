@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from kube_rules.meta import DISRUPTION_TARGET
 from reprieve.client.clock import Clock
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.leader_election import LeadershipLostError
 from reprieve.client.write_queue import WORKERS
 from reprieve.cluster.pods import PREEMPTION_BY_SCHEDULER, PodRecord
-from reprieve.live.conditions import DISRUPTION_TARGET, observed
+from reprieve.live.conditions import observed
 from reprieve.live.writes import Writes, superseded
 from reprieve.scheduling.effects import DirectEviction
 from reprieve.scheduling.gang_restarts import GangRestart

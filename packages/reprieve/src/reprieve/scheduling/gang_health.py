@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from kube_rules import objects
+from kube_rules.meta import INITIALLY_SCHEDULED
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.state import ClusterState
 from reprieve.queueing.queue import SchedulingQueue
 
-INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 SATISFIED = "PodGroupSatisfied"
 BELOW_MIN_COUNT = "BelowMinCount"
 MIN_COUNT_SATISFIED = "MinCountSatisfied"
@@ -96,7 +96,7 @@ class GangHealth:
         """Read the conditions of a group in the API, which have its state from before a restart."""
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         conditions = {condition.type: condition for condition in group.status.conditions}
-        scheduled, satisfied = conditions.get(INITIALLY_SCHEDULED), conditions.get(SATISFIED)
+        scheduled, satisfied = conditions.get(INITIALLY_SCHEDULED["PodGroup"]), conditions.get(SATISFIED)
         if satisfied is None and (scheduled is None or scheduled.status != "True"):
             return
         gang = self._gang(key, group.metadata.uid or key)

@@ -71,15 +71,13 @@ class DatabaseStore:
         self._first_retry = retry
         self._clock = clock
         self._engine = writing_engine(database.address, trouble)
-        self._spool = Spool(database.spool_directory, database.spool_bytes, lost=self._drop)
+        self._spool = Spool(database.spool_directory, database.spool_bytes, lost=self._lost)
         self._waiting: deque[StoredRecord] = deque()
         self._pictures: deque[tuple[float, bytes]] = deque(maxlen=_MOST_PICTURES)
         self._changed = threading.Condition()
         self._closing = False
         self._put = 0
         self._done = 0
-        self.dropped = 0
-        """Number of records that could not be stored."""
         self.pictures_lost = 0
         self._instance = random.SystemRandom().getrandbits(6)
         self._id = 0
@@ -116,13 +114,13 @@ class DatabaseStore:
             self._put += 1
             if self._closing:
                 self._done += 1
-                self._drop(1)
+                self._lost(1)
                 return
             self._waiting.append(row)
             if len(self._waiting) > _QUEUE:
                 self._waiting.popleft()
                 self._done += 1
-                self._drop(1)
+                self._lost(1)
             self._changed.notify_all()
 
     async def find(self, kind: str, namespace: str, name: str) -> list[DecisionRecord]:
@@ -239,7 +237,7 @@ class DatabaseStore:
                     self._waiting.extendleft(reversed(batch))
                     self._changed.wait(min(1.0, self._retry))
                     return False
-            self._drop(len(batch))
+            self._lost(len(batch))
         self._finished(len(batch))
         return True
 
@@ -259,10 +257,6 @@ class DatabaseStore:
             where = self.database.spool_directory
             self._trouble(f"decision records are spooled to {where}: {self.database}: {text}")
 
-    def _drop(self, count: int) -> None:
-        self.dropped += count
-        self._lost(count)
-
     # -- the database ----------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
@@ -281,7 +275,7 @@ class DatabaseStore:
         except (DataError, IntegrityError) as error:
             if len(rows) == 1:
                 self._trouble(f"decision record {rows[0].id} is not taken: {reason_of(error, self._engine.url)}")
-                self._drop(1)
+                self._lost(1)
                 return
             for row in rows:
                 self._write([row])
