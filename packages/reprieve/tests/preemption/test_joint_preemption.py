@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -102,6 +102,21 @@ def test_those_that_fit_go_first_and_evict_nothing() -> None:
     decisions = drained(world_of(two_and_one(), node("n4", cpu=1), pod("three", cpu=1, priority=9)))
     assert [b.pod.name for b in decisions[0].bindings] == ["three"]
     assert evicted(decisions) == {"default/large"}
+
+
+def test_those_that_fit_are_tried_before_those_that_evict_and_are_not_planned_again() -> None:
+    """8.2: the first fits, and so does the second beside it; one plan is for the other two."""
+    nodes: list[Any] = [node("free", cpu=4), node("busy", cpu=4, labels={"disk": "ssd"})]
+    nodes.append(pod("low", cpu=4, node="busy", priority=1, selector={"disk": "ssd"}))
+    waiting = [pod(name, cpu=2, priority=9) for name in "abcd"]
+    world = world_of(nodes, waiting)
+    plan = DefaultPreemption.plan_together
+    with patch.object(DefaultPreemption, "plan_together", autospec=True, side_effect=plan) as planned:
+        decisions = drained(world)
+    assert [d.ref for d in decisions] == [f"pod/uid-{name}" for name in "abcd"]
+    assert evicted(decisions) == {"default/low"}
+    assert planned.call_count == 2, "without those that fit, and with them"
+    assert [d.attempt for d in decisions] == [1, 1, 1, 1]
 
 
 def test_pod_that_fits_takes_another_node_if_fewer_are_evicted() -> None:

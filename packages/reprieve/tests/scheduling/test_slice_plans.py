@@ -14,7 +14,8 @@ from kube_rules.topology_terms import SLICE
 from reprieve.scheduling import slice_units
 from reprieve.scheduling.placement_counts import holds_at_most
 from reprieve.scheduling.rank_order import FewestBreaks
-from tests.building import World, composite, group, node, pod
+from tests.building import World, composite, group, node, pod, profile_with
+from tests.scheduling.test_group_placements import Unsigned
 
 RACK = "topology.kubernetes.io/rack"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -70,6 +71,30 @@ def test_slices_with_missing_members_are_planned_with_the_others(
     assert _where(world, ranks) == places
 
 
+def test_running_members_of_other_slices_may_have_no_index_or_no_domain() -> None:
+    """topology.md 4.2, 4.3: the rest of a slice is placed where its member runs."""
+    nodes = [*_nodes(2, 4), node("bare", cpu=4)]
+    asks = {rank: {"cpu": 1, "node": where} for rank, where in enumerate(("bare", "bare", "n1", ""))}
+    crew = _crew(asks, PAIRS)
+    without = pod("a-first", cpu=1, group="crew", node="n0")
+    assert World(*nodes, *crew, without).settle().where["m3"] == "n1"
+
+
+def test_message_names_the_ranks_of_the_first_slice_without_a_domain() -> None:
+    """topology.md 4.2."""
+    world = World(*_nodes(2, 1), *_crew({rank: {"cpu": 1} for rank in range(4)}, PAIRS)).settle()
+    why = f"slice rack=2: ranks 2-3 fit together in no domain of {RACK}"
+    assert world.virtual.conditions["group/default/crew"].message.startswith(why)
+
+
+def test_slices_of_pods_that_cannot_be_compared_are_tried_in_all_domains() -> None:
+    """topology.md 4.6: the first rack is too small for one slice, and holds the other."""
+    profile = profile_with(Unsigned())
+    asks = {rank: {"cpu": cpu} for rank, cpu in enumerate((2, 2, 1, 1))}
+    world = World(*_nodes(3, 4), *_crew(asks, PAIRS), profiles={profile.name: profile})
+    assert _where(world.settle(), range(4)) == ["n1", "n1", "n0", "n0"]
+
+
 def test_slices_are_searched_together_whole() -> None:
     """topology.md 4.6: split anywhere one break would do, and with whole slices the middle one is apart."""
     asks = {rank: {"cpu": cpu} for rank, cpu in enumerate((3, 1, 1, 2, 2, 2))}
@@ -119,6 +144,13 @@ def test_capacity_for_slices_is_counted_once_for_alike_slices() -> None:
     with mock.patch.object(slice_units, "holds_at_most", wraps=holds_at_most) as counted:
         world.step()
     assert counted.call_count == 2
+
+
+def test_slice_that_fits_is_placed_after_one_that_does_not() -> None:
+    """topology.md 4.2: the gang reaches its minimum with it."""
+    crew, *members = _crew({0: {"cpu": 4}, 1: {"cpu": 1}, 2: {"cpu": 2}, 3: {"cpu": 1}}, PAIRS)
+    crew = replace(crew, spec=group("crew", min_count=2).spec)
+    assert _where(World(*_nodes(3), crew, *members).settle(), range(4)) == ["", "", "n0", "n0"]
 
 
 def test_part_of_a_slice_without_capacity_waits() -> None:

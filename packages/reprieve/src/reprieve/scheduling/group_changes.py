@@ -194,8 +194,7 @@ class GroupChanges:
         self._move(now, f"{state.kind.lower()} {state.key} stands in another tree")
         spec = state.spec
         assert spec is not None
-        if old is None or (old.min_count is None) != (spec.min_count is None):
-            self.resizes.regrouped(state.running(), now)
+        self.resizes.regrouped(state.running(), now)
         raised = old is not None and (spec.min_count or 0) > (old.min_count or 0)
         if old is not None and replace(spec, min_count=old.min_count) != old:
             raised = False  # other changes may help
