@@ -370,6 +370,31 @@ def test_reservations_without_an_expected_start_make_way_for_those_before_them()
     assert not world.nominated
 
 
+def test_reservation_on_other_nodes_is_not_computed_again() -> None:
+    """reservations.md 3.7: those that are on nodes that the earlier one takes make way, in turn."""
+    world = world_of(full(6), pair("first")).drain()
+    world = after(world.add(pair("second"), pair("third")), DUE + 2 * MINUTE)
+    before = dict(held(world))
+    world.gone("r2")
+    after(world, DUE + 4 * MINUTE)
+    assert world.nominated == {
+        f"{name}-{i}": f"n{n}"
+        for name, i, n in (
+            ("first", 0, 0),
+            ("first", 1, 2),
+            ("second", 0, 1),
+            ("second", 1, 3),
+            ("third", 0, 4),
+            ("third", 1, 5),
+        )
+    }
+    assert {name: reservation is before[name] for name, reservation in held(world).items()} == {
+        "first": False,
+        "second": False,
+        "third": True,
+    }
+
+
 def test_expected_starts_are_kept_though_others_are_before_them_in_the_queue() -> None:
     """reservations.md 3.7, 7.4"""
     items = [*full(4), pair("second")]

@@ -440,9 +440,20 @@ def labelled(item: Any, index: str) -> Any:
         (owned(pod("small", cpu=1, namespace="elsewhere"), "set-small"), None),
         (labelled(owned(pod("small-2", cpu=1), "set-small"), "1"), None),
         (owned(pod("small", cpu=1, nominated="n3"), "set-small"), "n3"),
+        (owned(pod("small", cpu=1, nominated="n1"), "set-small"), "n1"),
         (owned(pod("small", cpu=1, terminating=True), "set-small"), None),
     ],
-    ids=["name", "owner", "neither", "no owner", "namespace", "index", "nominated already", "terminating"],
+    ids=[
+        "name",
+        "owner",
+        "neither",
+        "no owner",
+        "namespace",
+        "index",
+        "nominated already",
+        "to the first node",
+        "terminating",
+    ],
 )
 def test_recreated_pod_gets_the_place(recreated: objects.Pod, nominated: str | None) -> None:
     """moving.md 4.4: if it has the name of the pod that moved, or its owner and index."""

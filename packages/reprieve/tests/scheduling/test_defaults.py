@@ -20,6 +20,7 @@ from reprieve.framework.plugin import Plugin
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS
 from reprieve.plugins.reservations import ReservationOptions
+from reprieve.preemption import criteria
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.queueing.timers import Timing
@@ -167,6 +168,26 @@ def _preemption(profile: Profile) -> PreemptionOptions:
     (plugin,) = [plugin for plugin in profile.plugins if isinstance(plugin, DefaultPreemption)]
     found = plugin._options
     return dataclasses.replace(found, cost=tuple(found.cost))
+
+
+_EVERY = {"evictionLimits": [{"per": "owner", "most": 1, "within": "1h"}]}
+_REPEATS = {"evictionLimits": [{"per": "owner", "most": 1, "within": "1h", "count": "Repeats"}]}
+
+
+@pytest.mark.parametrize(
+    ("args", "cost"),
+    [
+        ({}, criteria.STANDARD),
+        (_REPEATS, criteria.STANDARD),
+        (_EVERY, criteria.WITH_LIMITS),
+        ({"waitForCheckpoint": "1m"}, criteria.WITH_WAITS),
+        ({"waitForCheckpoint": "1m", **_EVERY}, criteria.WITH_LIMITS),
+        ({"waitForCheckpoint": "1m", **_EVERY, "cost": ["pods"]}, ("pods",)),
+    ],
+)
+def test_cost_that_is_left_out_follows_the_other_args(args: Json, cost: tuple[str, ...]) -> None:
+    """cost.md 1, 9: a limit of all evictions, and waiting for checkpoints, count the lost work earlier."""
+    assert tuple(_made("DefaultPreemption", args)["_options"].cost) == tuple(cost)
 
 
 UPSTREAM = ("pdbViolations", "highestPriority", "prioritySum", "pods", "startTime")

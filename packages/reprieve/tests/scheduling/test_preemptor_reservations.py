@@ -378,3 +378,16 @@ def _decided(engine: Engine, now: float) -> list[Decision]:
     while (decision := engine.step(now).decision) is not None:
         found.append(decision)
     return found
+
+
+def test_placed_preemptor_has_no_reservation_left() -> None:
+    """cost.md 5.1: nothing ends later for it."""
+    world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=1))
+    ref = world.step().ref
+    assert world.engine._nominations.held.until(ref) is not None
+    world.gone("low")
+    world.engine.preemption_done(ref, world.now)
+    world.engine.tick(world.now + 60)
+    assert world.engine.step(world.now + 60).decision is not None
+    assert world.where == {"high": "n1"}
+    assert world.engine._nominations.held.until(ref) is None
