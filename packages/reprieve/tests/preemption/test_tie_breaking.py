@@ -11,6 +11,7 @@ from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.tie_breaking import VictimSparingTieBreaker, victim_sparing_tie_breaker
 from tests.building import World, node, pdb, pod
+from tests.plugins.neighbours import rules, term
 from tests.preemption.by_name import units_of
 
 
@@ -69,5 +70,32 @@ def test_preferred_are_nodes_with_room_beside_those_worth_keeping() -> None:
     ties.took(1)
     assert ties.narrow(np.array([0, 1, 2])).tolist() == [2]
     ties.took(2)
+    assert ties.narrow(np.array([0, 1, 2])).tolist() == [2]
     ties.took(2)
     assert ties.narrow(np.array([0, 2])).tolist() == [0, 2]
+
+
+def test_capacity_of_pods_that_stay_is_no_place() -> None:
+    """preemption.md 3.4: that of pods of equal priority, running and nominated."""
+    items = [
+        node("n0", cpu=4),
+        node("n1", cpu=4),
+        pod("stays", cpu=3, node="n0", priority=9),
+        pod("holds", cpu=1, priority=9, nominated="n1", gates=["x"]),
+        pod("low", cpu=1, node="n0"),
+        pod("new", cpu=1, priority=9),
+    ]
+    assert _ties(World(*items), ["new"]) == {"n0": 0, "n1": 3}
+
+
+def test_pods_that_others_keep_away_have_no_ties_to_break() -> None:
+    """preemption.md 9.5: the second pod is like the first except for a label that a running pod must not be near."""
+    apart = rules(apart=[term("kubernetes.io/hostname", {"app": "x"})])
+    items = [
+        node("n0", cpu=4, labels={"kubernetes.io/hostname": "n0"}),
+        pod("p", cpu=2, node="n0", affinity=apart),
+        *(pod(name, cpu=1, priority=9) for name in "ab"),
+        pod("x", cpu=1, priority=9, labels={"app": "x"}),
+    ]
+    assert _ties(World(*items), ["a", "b"]) is not None
+    assert _ties(World(*items), ["a", "x"]) is None
