@@ -150,6 +150,7 @@ def test_server_is_ready_in_less_than_a_second() -> None:
     assert min(times) < 1
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("path", ["/version", "/api/v1/configmaps?watch=1"])
 def test_end_of_a_server_does_not_wait_for_clients_that_no_longer_run(path: str) -> None:
     """A connection without a client that reads is closed; left open it would be a ResourceWarning of the next test."""

@@ -231,6 +231,7 @@ def test_findings_are_bounded() -> None:
     assert 1 <= len(found.unknown_fields) <= 10_000
 
 
+@pytest.mark.timed
 def test_looking_costs_little_beside_reading() -> None:
     """A cluster of 150,000 pods has to be read: looking for unknown fields takes microseconds a pod."""
     pods = [POD | {"metadata": {"name": f"p{number}", "labels": {"app": "x"}}} for number in range(6_000)]

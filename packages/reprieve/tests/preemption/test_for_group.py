@@ -55,8 +55,8 @@ class _Asked(PodGroupPostFilterPlugin):
 @pytest.mark.parametrize(
     ("room", "asked"), [(1, ["First"]), (0, ["First", "Last"])], ids=["helped by preemption", "by none"]
 )
-def test_24_plugins_run_in_configured_order_and_the_first_success_ends_it(room: int, asked: list[str]) -> None:
-    """Once for the whole group, after all of it failed."""
+def test_plugins_run_in_configured_order_until_the_first_success(room: int, asked: list[str]) -> None:
+    """preemption.md 2.4: once for the whole group, after all of it failed."""
     found: list[str] = []
     base = profile_with(drop=[DefaultPreemption.name])
     order = [_Asked("First", found), *base.plugins, DefaultPreemption(), _Asked("Last", found)]
@@ -95,7 +95,7 @@ _LOWER = "PreemptLowerPriority"
         ("Never", (False, False), False, ""),
     ],
 )
-def test_22_policy_that_counts(own: str | None, members: tuple[bool, ...], gate: bool, says: str) -> None:
+def test_policy_that_counts(own: str | None, members: tuple[bool, ...], gate: bool, says: str) -> None:
     """preemption.md 2.2: with the gate the group's, a member that differs is an error; without it the members agree.
 
     `members`: whether each has preemptionPolicy Never.
@@ -113,7 +113,7 @@ def test_22_policy_that_counts(own: str | None, members: tuple[bool, ...], gate:
     assert (decision.condition.reason == "SchedulerError") is (", got " in says)
 
 
-def test_22_a_member_that_runs_counts_too() -> None:
+def test_member_that_runs_counts_too() -> None:
     """preemption.md 2.2, 8.4: without the gate all members must agree, running ones too."""
     world = World(
         *_nodes(2), group("crew", min_count=2, priority=5), gates=FeatureGates(pod_group_preemption_policy=False)
@@ -127,8 +127,8 @@ def test_22_a_member_that_runs_counts_too() -> None:
     assert decision.condition.message.endswith("same preemption policy, got Never and PreemptLowerPriority")
 
 
-def test_23_no_second_preemption_while_victims_leave() -> None:
-    """preemption.md 4.5: "starts no second preemption while the first is under way", wherever its victims are."""
+def test_no_second_preemption_while_victims_leave() -> None:
+    """preemption.md 2.3, 4.5: "starts no second preemption while the first is under way", wherever its victims are."""
     world = World(*_nodes(3), *gang("crew", 2, cpu=1, priority=5)).drain()
     first = set(world.evicted)
     assert len(first) == 2
@@ -143,7 +143,7 @@ def test_23_no_second_preemption_while_victims_leave() -> None:
 
 
 @pytest.mark.parametrize("least", [None, 1], ids=["basic", "gang"])
-def test_9_room_that_is_being_made_for_one_member_is_not_taken_by_another(least: int | None) -> None:
+def test_room_that_is_being_made_for_one_member_is_not_taken_by_another(least: int | None) -> None:
     """preemption.md 9: no victim without a preemptor that then fits; the victims of `big` leave one after the other."""
     world = World(
         node("n", cpu=4),
@@ -159,7 +159,7 @@ def test_9_room_that_is_being_made_for_one_member_is_not_taken_by_another(least:
     assert world.pending == ["small"]
 
 
-def test_23_a_gang_that_lost_its_room_makes_room_elsewhere_at_once() -> None:
+def test_gang_that_lost_its_room_makes_room_elsewhere_at_once() -> None:
     """preemption.md 2.3: the guard is the nomination; once cleared the gang does not wait for the first victims."""
     items = [*_nodes(4), *gang("crew", 2, cpu=1, priority=5)]
     world = World(*items).drain()
@@ -174,7 +174,7 @@ def test_23_a_gang_that_lost_its_room_makes_room_elsewhere_at_once() -> None:
     assert sorted(world.settle().where) == ["crew-0", "crew-1", "thief0", "thief1"]
 
 
-def test_25_below_the_minimum_it_waits() -> None:
+def test_gang_below_the_minimum_waits() -> None:
     """preemption.md 2.5: "is gated and does not preempt"."""
     world = World(*_nodes(3), group("crew", min_count=3, priority=5))
     world.add(*[pod(f"m{i}", cpu=1, priority=5, group="crew") for i in range(2)]).settle()
@@ -185,14 +185,14 @@ def test_25_below_the_minimum_it_waits() -> None:
 # -- 4 -------------------------------------------------------------------------------------------------------------
 
 
-def test_41_no_lower_priority_anywhere() -> None:
+def test_group_without_lower_priorities_anywhere() -> None:
     """preemption.md 4.1: "No preemption victims found for incoming preemptor"."""
     world = World(*_nodes(2, priority=5), *gang("crew", 2, cpu=1, priority=5)).settle()
     assert world.evicted == []
     assert "No preemption victims found for incoming preemptor" in world.condition("crew")[2]
 
 
-def test_42_nothing_is_touched_if_it_does_not_fit_with_everything_gone() -> None:
+def test_nothing_is_touched_if_it_does_not_fit_with_everything_gone() -> None:
     """preemption.md 4.2."""
     world = World(*_nodes(2), *gang("crew", 3, cpu=1, priority=5)).settle()
     assert world.evicted == []
@@ -200,8 +200,8 @@ def test_42_nothing_is_touched_if_it_does_not_fit_with_everything_gone() -> None
     assert sorted(world.where) == ["low0", "low1"]
 
 
-def test_42_as_many_as_fit_and_the_minimum() -> None:
-    """preemption.md 4.3: "(for at least `minCount` pods, and for as many as fit)"."""
+def test_members_are_as_many_as_fit_and_the_minimum() -> None:
+    """preemption.md 4.2, 4.3: "(for at least `minCount` pods, and for as many as fit)"."""
     world = World(*_nodes(3), *gang("crew", 5, min_count=2, cpu=1, priority=5))
     found = _preempts(world)
     assert len(found.nominations) == 3
@@ -209,7 +209,7 @@ def test_42_as_many_as_fit_and_the_minimum() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_43_units_stay_where_the_placement_leaves_room(plain: bool) -> None:
+def test_units_stay_where_the_placement_leaves_room(plain: bool) -> None:
     """preemption.md 4.3: the most important are spared, across all nodes of the placement."""
     items: list[Any] = []
     for i in range(3):
@@ -244,10 +244,10 @@ def test_43_units_stay_where_the_placement_leaves_room(plain: bool) -> None:
          [(2, "a"), (4, "a")], ["r0"]),
     ],
 )  # fmt: skip
-def test_43_no_more_go_than_the_group_needs_where_amounts_do_not_tell(
+def test_victims_are_no_more_than_the_group_needs_where_amounts_do_not_tell(
     running: dict[str, list[tuple[str, int, int, str]]], members: list[tuple[int, str | None]], victims: list[str]
 ) -> None:
-    """Members keep away from others by a label: the group's own algorithm says whether fewer evictions do."""
+    """preemption.md 4.3: members keep away from others by a label: the group's own algorithm decides."""
     cluster = ClusterBuilder().add_group("g", min_count=2, priority=100)
     for name, there in running.items():
         cluster.add_node(name, {"cpu": "4"}, labels={"kubernetes.io/hostname": name})
@@ -263,7 +263,7 @@ def test_43_no_more_go_than_the_group_needs_where_amounts_do_not_tell(
     assert sorted(victim.name for victim in preemption.victims) == victims
 
 
-def test_44_no_victim_at_all_is_fine() -> None:
+def test_preemption_without_a_victim() -> None:
     """preemption.md 4.4: "the placement fits as it is": nothing is evicted, the group is retried at once."""
     # Greedy by creation: the small pod takes the GPU node first; with the low pod gone, it would go elsewhere.
     world = World(
@@ -280,7 +280,7 @@ def test_44_no_victim_at_all_is_fine() -> None:
     assert world.evicted == []
 
 
-def test_45_every_assigned_pod_is_nominated_and_the_group_waits() -> None:
+def test_every_assigned_pod_is_nominated_and_the_group_waits() -> None:
     """preemption.md 4.5: nominate every assigned pod; back to the queue, waiting."""
     world = World(*_nodes(2), node("n2", cpu=1), *gang("crew", 3, cpu=1, priority=5))
     decision = world.step()
@@ -290,7 +290,7 @@ def test_45_every_assigned_pod_is_nominated_and_the_group_waits() -> None:
     assert world.entity("crew").blocked == "waiting for the preemption for this pod group to be finished"
 
 
-def test_45_it_may_be_placed_elsewhere_if_room_appears() -> None:
+def test_group_may_be_placed_elsewhere_if_room_appears() -> None:
     """preemption.md 4.5: "It may later be placed anywhere if capacity becomes free"."""
     world = World(*_nodes(1), *gang("crew", 1, cpu=1, priority=5)).drain()
     assert world.nominated == {"crew-0": "n0"}

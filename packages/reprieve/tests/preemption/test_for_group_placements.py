@@ -94,7 +94,7 @@ _CASES: list[tuple[str, list[Any], str, list[str]]] = [
 
 @pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
 @pytest.mark.parametrize(("criterion", "items", "domain", "victims"), _CASES, ids=[c[0] for c in _CASES])
-def test_6_candidates_are_compared_with_the_ordering_of_section_3(
+def test_candidates_are_compared_with_the_ordering_of_section_3(
     plain: bool, criterion: str, items: list[Any], domain: str, victims: list[str]
 ) -> None:
     """preemption.md 4.6: "by the order of section 3, then by the placement score of the group"."""
@@ -106,8 +106,8 @@ def test_6_candidates_are_compared_with_the_ordering_of_section_3(
     assert compared.steps == ((criterion, 1),)
 
 
-def test_6_remaining_pods_count_in_the_placement_score() -> None:
-    """What is spared fills a placement: with one victim each, the rack that stays fuller is taken."""
+def test_remaining_pods_count_in_the_placement_score() -> None:
+    """preemption.md 4.6: spared pods fill a placement: with one victim each, the rack that stays fuller is taken."""
     world = World(
         *_racks(2, 2, cpu=4),
         *[_low(f"a{i}", f"r0n{i}", cpu=3) for i in range(2)],
@@ -121,8 +121,8 @@ def test_6_remaining_pods_count_in_the_placement_score() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-def test_6_victims_are_counted_cluster_wide(plain: bool) -> None:
-    """A unit that is a whole group costs all its pods, wherever they run: two single pods are cheaper."""
+def test_victims_are_counted_cluster_wide(plain: bool) -> None:
+    """preemption.md 4.6: a whole group costs all its pods, wherever they run: two single pods are cheaper."""
     world = World(
         *_racks(1, 2, cpu=1),
         *[node(f"bare{i}", cpu=1) for i in range(3)],
@@ -137,8 +137,8 @@ def test_6_victims_are_counted_cluster_wide(plain: bool) -> None:
     assert (preemption.domain, _victims(preemption), preemption.candidates) == ("r1", ["b0", "b1"], 2)
 
 
-def test_6_the_other_placements_are_not_touched() -> None:
-    """Only the chosen placement's victims go; all others are accounted for as spared."""
+def test_other_placements_are_not_touched() -> None:
+    """preemption.md 4.6: only the chosen placement's victims go; all others are accounted for as spared."""
     world = World(
         *_racks(2, 2, 2),
         *[_low(f"l{r}{i}", f"r{r}n{i}", start=r) for r in range(3) for i in range(2)],
@@ -151,8 +151,8 @@ def test_6_the_other_placements_are_not_touched() -> None:
     assert sum(d.preemption is not None for d in world.engine.decisions) == 1
 
 
-def test_6_what_is_placed_settles_where_to_make_room() -> None:
-    """A later attempt stays in the domain of the members that run, though another one is free."""
+def test_placed_members_settle_where_to_make_room() -> None:
+    """preemption.md 4.6: a later attempt stays in the domain of the members that run, though another one is free."""
     world = World(
         *_racks(2, 3),
         group("crew", topology="rack", min_count=2, priority=9),
@@ -164,8 +164,8 @@ def test_6_what_is_placed_settles_where_to_make_room() -> None:
     assert (preemption.domain, _victims(preemption), preemption.candidates) == ("r0", ["low"], 1)
 
 
-def test_6_nothing_is_touched_where_no_placement_would_do() -> None:
-    """preemption.md 4.2: "the attempt stops and nothing changes"; the cluster as a whole would hold the gang."""
+def test_nothing_is_touched_where_no_placement_would_do() -> None:
+    """preemption.md 4.2, 4.6: "the attempt stops and nothing changes"; the cluster as a whole would hold the gang."""
     world = World(*_racks(1, 1), _low("a", "r0n0"), _low("b", "r1n0"), *_crew(2)).settle()
     assert world.evicted == []
     assert world.condition("crew")[2] == (
@@ -173,16 +173,16 @@ def test_6_nothing_is_touched_where_no_placement_would_do() -> None:
     )
 
 
-def test_6_a_placement_that_holds_the_group_as_it_is_is_not_preempted_in() -> None:
-    """preemption.md 2.1: "If a pod or group can be scheduled without preemption, nothing is preempted"."""
+def test_placement_that_holds_the_group_as_it_is_is_not_preempted_in() -> None:
+    """preemption.md 2.1, 4.6: "If a pod or group can be scheduled without preemption, nothing is preempted"."""
     world = World(*_racks(2, 2), *[_low(f"a{i}", f"r0n{i}", priority=-5) for i in range(2)], *_crew(2)).settle()
     assert world.evicted == []
     assert {world.where[f"p{i}"] for i in range(2)} == {"r1n0", "r1n1"}
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-def test_6_rules_about_other_pods_reach_beyond_the_placement(plain: bool) -> None:
-    """preemption.md 4.3: every filter of every assigned pod; an anti-affinity by zone evicts in another rack."""
+def test_rules_about_other_pods_reach_beyond_the_placement(plain: bool) -> None:
+    """preemption.md 4.3, 4.6: every filter of every assigned pod; an anti-affinity by zone evicts in another rack."""
     zone = {"zone": "z"}
     nodes = [node(f"r{r}", cpu=2, labels={"rack": f"r{r}", **zone}) for r in range(2)]
     away = rules(apart=[term(ZONE, {"app": "noisy"})])
@@ -198,8 +198,8 @@ def test_6_rules_about_other_pods_reach_beyond_the_placement(plain: bool) -> Non
     assert (preemption.domain, _victims(preemption), preemption.candidates) == ("r0", ["noisy"], 2)
 
 
-def test_6_it_waits_in_its_domain_and_starts_nothing_else() -> None:
-    """preemption.md 4.5: nominated, waiting; one preemption at a time; then placed where it preempted."""
+def test_group_waits_in_its_domain_and_starts_nothing_else() -> None:
+    """preemption.md 4.5, 4.6: nominated, waiting; one preemption at a time; then placed where it preempted."""
     world = World(*_racks(2, 2), *[_low(f"l{r}{i}", f"r{r}n{i}", grace=30) for r in range(2) for i in range(2)])
     world.add(*_crew(2)).drain()
     assert world.nominated == {"p0": "r0n0", "p1": "r0n1"}
@@ -215,8 +215,8 @@ def test_6_it_waits_in_its_domain_and_starts_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_6_the_answer_does_not_depend_on_the_order_of_the_objects(reverse: bool) -> None:
-    """preemption.md 4: "the same cluster gives the same answer, in whatever order objects arrived"."""
+def test_answer_does_not_depend_on_the_order_of_the_objects(reverse: bool) -> None:
+    """preemption.md 4.6: "the same cluster gives the same answer, in whatever order objects arrived"."""
     items = [
         *_racks(2, 2, 2),
         *[_low(f"l{r}{i}", f"r{r}n{i}", priority=i) for r in range(3) for i in range(2)],
@@ -227,8 +227,8 @@ def test_6_the_answer_does_not_depend_on_the_order_of_the_objects(reverse: bool)
     assert history(World(*(reversed(timed) if reverse else timed)).settle()) == expected
 
 
-def test_6_the_view_is_left_as_it_was() -> None:
-    """scheduling.md 7: bit for bit, whether a placement was found or not."""
+def test_view_is_left_as_it_was() -> None:
+    """preemption.md 4.6, scheduling.md 7: bit for bit, whether a placement was found or not."""
     world = World(*_racks(1, 1), _low("a", "r0n0"), _low("b", "r1n0"), *_crew(2))
     before = world.engine.cluster.digest()
     assert world.step().result is Result.UNSCHEDULABLE

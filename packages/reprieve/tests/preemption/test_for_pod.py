@@ -39,13 +39,13 @@ def _full(name: str, *priorities: int, cpu: int = 1, start: float | None = None,
 # -- 2: when preemption is considered ------------------------------------------------------------------------------
 
 
-def test_21_nothing_is_preempted_if_it_fits_without() -> None:
+def test_nothing_is_preempted_if_it_fits_without() -> None:
     """preemption.md 2.1: "If a pod or group can be scheduled without preemption, nothing is preempted"."""
     decision = _decides(*_full("n1", 0, 0), node("n2", cpu=2))
     assert (decision.result, decision.preemption) == (Result.SCHEDULED, None)
 
 
-def test_22_never() -> None:
+def test_policy_never() -> None:
     """preemption.md 2.2: never for `preemptionPolicy: Never`."""
     decision = _decides(*_full("n1", 0, 0), never=True)
     assert decision.preemption is None
@@ -61,7 +61,9 @@ def test_22_never() -> None:
         ({"terminating": True, "preempted": True, "priority": 100}, True),
     ],
 )
-def test_23_not_while_a_victim_terminates_on_the_nominated_node(victim: dict[str, Any], eligible: bool) -> None:
+def test_preemption_waits_while_a_victim_terminates_on_the_nominated_node(
+    victim: dict[str, Any], eligible: bool
+) -> None:
     """preemption.md 2.3: lower priority, terminating, DisruptionTarget by the scheduler, on the nominated node."""
     items = [node("n1", cpu=2), pod("v", cpu=1, node="n1", **victim), pod("other", cpu=1, node="n1", priority=5)]
     decision = _decides(*items, *_full("n2", 7, 7), nominated="n1")
@@ -72,8 +74,8 @@ def test_23_not_while_a_victim_terminates_on_the_nominated_node(victim: dict[str
         assert decision.cleared == (), "the nomination stays while the preemption is under way"
 
 
-def test_23_the_priority_of_a_terminating_member_is_its_groups() -> None:
-    """preemption.md 1: the group's priority where the object exists."""
+def test_priority_of_a_terminating_member_is_its_groups() -> None:
+    """preemption.md 1, 2.3: the group's priority where the object exists."""
     member = pod("v", cpu=2, node="n1", terminating=True, preempted=True, priority=0, group="crew")
     assert _decides(
         node("n1", cpu=2), group("crew", priority=200), member, *_full("n2", 0, 0), nominated="n1"
@@ -83,7 +85,7 @@ def test_23_the_priority_of_a_terminating_member_is_its_groups() -> None:
     ).preemption
 
 
-def test_23_a_nominated_node_that_failed_for_good_does_not_count() -> None:
+def test_nominated_node_that_failed_for_good_does_not_count() -> None:
     """preemption.md 2.3: "if the node meanwhile failed as unschedulable and unresolvable"."""
     leaving = pod("v", cpu=2, node="n1", terminating=True, preempted=True)
     found = _preempts(node("n1", cpu=2, unschedulable=True), leaving, *_full("n2", 0, 0), nominated="n1")
@@ -100,7 +102,7 @@ def _three_full_nodes() -> World:
 
 
 @pytest.mark.parametrize("how", ["taken by a higher one", "node gone", "cleared in the API"])
-def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
+def test_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
     """preemption.md 2.3 : the guard is the nomination; without one the pod does not wait for the first victims."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
     assert world.nominated == {"mid": "n1"}
@@ -125,8 +127,8 @@ def test_23_a_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
     assert not world.engine._nominations.in_flight._preemptors
 
 
-def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_they_have_ended() -> None:
-    """preemption.md 7.3: it stays gated until its calls are through, and then waits for no victims."""
+def test_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_they_have_ended() -> None:
+    """preemption.md 2.3, 7.3: it stays gated until its calls are through, and then waits for no victims."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100))
     assert world.step().result is Result.WAITING
     key = world.entity("mid").ref
@@ -140,8 +142,8 @@ def test_23_a_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_
     assert second.preemption.domain == "n2"
 
 
-def test_23_the_first_victims_of_a_freed_preemptor_leave_after_the_second() -> None:
-    """A late victim of a void preemption neither ends nor prolongs the one that took its place."""
+def test_first_victims_of_a_freed_preemptor_leave_after_the_second() -> None:
+    """preemption.md 2.3: a late victim of a void preemption neither ends nor prolongs the one that took its place."""
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100)).drain()
     world.add(pod("high", cpu=4, priority=1000)).drain()
     key = world.entity("mid").ref
@@ -153,8 +155,8 @@ def test_23_the_first_victims_of_a_freed_preemptor_leave_after_the_second() -> N
     assert not world.engine.preempting(key)
 
 
-def test_23_a_preemptor_waits_for_all_its_victims() -> None:
-    """preemption.md 9: never two preemptions in flight, also when an event wakes the preemptor early."""
+def test_preemptor_waits_for_all_its_victims() -> None:
+    """preemption.md 2.3, 9: never two preemptions in flight, also when an event wakes the preemptor early."""
     world = World(*_full("n1", 0, 0, grace=30), node("n2", cpu=2, unschedulable=True), pod("high", cpu=2, priority=9))
     world.drain()
     assert sorted(world.evicted) == ["n1-0", "n1-1"]
@@ -170,7 +172,7 @@ def test_23_a_preemptor_waits_for_all_its_victims() -> None:
 # -- 3: victims on one node ----------------------------------------------------------------------------------------
 
 
-def test_31_equal_and_higher_priorities_are_no_victims() -> None:
+def test_equal_and_higher_priorities_are_no_victims() -> None:
     """preemption.md 3.1, 9: strictly lower only."""
     for priority in (100, 101):
         decision = _decides(*_full("n1", priority, priority))
@@ -178,7 +180,7 @@ def test_31_equal_and_higher_priorities_are_no_victims() -> None:
         assert "No preemption victims found for incoming pod" in decision.rejections[0].message
 
 
-def test_31_one_member_of_an_all_group_is_the_whole_group() -> None:
+def test_one_member_of_an_all_group_is_the_whole_group() -> None:
     """preemption.md 3.1: "Its pods on other nodes count in the comparison and are evicted too"."""
     crew = [group("crew", min_count=1, whole=True), *[pod(f"c{n}", cpu=2, node=n, group="crew") for n in ("n1", "n3")]]
     nodes = [node("n1", cpu=2), node("n2", cpu=2), node("n3", cpu=2)]
@@ -190,7 +192,7 @@ def test_31_one_member_of_an_all_group_is_the_whole_group() -> None:
     assert (cheaper.domain, _victims(cheaper)) == ("n2", ["single"])
 
 
-def test_31_room_is_freed_only_where_a_member_runs() -> None:
+def test_room_is_freed_only_where_a_member_runs() -> None:
     """preemption.md 3.1: members elsewhere "free room only where they run"."""
     crew = [group("crew", min_count=1, whole=True), pod("c1", cpu=1, node="n1", group="crew")]
     crew.append(pod("c2", cpu=9, node="n2", group="crew"))
@@ -200,7 +202,7 @@ def test_31_room_is_freed_only_where_a_member_runs() -> None:
     assert "1 Insufficient cpu" in decision.rejections[0].message.partition("preemption:")[2]
 
 
-def test_32_no_candidate_without_victims_or_room() -> None:
+def test_no_candidate_without_victims_or_room() -> None:
     """preemption.md 3.2, each node with its own reason."""
     decision = _decides(
         *_full("n1", 100, 100), *_full("n2", 0, 100), node("n3", cpu=1), node("n4", unschedulable=True), cpu=2
@@ -226,7 +228,9 @@ def test_32_no_candidate_without_victims_or_room() -> None:
         ([("a", 9, 3), ("b", 1, 1)], 2, ["a"]),
     ],
 )
-def test_34_reprieve(running: list[tuple[str, int, int]], wants: int, victims: list[str], plain: bool) -> None:
+def test_reprieve_in_the_order_of_importance(
+    running: list[tuple[str, int, int]], wants: int, victims: list[str], plain: bool
+) -> None:
     """preemption.md 3.4: put back from the most important down; keep what still leaves room."""
     total = sum(cpu for _, _, cpu in running)
     pods = [pod(name, priority=priority, cpu=cpu, node="n") for name, priority, cpu in running]
@@ -235,7 +239,7 @@ def test_34_reprieve(running: list[tuple[str, int, int]], wants: int, victims: l
     assert found.reprieved == len(running) - len(victims)
 
 
-def test_34_a_group_unit_comes_back_whole_or_not_at_all() -> None:
+def test_group_unit_comes_back_whole_or_not_at_all() -> None:
     """preemption.md 3.4."""
     crew = gang("crew", 3, priority=50, whole=True, cpu=1, node="n")
     found = _preempts(node("n", cpu=4), *crew, pod("single", cpu=1, node="n", priority=1), cpu=2)
@@ -244,8 +248,8 @@ def test_34_a_group_unit_comes_back_whole_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_31_the_reason_names_what_is_short_beside_nominated_pods(plain: bool) -> None:
-    """preemption.md 3.2: upstream judges a node with its nominated pods first, and tells what is short then."""
+def test_reason_names_what_is_short_beside_nominated_pods(plain: bool) -> None:
+    """preemption.md 3.1, 3.2: upstream judges a node with its nominated pods first, and tells what is short then."""
     decision = _decides(
         node("n1", cpu=4, memory="4Gi"),
         pod("low", cpu=2, memory="1Gi", node="n1"),
@@ -262,7 +266,7 @@ def test_31_the_reason_names_what_is_short_beside_nominated_pods(plain: bool) ->
 
 @pytest.mark.parametrize("ports", [(), (80,)], ids=["resources alone", "a host port too"])
 @pytest.mark.parametrize("plain", [False, True])
-def test_34_a_victim_s_reason_has_the_amount_that_is_short_beside_nominated_pods(
+def test_victim_s_reason_has_the_amount_that_is_short_beside_nominated_pods(
     plain: bool, ports: tuple[int, ...]
 ) -> None:
     """preemption.md 3.4: there is room for p beside the victim, and none beside the victim and the nominated pod."""
@@ -275,7 +279,7 @@ def test_34_a_victim_s_reason_has_the_amount_that_is_short_beside_nominated_pods
     assert (verdict.reason.text, verdict.reason.missing) == ("Insufficient cpu", (Missing("cpu", 1000, 2000),))
 
 
-def test_34_nominated_pods_count_as_running_while_reprieving() -> None:
+def test_nominated_pods_count_as_running_while_reprieving() -> None:
     """preemption.md 3.4: "(nominated pods of equal or higher priority count as running)"."""
     items = [*_full("n", 1, 2, 3, 4), pod("peer", cpu=1, priority=100, nominated="n", gates=["g"])]
     assert _victims(_preempts(*items, cpu=2)) == ["n-2", "n-1", "n-0"]
@@ -283,8 +287,8 @@ def test_34_nominated_pods_count_as_running_while_reprieving() -> None:
     assert _victims(_preempts(*lower, cpu=2)) == ["n-1", "n-0"]
 
 
-def test_35_ports_are_freed_by_eviction() -> None:
-    """Filters other than resources are asked: the pod with the port goes, the bigger one stays."""
+def test_ports_are_freed_by_eviction() -> None:
+    """preemption.md 3.5: filters other than resources are asked: the pod with the port goes, the bigger one stays."""
     items = [
         node("n", cpu=4),
         pod("big", cpu=3, node="n", priority=1),
@@ -300,8 +304,8 @@ def test_35_ports_are_freed_by_eviction() -> None:
     )
 
 
-def test_35_the_reason_names_what_would_be_short() -> None:
-    """observability.md: why a unit was evicted: which pod, where, by which plugin and by how much."""
+def test_reason_names_what_would_be_short() -> None:
+    """preemption.md 3.5, observability.md: why a unit was evicted: the pod, the node, the plugin and the amount."""
     (verdict,) = _preempts(*_full("n", 1, 1), cpu=1).victims
     reason = verdict.reason
     assert reason is not None
@@ -425,15 +429,15 @@ def test_all_nodes_are_candidates() -> None:
         ),
     ],
 )
-def test_5_importance(items: list[Any], victim: str) -> None:
+def test_importance_decides(items: list[Any], victim: str) -> None:
     """preemption.md 5: of two units of which one can stay, the more important does."""
     for order in (items, items[::-1]):
         found = _preempts(node("n", cpu=2), *order, cpu=1, placement="Compatible")
         assert _victims(found) == [victim]
 
 
-def test_5_more_pods_are_more_important() -> None:
-    """preemption.md 5.3, before the start."""
+def test_more_pods_are_more_important() -> None:
+    """preemption.md 5, 5.3, before the start."""
     big = [
         group("big", min_count=1, whole=True),
         *[pod(f"b{i}", cpu=1, node="n", group="big", start=9) for i in range(2)],
@@ -468,7 +472,7 @@ def test_5_more_pods_are_more_important() -> None:
         ([pdb("b1", {}, allowed=9), pdb("b2", {"app": "c"}, allowed=0)], ["b"]),
     ],
 )
-def test_6_budgets_come_first_but_are_no_veto(budgets: list[Any], victims: list[str]) -> None:
+def test_budgets_come_first_but_are_no_veto(budgets: list[Any], victims: list[str]) -> None:
     """preemption.md 6: violating units are reprieved before others, and still evicted if needed.
 
     By `placement: Compatible`: the search counts budgets over all victims (cost.md 4.2).
@@ -480,7 +484,7 @@ def test_6_budgets_come_first_but_are_no_veto(budgets: list[Any], victims: list[
     assert _victims(everyone) == ["a", "b", "c"], "not blocked by a budget, sorted by importance"
 
 
-def test_6_a_unit_violates_if_any_of_its_pods_does() -> None:
+def test_unit_violates_if_any_of_its_pods_does() -> None:
     """preemption.md 6: of a whole group with two pods under a budget of one, the second is over."""
     crew = gang("crew", 2, whole=True, cpu=1, node="n", labels={"app": "crew"})
     found = _preempts(
@@ -494,7 +498,7 @@ def test_6_a_unit_violates_if_any_of_its_pods_does() -> None:
 # -- 7: nominations ------------------------------------------------------------------------------------------------
 
 
-def test_71_room_in_the_making_is_taken_for_equals_and_below() -> None:
+def test_room_in_the_making_is_taken_for_equals_and_below() -> None:
     """preemption.md 7.1: nominated in memory at once; higher-priority pods do not see it."""
     for priority, result in ((5, Result.UNSCHEDULABLE), (4, Result.UNSCHEDULABLE)):
         world = World(*_full("n", 0, 0), pod("high", cpu=2, priority=5), pod("next", cpu=1, priority=priority))
@@ -508,14 +512,14 @@ def test_71_room_in_the_making_is_taken_for_equals_and_below() -> None:
     assert world.step().result is Result.SCHEDULED
 
 
-def test_71_two_equal_preemptors_take_different_nodes() -> None:
+def test_two_equal_preemptors_take_different_nodes() -> None:
     """preemption.md 7.1: the second sees the first one's room as taken."""
     world = World(*_full("n1", 0, cpu=2), *_full("n2", 1, cpu=2), *[pod(f"h{i}", cpu=2, priority=9) for i in (1, 2)])
     assert world.settle().where == {"h1": "n1", "h2": "n2"}
     assert world.evicted == ["n1-0", "n2-0"]
 
 
-def test_74_lower_nominations_on_the_node_make_way() -> None:
+def test_lower_nominations_on_the_node_make_way() -> None:
     """preemption.md 7.4: lower nominations on the same node "are cleared and those pods re-queued"."""
     world = World(*_full("n", 0, 0, grace=30), pod("mid", cpu=2, priority=5)).drain()
     assert world.nominated == {"mid": "n"}
@@ -529,7 +533,7 @@ def test_74_lower_nominations_on_the_node_make_way() -> None:
     assert world.nominated == {}
 
 
-def test_75_a_failure_reverts_the_nomination_and_leaves_the_rest_alone() -> None:
+def test_failure_reverts_the_nomination_and_leaves_the_rest_alone() -> None:
     """preemption.md 7.5: the nomination is reverted, the preemptor tried at once; it may choose again."""
     world = World(*_full("n1", 0, cpu=2), *_full("n2", 1, cpu=2), pod("high", cpu=2, priority=9))
     first = world.step()

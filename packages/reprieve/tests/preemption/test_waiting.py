@@ -77,7 +77,8 @@ def rolling(old: Owner = ("ReplicaSet", "web"), new: Owner = ("ReplicaSet", "web
     )
 
 
-def test_5_6_a_replacement_takes_the_room_of_its_predecessor() -> None:
+def test_replacement_takes_the_room_of_its_predecessor() -> None:
+    """cost.md 5.6."""
     world = rolling().drain()
     assert (world.nominated, world.evicted) == ({"new": "n1"}, [])
     assert world.message("new").endswith("preemption: waiting for pod default/old of the same owner to terminate")
@@ -87,8 +88,8 @@ def test_5_6_a_replacement_takes_the_room_of_its_predecessor() -> None:
     assert (world.where, world.evicted) == ({"bystander": "n2", "new": "n1"}, [])
 
 
-def test_5_6_a_pod_of_another_owner_that_terminates_is_no_predecessor() -> None:
-    """Neither is its node taken, nor does it hide the predecessor."""
+def test_pod_of_another_owner_that_terminates_is_no_predecessor() -> None:
+    """cost.md 5.6: neither is its node taken, nor does it hide the predecessor."""
     nodes = [node(f"n{i}", cpu=4) for i in (1, 2, 3)]
     leaving = [
         owned(pod(name, cpu=4, node=f"n{i}", priority=5, terminating=True), "ReplicaSet", owner)
@@ -99,7 +100,8 @@ def test_5_6_a_pod_of_another_owner_that_terminates_is_no_predecessor() -> None:
     assert (world.nominated, world.evicted) == ({"new": "n2"}, [])
 
 
-def test_5_6_its_room_is_held_against_others_of_its_priority() -> None:
+def test_room_of_a_predecessor_is_held_against_others_of_its_priority() -> None:
+    """cost.md 5.6."""
     world = rolling()
     world.drain().add(pod("other", cpu=4, priority=5)).drain()
     assert world.nominated == {"new": "n1", "other": "n2"}
@@ -118,8 +120,8 @@ def test_5_6_its_room_is_held_against_others_of_its_priority() -> None:
     ],
     ids=["rolling update", "other deployment", "above and below", "same job", "same name, other kind"],
 )
-def test_5_6_the_owner_is_the_highest_controller_that_is_known(old: Owner, new: Owner, spared: bool) -> None:
-    """A Deployment replaces the pods of one ReplicaSet by those of another."""
+def test_owner_is_the_highest_controller_that_is_known(old: Owner, new: Owner, spared: bool) -> None:
+    """cost.md 5.6: a Deployment replaces the pods of one ReplicaSet by those of another."""
     world = World(
         replica_set("web-1", "web"),
         replica_set("web-2", "web"),
@@ -133,8 +135,8 @@ def test_5_6_the_owner_is_the_highest_controller_that_is_known(old: Owner, new: 
     assert world.evicted == ([] if spared else ["bystander"])
 
 
-def test_5_6_a_replica_set_that_is_not_known_yet_is_recognized_by_its_name() -> None:
-    """Pods and ReplicaSets come by watches of their own, in no order; the name ends in the pods' label."""
+def test_replica_set_that_is_not_known_yet_is_recognized_by_its_name() -> None:
+    """cost.md 5.6: pods and ReplicaSets come by watches of their own, in no order; the name ends in the pods' label."""
     old = owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "ReplicaSet", "web-1")
     new = owned(pod("new", cpu=4, priority=5, labels={"pod-template-hash": "2"}), "ReplicaSet", "web-2")
     other = owned(pod("other", cpu=4, priority=5, labels={"pod-template-hash": "2"}), "ReplicaSet", "2")
@@ -144,8 +146,8 @@ def test_5_6_a_replica_set_that_is_not_known_yet_is_recognized_by_its_name() -> 
         assert (world.evicted == []) is spared
 
 
-def test_5_6_only_what_its_room_does_not_cover_is_evicted() -> None:
-    """A larger replacement: two of the four cores are its predecessor's."""
+def test_only_what_its_room_does_not_cover_is_evicted() -> None:
+    """cost.md 5.6: a larger replacement: two of the four cores are its predecessor's."""
     world = World(
         node("n1", cpu=4),
         node("n2", cpu=4),
@@ -160,7 +162,8 @@ def test_5_6_only_what_its_room_does_not_cover_is_evicted() -> None:
     assert (preemption.domain, [verdict.unit.name for verdict in preemption.victims]) == ("n1", ["default/small"])
 
 
-def test_5_6_of_two_replacements_one_has_the_room() -> None:
+def test_room_is_for_one_of_two_replacements() -> None:
+    """cost.md 5.6."""
     world = World(
         *[node(f"n{i}", cpu=4) for i in (1, 2)],
         owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "ReplicaSet", "web"),
@@ -171,8 +174,8 @@ def test_5_6_of_two_replacements_one_has_the_room() -> None:
     assert {world.where["new1"], world.where["new2"]} == {"n1", "n2"}
 
 
-def test_5_6_a_victims_replacement_has_no_claim_to_what_it_was_evicted_for() -> None:
-    """The capacity is nominated to the more important pod."""
+def test_victims_replacement_has_no_claim_to_what_it_was_evicted_for() -> None:
+    """cost.md 5.6: the capacity is nominated to the more important pod."""
     world = World(
         node("n1", cpu=4),
         owned(pod("old", cpu=4, node="n1", priority=1), "ReplicaSet", "web"),
@@ -184,8 +187,8 @@ def test_5_6_a_victims_replacement_has_no_claim_to_what_it_was_evicted_for() -> 
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["single", "all"])
-def test_5_6_a_gang_takes_the_room_of_the_gang_it_replaces(whole: bool) -> None:
-    """By the owner of the PodGroups; the pods have none."""
+def test_gang_takes_the_room_of_the_gang_it_replaces(whole: bool) -> None:
+    """cost.md 5.6: by the owner of the PodGroups; the pods have none."""
     old = [owned(group("old", min_count=2, priority=5, whole=whole), "LeaderWorkerSet", "serve")]
     new = [owned(group("new", min_count=2, priority=5), "LeaderWorkerSet", "serve")]
     world = World(
@@ -204,8 +207,8 @@ def test_5_6_a_gang_takes_the_room_of_the_gang_it_replaces(whole: bool) -> None:
     assert world.evicted == []
 
 
-def test_5_6_nominated_node_that_failed_for_good_does_not_hide_the_predecessor() -> None:
-    """preemption.md 2.3: the first victim still terminates there, but the nomination no longer counts."""
+def test_nominated_node_that_failed_for_good_does_not_hide_the_predecessor() -> None:
+    """cost.md 5.6, preemption.md 2.3: the first victim still terminates there, but the nomination no longer counts."""
     world = World(
         node("n1", cpu=4, unschedulable=True),
         pod("victim", cpu=4, node="n1", terminating=True, preempted=True),
@@ -219,12 +222,13 @@ def test_5_6_nominated_node_that_failed_for_good_does_not_hide_the_predecessor()
     assert (world.evicted, world.nominated) == ([], {"new": "n2"})
 
 
-def test_5_6_it_can_be_turned_off() -> None:
+def test_waiting_for_predecessors_can_be_turned_off() -> None:
+    """cost.md 5.6."""
     assert rolling(successor=False).settle().evicted == ["bystander"]
 
 
-def test_5_7_a_predecessor_that_does_not_go_is_not_waited_for_for_ever() -> None:
-    """It should have gone at START; after `holdSeconds` it is unknown whether it ever does."""
+def test_predecessor_that_does_not_terminate_is_not_waited_for_forever() -> None:
+    """cost.md 5.7: it should have gone at START; after `holdSeconds` it is unknown whether it ever does."""
     world = rolling(hold_seconds=60)
     world.virtual._leave_at = lambda pod, when: None  # type: ignore[method-assign]
     world.drain()
@@ -235,8 +239,8 @@ def test_5_7_a_predecessor_that_does_not_go_is_not_waited_for_for_ever() -> None
     assert (world.evicted, world.nominated) == (["bystander"], {"new": "n2"})
 
 
-def test_5_6_pod_that_never_preempts_waits_as_before() -> None:
-    """preemption.md 2.2: it is nominated to nothing."""
+def test_pod_that_never_preempts_waits_as_before() -> None:
+    """cost.md 5.6, preemption.md 2.2: it is nominated to nothing."""
     world = World(
         node("n1", cpu=4),
         owned(pod("old", cpu=4, node="n1", priority=5, terminating=True), "ReplicaSet", "web"),
@@ -257,7 +261,8 @@ def delayed(*pods: objects.KubernetesObject, classes: Mapping[str, str] | None =
     return World(*found, node("n1", cpu=4), (pod("low", cpu=4, node="n1"), START - 50), *[(one, START) for one in pods])
 
 
-def test_6_1_no_pods_are_evicted_before_the_delay_is_over() -> None:
+def test_no_pods_are_evicted_before_the_delay_is_over() -> None:
+    """cost.md 6.1."""
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
     assert (world.evicted, world.nominated) == ([], {})
     assert world.message("high").endswith(f"preemption: no pods are evicted before {at(300)} (preemption-delay 5m)")
@@ -269,8 +274,8 @@ def test_6_1_no_pods_are_evicted_before_the_delay_is_over() -> None:
     assert (world.evicted, world.nominated) == (["low"], {"high": "n1"})
 
 
-def test_4_9_work_annotations_count_with_kube_schedulers_choice_too() -> None:
-    """A delay, and a minimum runtime, are set by annotations, whatever way places are chosen."""
+def test_work_annotations_count_with_kube_schedulers_choice_too() -> None:
+    """cost.md 4.9: a delay, and a minimum runtime, are set by annotations, whatever way places are chosen."""
     delayed = saying(pod("high", cpu=4, priority=9), preemption_delay="5m")
     young = saying(pod("low", cpu=4, node="n1", start=START - 50), minimum_runtime="10m")
     for running, preemptor, until in (
@@ -283,15 +288,16 @@ def test_4_9_work_annotations_count_with_kube_schedulers_choice_too() -> None:
         assert deferrals(world) == [until]
 
 
-def test_6_2_room_that_comes_meanwhile_is_used() -> None:
+def test_room_that_comes_meanwhile_is_used() -> None:
+    """cost.md 6.2."""
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
     world.gone("low").settle()
     assert (world.where, world.evicted) == ({"high": "n1"}, [])
     assert world.now < START + 300
 
 
-def test_6_1_a_restart_does_not_begin_the_delay_anew() -> None:
-    """It counts from when the pod was made."""
+def test_restart_does_not_begin_the_delay_anew() -> None:
+    """cost.md 6.1: it counts from when the pod was made."""
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m"))
     world.virtual.now = START + 299
     world.drain()
@@ -314,9 +320,10 @@ def _group(name: str, delay: str | None, *delays: str | None) -> list[objects.Ku
     [("1m", (None, None), 60), (None, ("1m", "2m"), 120), ("5m", ("1m", "0s"), 60), ("5m", ("1m", None), 300)],
     ids=["the group's", "the longest of its pods", "a pod's own before the group's", "each by itself"],
 )
-def test_6_1_a_groups_delay_is_the_longest_of_its_pods(
+def test_groups_delay_is_the_longest_of_its_pods(
     of_group: str | None, of_pods: tuple[str | None, ...], until: float
 ) -> None:
+    """cost.md 6.1."""
     world = delayed(*_group("crew", of_group, *of_pods)).drain()
     assert deferrals(world) == [("DELAY", until)]
     text = f"pod group is unschedulable, no pods are evicted before {at(until)} (preemption-delay "
@@ -324,23 +331,24 @@ def test_6_1_a_groups_delay_is_the_longest_of_its_pods(
     assert world.settle().evicted == ["low"]
 
 
-def test_6_1_a_priority_class_sets_the_default() -> None:
+def test_priority_class_sets_the_default() -> None:
+    """cost.md 6.1."""
     high = pod("high", cpu=4, priority=9)
     high = replace(high, spec=replace(high.spec, priority_class_name="patient"))
     world = delayed(high, classes={"patient": "90s"}).drain()
     assert deferrals(world) == [("DELAY", 90.0)]
 
 
-def test_6_1_a_delay_that_is_taken_back_ends_at_once() -> None:
-    """cost.md 2.4: the annotation counts from the next decision on."""
+def test_delay_that_is_taken_back_ends_at_once() -> None:
+    """cost.md 2.4, 6.1: the annotation counts from the next decision on."""
     world = delayed(saying(pod("high", cpu=4, priority=9), preemption_delay="5m")).drain()
     world.change_pod("high", lambda item: saying(item, preemption_delay="0s"))
     world.virtual.until(START + 2)
     assert world.evicted == ["low"]
 
 
-def test_6_1_delay_has_no_effect_without_possible_victims() -> None:
-    """The answer is then why there are none."""
+def test_delay_has_no_effect_without_possible_victims() -> None:
+    """cost.md 6.1: the answer is then why there are none."""
     world = World(node("n1", cpu=4), pod("same", cpu=4, node="n1", priority=9))
     world.add((saying(pod("high", cpu=4, priority=9), preemption_delay="5m"), START)).drain()
     assert "No preemption victims found for incoming pod" in world.message("high")
@@ -356,7 +364,8 @@ def waiting(*pods: objects.KubernetesObject, longest: float = 600) -> World:
     return World(*nodes, *[(one, START) for one in pods], profiles=profiles)
 
 
-def test_6_3_a_pod_that_states_when_it_ends_is_waited_for() -> None:
+def test_pod_that_states_when_it_ends_is_waited_for() -> None:
+    """cost.md 6.3."""
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
         pod("runs", cpu=4, node="n2"),
@@ -376,7 +385,7 @@ def test_6_3_a_pod_that_states_when_it_ends_is_waited_for() -> None:
         ("wait_for_checkpoint", {"checkpoint_interval": "2m"}),
     ],
 )
-def test_6_3_preemptor_waits_without_its_nomination(option: str, states: dict[str, str]) -> None:
+def test_preemptor_waits_without_its_nomination(option: str, states: dict[str, str]) -> None:
     """cost.md 6.3: for completions; and for checkpoints (cost.md 6.6)."""
     low, high = pod("low", cpu=4, node="n1", start=-110), pod("high", cpu=4, priority=9, nominated="n1")
     profiles = configured(**{option: 600.0})
@@ -384,7 +393,8 @@ def test_6_3_preemptor_waits_without_its_nomination(option: str, states: dict[st
     assert (decision.put_off is not None, [cleared.name for cleared in decision.cleared]) == (True, ["high"])
 
 
-def test_6_3_it_is_off_by_default() -> None:
+def test_waiting_for_completions_is_off_by_default() -> None:
+    """cost.md 6.3."""
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(1)), pod("high", cpu=4, priority=9), longest=0
     )
@@ -395,7 +405,8 @@ def test_6_3_it_is_off_by_default() -> None:
 @pytest.mark.parametrize(
     ("end", "longest", "waits"), [(120, 119, False), (120, 120, True), (0, 600, False), (-5, 600, False)]
 )
-def test_6_3_never_longer_than_the_duration(end: float, longest: float, waits: bool) -> None:
+def test_wait_is_never_longer_than_the_duration(end: float, longest: float, waits: bool) -> None:
+    """cost.md 6.3."""
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(end)),
         pod("runs", cpu=4, node="n2", priority=1),
@@ -407,7 +418,8 @@ def test_6_3_never_longer_than_the_duration(end: float, longest: float, waits: b
     assert world.evicted == ([] if waits else ["ends"])
 
 
-def test_6_4_a_deadline_of_the_pod_gives_its_end_with_its_grace_period() -> None:
+def test_deadline_of_the_pod_gives_its_end_with_its_grace_period() -> None:
+    """cost.md 6.4."""
     job = pod("job", cpu=4, node="n1", start=10, grace=5)
     world = waiting(
         replace(job, spec=replace(job.spec, active_deadline_seconds=100)),
@@ -445,9 +457,7 @@ def made_by(item: objects.Pod, name: str, version: str = "batch/v1", kind: str =
         (None, 40, 56.0),  # the Job may not be known: then the pod's own alone
     ],
 )
-def test_6_4_the_deadline_of_its_job_counts_from_the_jobs_start(
-    job: Job | None, own: int | None, until: float | None
-) -> None:
+def test_deadline_of_its_job_counts_from_the_jobs_start(job: Job | None, own: int | None, until: float | None) -> None:
     """cost.md 6.4."""
     runs = made_by(pod("worker", cpu=4, node="n1", start=10, grace=5), "train")
     runs = replace(runs, spec=replace(runs.spec, active_deadline_seconds=own))
@@ -458,7 +468,7 @@ def test_6_4_the_deadline_of_its_job_counts_from_the_jobs_start(
         assert world.settle().where == {"high": "n1", "runs": "n2"}
 
 
-def test_6_4_only_of_a_job_of_batch_in_its_namespace() -> None:
+def test_deadline_counts_only_of_a_job_of_batch_in_its_namespace() -> None:
     """cost.md 6.4."""
     elsewhere = job_of(100, started=0)
     elsewhere = replace(elsewhere, metadata=replace(elsewhere.metadata, namespace="other"))
@@ -467,7 +477,7 @@ def test_6_4_only_of_a_job_of_batch_in_its_namespace() -> None:
         assert deferrals(waiting(*items, pod("runs", cpu=4, node="n2"), pod("high", cpu=4, priority=9)).drain()) == []
 
 
-def test_6_4_a_job_that_changes_or_goes_is_followed() -> None:
+def test_job_that_changes_or_goes_is_followed() -> None:
     """cost.md 6.4: no preemptor waits for a deadline that was taken back."""
     world = waiting(
         made_by(pod("worker", cpu=4, node="n1", start=0), "train"),
@@ -488,8 +498,8 @@ def test_6_4_a_job_that_changes_or_goes_is_followed() -> None:
     assert all(engine.cluster.job_deadlines.of(one) is None for one in engine.cluster.pods.values())
 
 
-def test_6_4_more_important_pod_that_ends_counts_too() -> None:
-    """It is not evicted, and its capacity is as good as any other."""
+def test_more_important_pod_that_ends_counts_too() -> None:
+    """cost.md 6.4: it is not evicted, and its capacity is as good as any other."""
     world = waiting(
         saying(pod("vip", cpu=4, node="n1", priority=50, start=0), expected_end=at(60)),
         pod("low", cpu=4, node="n2"),
@@ -498,7 +508,8 @@ def test_6_4_more_important_pod_that_ends_counts_too() -> None:
     assert (world.where, world.evicted) == ({"high": "n1", "low": "n2"}, [])
 
 
-def test_6_4_a_groups_annotation_is_for_all_its_pods() -> None:
+def test_groups_annotation_is_for_all_its_pods() -> None:
+    """cost.md 6.4."""
     crew = gang("crew", 2, cpu=4)
     world = World(
         *[node(f"n{i}", cpu=4) for i in (1, 2)], *crew, profiles=configured(wait_for_completions=600)
@@ -509,8 +520,8 @@ def test_6_4_a_groups_annotation_is_for_all_its_pods() -> None:
     assert [why for why, _ in deferrals(world)] == ["COMPLETIONS"]
 
 
-def test_6_5_the_earliest_end_that_suffices_is_waited_for() -> None:
-    """A gang of two wants both nodes: the first to end does not do, the third is not needed."""
+def test_earliest_end_that_suffices_is_waited_for() -> None:
+    """cost.md 6.5: a gang of two wants both nodes: the first to end does not do, the third is not needed."""
     world = World(
         *[node(f"n{i}", cpu=4) for i in range(3)],
         *[
@@ -526,7 +537,8 @@ def test_6_5_the_earliest_end_that_suffices_is_waited_for() -> None:
     assert (world.evicted, world.where["e2"]) == ([], "n2")
 
 
-def test_6_5_a_wrong_expectation_falls_back_to_preemption() -> None:
+def test_wrong_expectation_falls_back_to_preemption() -> None:
+    """cost.md 6.5."""
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
         pod("runs", cpu=4, node="n2", priority=1),
@@ -540,8 +552,8 @@ def test_6_5_a_wrong_expectation_falls_back_to_preemption() -> None:
     assert (world.evicted, world.nominated) == (["ends"], {"high": "n1"})
 
 
-def test_6_5_a_pod_that_now_ends_later_is_no_longer_waited_for() -> None:
-    """cost.md 2.4: the annotation counts from the next decision on."""
+def test_pod_that_now_ends_later_is_no_longer_waited_for() -> None:
+    """cost.md 2.4, 6.5: the annotation counts from the next decision on."""
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
         pod("runs", cpu=4, node="n2", priority=1),
@@ -552,8 +564,8 @@ def test_6_5_a_pod_that_now_ends_later_is_no_longer_waited_for() -> None:
     assert world.evicted == ["ends"]
 
 
-def test_6_5_if_others_take_the_room_the_wait_does_not_begin_anew() -> None:
-    """Nothing is held meanwhile; the duration is counted from when the preemptor was made."""
+def test_wait_does_not_begin_again_if_others_take_the_room() -> None:
+    """cost.md 6.5: nothing is held meanwhile; the duration is counted from when the preemptor was made."""
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)),
         saying(pod("later", cpu=4, node="n2", start=0), expected_end=at(500)),
@@ -569,8 +581,8 @@ def test_6_5_if_others_take_the_room_the_wait_does_not_begin_anew() -> None:
 
 
 @pytest.mark.parametrize("needed", [2, 3])
-def test_6_3_room_for_as_many_as_evicting_would_place(needed: int) -> None:
-    """A gang of minCount 1 that could have all its pods placed by evicting does not wait for room for one."""
+def test_room_for_as_many_as_evicting_would_place(needed: int) -> None:
+    """cost.md 6.3: a gang of minCount 1 that could place all its pods by evicting does not wait for room for one."""
     world = World(
         *[node(f"n{i}", cpu=4) for i in range(3)],
         *[(saying(pod(f"e{i}", cpu=4, node=f"n{i}", start=0), expected_end=at(100)), START) for i in range(2)],
@@ -581,7 +593,8 @@ def test_6_3_room_for_as_many_as_evicting_would_place(needed: int) -> None:
     assert (world.evicted == []) is (needed == 2)
 
 
-def test_6_1_the_delay_comes_first_and_both_count_from_the_same_time() -> None:
+def test_delay_comes_first_and_both_count_from_the_same_time() -> None:
+    """cost.md 6.1."""
     high = saying(pod("high", cpu=4, priority=9), preemption_delay="1m")
     world = waiting(
         saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)), pod("runs", cpu=4, node="n2"), high

@@ -14,7 +14,7 @@ WAITING = "pod group is waiting for podgroup preemption to complete"
 MEMBER = "no new claims to deallocate, preemption: not eligible due to workload aware preemption enabled"
 
 
-def test_1_all_pending_members_together_in_priority_then_creation_order() -> None:
+def test_pending_members_go_together_in_priority_then_creation_order() -> None:
     """scheduling.md 3.1: one view, ordered by creation (a group's pods have one priority), identical ones adjacent."""
     world = World(node("n", cpu=20), group("crew", min_count=4))
     for name, cpu in (("a", 1), ("b", 2), ("c", 1), ("d", 2)):
@@ -25,13 +25,13 @@ def test_1_all_pending_members_together_in_priority_then_creation_order() -> Non
     assert world.engine.queue.pop(world.now) is None
 
 
-def test_2_each_member_sees_those_before_it() -> None:
+def test_each_member_sees_those_before_it() -> None:
     """scheduling.md 3.2: fits -> assumed in the view, the next pods see it."""
     world = World(*[node(f"n{i}", cpu=2) for i in range(3)], *gang("crew", 3, cpu=2)).settle()
     assert sorted(world.where.values()) == ["n0", "n1", "n2"]
 
 
-def test_2_one_that_does_not_fit_is_passed_over_while_the_minimum_can_be_reached() -> None:
+def test_member_that_does_not_fit_is_passed_over_while_the_minimum_can_be_reached() -> None:
     """scheduling.md 3.2: "continues while minCount can still be reached"."""
     world = World(node("n", cpu=2), group("crew", min_count=2), pod("big", cpu=9, group="crew"))
     world.add(pod("a", cpu=1, group="crew"), pod("b", cpu=1, group="crew")).settle()
@@ -39,7 +39,7 @@ def test_2_one_that_does_not_fit_is_passed_over_while_the_minimum_can_be_reached
     assert world.message("big") == f"0/1 nodes are available: 1 Insufficient cpu. {MEMBER}"
 
 
-def test_2_it_stops_early_when_the_minimum_is_out_of_reach() -> None:
+def test_cycle_stops_early_when_the_minimum_is_out_of_reach() -> None:
     """scheduling.md 3.2: "otherwise it stops early": the others are not even tried, and say so."""
     world = World(node("n", cpu=2), group("crew", min_count=3), pod("big", cpu=9, group="crew"))
     world.add(pod("a", cpu=1, group="crew"), pod("b", cpu=1, group="crew")).settle()
@@ -48,7 +48,7 @@ def test_2_it_stops_early_when_the_minimum_is_out_of_reach() -> None:
     assert world.message("a") == world.message("b") == "pod group is unschedulable"
 
 
-def test_2_identical_pods_of_one_that_failed_fail_too() -> None:
+def test_identical_pods_of_one_that_failed_fail_too() -> None:
     """scheduling.md 3.2: one evaluation for all of them, and the same message."""
     world = World(
         *[node(f"n{i:02}", cpu=1) for i in range(70)],
@@ -62,15 +62,15 @@ def test_2_identical_pods_of_one_that_failed_fail_too() -> None:
     assert len(decision.rejections) == 30
 
 
-def test_3_the_minimum_counts_what_runs_already() -> None:
+def test_minimum_counts_what_runs_already() -> None:
     """scheduling.md 3.3: "counts the pods that are scheduled or assumed already"."""
     world = World(node("n", cpu=3), group("crew", min_count=3))
     world.add(*[pod(f"r{i}", cpu=1, node="n", group="crew") for i in range(2)], pod("p", cpu=1, group="crew")).settle()
     assert sorted(world.where) == ["p", "r0", "r1"]
 
 
-def test_3_leaving_members_do_not_count() -> None:
-    """A terminating member cannot make up a minimum (scheduling.md 7)."""
+def test_leaving_members_do_not_count() -> None:
+    """scheduling.md 3.3: a terminating member cannot make up a minimum (scheduling.md 7)."""
     world = World(
         node("n", cpu=4), group("crew", min_count=3), pod("x", cpu=1, node="n", group="crew", terminating=True)
     )
@@ -79,7 +79,7 @@ def test_3_leaving_members_do_not_count() -> None:
     assert world.place("crew") is QueueState.GATED
 
 
-def test_3_first_attempt_binds_the_minimum_and_retries_the_rest_at_once() -> None:
+def test_first_attempt_binds_the_minimum_and_retries_the_rest_at_once() -> None:
     """scheduling.md 3.3, preemption.md 2.6: no preemption on the first attempt; then one for the rest."""
     world = World(node("n1", cpu=2), node("n2", cpu=2), pod("low", cpu=2, node="n2"))
     world.add(*gang("crew", 3, min_count=2, cpu=1, priority=5))
@@ -93,14 +93,14 @@ def test_3_first_attempt_binds_the_minimum_and_retries_the_rest_at_once() -> Non
     assert [v.unit.name for v in second.preemption.victims] == ["default/low"]
 
 
-def test_3_below_the_minimum_nothing_stays_reserved() -> None:
+def test_reservations_end_below_the_minimum() -> None:
     """scheduling.md 3.3: "the whole group is rejected and nothing stays reserved"."""
     world = World(node("n", cpu=2), *gang("crew", 3, cpu=1), pod("small", cpu=2)).settle()
     assert world.where == {"small": "n"}
     assert world.pending == ["crew-0", "crew-1", "crew-2"]
 
 
-def test_4_a_later_attempt_preempts_before_it_binds() -> None:
+def test_later_attempt_preempts_before_it_binds() -> None:
     """scheduling.md 3.4: "preemption is tried first. If it helps, all pods wait for it"."""
     world = World(node("n1", cpu=2), node("n2", cpu=1), group("crew", min_count=1, priority=5))
     world.add(pod("r", cpu=1, node="n1", group="crew", priority=5), pod("low", cpu=1, node="n2"))
@@ -113,7 +113,7 @@ def test_4_a_later_attempt_preempts_before_it_binds() -> None:
     assert sorted(world.settle().where) == ["p0", "p1", "r"]
 
 
-def test_4_if_preemption_does_not_help_the_placed_ones_are_bound() -> None:
+def test_placed_members_are_bound_if_preemption_does_not_help() -> None:
     """scheduling.md 3.4: "otherwise the placed pods are bound"."""
     world = World(node("n1", cpu=2), group("crew", min_count=1, priority=5))
     world.add(pod("r", cpu=1, node="n1", group="crew", priority=5))
@@ -122,8 +122,8 @@ def test_4_if_preemption_does_not_help_the_placed_ones_are_bound() -> None:
     assert world.pending == ["p1"]
 
 
-def test_4_only_nominations_that_a_member_had_are_cleared_where_the_group_preempts() -> None:
-    """preemption.md 7: one without a place in the preemption gives its nomination back, if it had one."""
+def test_only_nominations_that_a_member_had_are_cleared_where_the_group_preempts() -> None:
+    """scheduling.md 3.4, preemption.md 7: a member without a place in the preemption loses its nomination."""
     for nominated in ("", "n2"):
         world = World(node("n1", cpu=2), node("n2", cpu=1), pod("low", cpu=2, node="n1"))
         world.add(
@@ -136,7 +136,7 @@ def test_4_only_nominations_that_a_member_had_are_cleared_where_the_group_preemp
         assert [one.name for one in decision.cleared] == ["vast"] * bool(nominated)
 
 
-def test_5_basic_has_no_minimum_and_binds_before_it_preempts() -> None:
+def test_basic_group_has_no_minimum_and_binds_before_it_preempts() -> None:
     """scheduling.md 3.5: "without a minimum, and binding comes before preemption"."""
     world = World(node("n1", cpu=1), node("n2", cpu=1), pod("low", cpu=1, node="n2"), group("crew", priority=5))
     world.add(*[pod(f"p{i}", cpu=1, group="crew", priority=5) for i in range(3)])
@@ -149,15 +149,15 @@ def test_5_basic_has_no_minimum_and_binds_before_it_preempts() -> None:
     assert world.pending == ["p2"]
 
 
-def test_5_member_that_can_preempt_only_after_the_rest_is_bound_does_so() -> None:
-    """scheduling.md 7: a group with bound pods is tried again at once: the rest may still preempt."""
+def test_member_that_can_preempt_only_after_the_rest_is_bound_does_so() -> None:
+    """scheduling.md 3.5, 7: a group with bound pods is tried again at once: the rest may still preempt."""
     world = World(node("n1", cpu=5, pods=2), node("n2", cpu=5, pods=1, gpu=2), pod("low", cpu=1, node="n2"))
     world.add(group("crew", min_count=1, priority=5), pod("r", cpu=1, node="n1", group="crew", priority=5))
     world.add(pod("a", cpu=1, group="crew", priority=5), pod("b", cpu=1, gpu=2, group="crew", priority=5)).settle()
     assert world.where == {"r": "n1", "a": "n1", "b": "n2"}
 
 
-def test_6_a_failed_bind_of_a_gang_is_retried_in_sight() -> None:
+def test_failed_bind_of_a_gang_is_retried_in_sight() -> None:
     """scheduling.md 3.6: below the minimum "without a visible condition and retry" is not allowed."""
     world = World(node("n", cpu=2), *gang("crew", 2, cpu=1))
     decision = world.step()
@@ -191,7 +191,7 @@ def test_failed_bind_paces_a_group_that_would_be_tried_again_at_once() -> None:
     assert waits == [1.0, 2.0, 4.0]
 
 
-def test_7_a_rejection_is_written_on_every_pod_and_on_the_group() -> None:
+def test_rejection_is_written_on_every_pod_and_on_the_group() -> None:
     """scheduling.md 3.7, observability.md: every pod its PodScheduled=False, the group its own condition."""
     world = World(node("n", cpu=2), *gang("crew", 3, cpu=1)).settle()
     placed = (
@@ -206,8 +206,8 @@ def test_7_a_rejection_is_written_on_every_pod_and_on_the_group() -> None:
     assert "No preemption victims found for incoming preemptor" in message
 
 
-def test_7_while_victims_leave_the_condition_states_what_the_group_waits_for() -> None:
-    """observability.md: "While victims terminate it is False, Unschedulable" and the message."""
+def test_condition_states_what_the_group_waits_for_while_victims_leave() -> None:
+    """scheduling.md 3.7, observability.md: "While victims terminate it is False, Unschedulable" and the message."""
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()
     assert world.condition("crew") == (False, "Unschedulable", WAITING)
     assert world.rejection("crew-0") == ("Unschedulable", WAITING)
@@ -215,8 +215,8 @@ def test_7_while_victims_leave_the_condition_states_what_the_group_waits_for() -
     assert world.virtual.rejections == {}
 
 
-def test_7_tried_again_while_victims_leave_the_group_still_waits_for_them() -> None:
-    """observability.md: the message stays "while victims leave", whatever wakes the group meanwhile."""
+def test_group_tried_again_while_victims_leave_still_waits_for_them() -> None:
+    """scheduling.md 3.7, observability.md: the message stays while victims leave, whatever wakes the group."""
     running = [pod(f"low-{i}", cpu=1, node="n", grace=10 + 40 * i) for i in range(2)]
     world = World(node("n", cpu=2), *running, *gang("crew", 2, cpu=1, priority=5)).drain()
     world.virtual.until(world.now + 20)
@@ -226,8 +226,8 @@ def test_7_tried_again_while_victims_leave_the_group_still_waits_for_them() -> N
     assert world.settle().condition("crew") == (True, "Scheduled", "")
 
 
-def test_7_while_victims_leave_the_room_of_one_member_is_not_for_another() -> None:
-    """preemption.md 2.3: p0 has to wait for it, and p1 would take a part of it."""
+def test_room_of_one_member_is_not_for_another_while_victims_leave() -> None:
+    """scheduling.md 3.7, preemption.md 2.3: p0 has to wait for it, and p1 would take a part of it."""
     leaving = pod("low", cpu=4, node="n", terminating=True, preempted=True)
     world = World(node("n", cpu=5), leaving, group("crew", min_count=1, priority=5))
     world.add(pod("p0", cpu=4, group="crew", priority=5, nominated="n"), pod("p1", cpu=1, group="crew", priority=5))
@@ -238,14 +238,14 @@ def test_7_while_victims_leave_the_room_of_one_member_is_not_for_another() -> No
     assert world.settle().where == {"p0": "n", "p1": "n"}
 
 
-def test_7_once_true_never_false_again() -> None:
-    """observability.md: "Once True, it never becomes False again"."""
+def test_condition_once_true_is_never_false_again() -> None:
+    """scheduling.md 3.7, observability.md: "Once True, it never becomes False again"."""
     world = World(node("n", cpu=1), *gang("crew", 2, min_count=1, cpu=1)).settle()
     assert world.pending == ["crew-1"]
     assert world.condition("crew") == (True, "Scheduled", "")
 
 
-def test_7_nominations_of_a_rejected_group_are_cleared() -> None:
+def test_nominations_of_a_rejected_group_are_cleared() -> None:
     """scheduling.md 3.7: "nominations are cleared", and the room they held is offered to others."""
     world = World(node("n", cpu=2), pod("top", cpu=1, node="n", priority=9), group("crew", min_count=2, priority=5))
     world.add(*[pod(f"m{i}", cpu=1, priority=5, group="crew", nominated="n") for i in range(2)])
@@ -254,7 +254,7 @@ def test_7_nominations_of_a_rejected_group_are_cleared() -> None:
     assert world.where == {"top": "n", "other": "n"}
 
 
-def test_8_nominations_of_a_group_that_is_gated_hold_no_room() -> None:
+def test_nominations_of_a_group_that_is_gated_hold_no_room() -> None:
     """scheduling.md 3.8: "Nothing of the earlier decision stays reserved", also where an object or member is gone."""
     for how in ("object", "member", "minimum"):
         world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), *gang("crew", 2, cpu=1, priority=5)).drain()

@@ -41,8 +41,8 @@ def preempting(seconds: float = 600, *, stuck: bool = False) -> World:
     return world.drain()
 
 
-def test_1_room_is_held_for_so_long_after_the_victims_should_have_left() -> None:
-    """30 s of grace, and then the 600 s."""
+def test_room_is_held_for_so_long_after_the_victims_should_have_left() -> None:
+    """cost.md 5.1: 30 s of grace, and then the 600 s."""
     world = preempting()
     decision = next(d for d in world.engine.decisions if d.preemption is not None)
     assert decision.held_until == START + 30 + 600
@@ -50,8 +50,8 @@ def test_1_room_is_held_for_so_long_after_the_victims_should_have_left() -> None
     assert world.engine.next_wakeup(flush=False, holds=False) is None
 
 
-def test_1_the_time_runs_from_when_the_last_victim_has_left() -> None:
-    """A victim that stops at once does not lengthen it by the grace period it did not use."""
+def test_time_runs_from_when_the_last_victim_has_left() -> None:
+    """cost.md 5.1: a victim that stops at once does not lengthen it by the grace period it did not use."""
     held = PreemptorReservations()
     assert held.begin("pod/a", 130.0, 100.0) == 230.0
     assert held.begin("pod/b", 130.0, 100.0) == 230.0
@@ -63,8 +63,8 @@ def test_1_the_time_runs_from_when_the_last_victim_has_left() -> None:
     assert (held.end_due(399.0), held.end_due(400.0), held.next_end()) == ([], [("pod/b", 100.0)], None)
 
 
-def test_1_a_grace_period_without_measure_is_no_trouble() -> None:
-    """The API takes any number of seconds; no time is reported that no calendar has."""
+def test_grace_period_without_measure_is_no_trouble() -> None:
+    """cost.md 5.1: the API takes any number of seconds; no time is reported that no calendar has."""
     world = World(
         node("n1", cpu=4), pod("low", cpu=4, node="n1", grace=1 << 62), pod("high", cpu=4, priority=9)
     ).drain()
@@ -73,8 +73,8 @@ def test_1_a_grace_period_without_measure_is_no_trouble() -> None:
     assert decision.held_until <= START + LONGEST + 600
 
 
-def test_2_what_was_not_used_is_given_back_and_looked_for_elsewhere() -> None:
-    """The victim does not go: when its time and that of the hold are over, it is counted on no more."""
+def test_capacity_not_used_is_given_back_and_looked_for_elsewhere() -> None:
+    """cost.md 5.2: the victim does not go: when its time and that of the hold are over, it is counted on no more."""
     world = preempting(seconds=60, stuck=True)
     world.add(node("n2", cpu=4), pod("other", cpu=4, node="n2", priority=1))
     world.virtual.until(START + 89)
@@ -86,8 +86,8 @@ def test_2_what_was_not_used_is_given_back_and_looked_for_elsewhere() -> None:
     assert (world.evicted, world.nominated) == (["low", "other"], {"high": "n2"})
 
 
-def test_2_pod_without_another_place_waits_without_a_reservation() -> None:
-    """No second decision for the same victims, and room that comes after all is used."""
+def test_pod_without_another_place_waits_without_a_reservation() -> None:
+    """cost.md 5.2: no second decision for the same victims, and room that comes after all is used."""
     world = preempting(seconds=60, stuck=True)
     world.virtual.until(START + 1000)
     assert released(world) == [("pod/uid-high", ["n1"], "NotUsed")]
@@ -97,7 +97,8 @@ def test_2_pod_without_another_place_waits_without_a_reservation() -> None:
     assert world.where == {"high": "n1"}
 
 
-def test_2_a_whole_group_that_does_not_go_is_counted_on_no_more() -> None:
+def test_whole_group_that_does_not_go_is_counted_on_no_more() -> None:
+    """cost.md 5.2."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(3)],
         *gang("crew", 2, whole=True, cpu=2),
@@ -111,14 +112,15 @@ def test_2_a_whole_group_that_does_not_go_is_counted_on_no_more() -> None:
     assert world.evicted == ["crew-0", "crew-1", "other"]
 
 
-def test_1_zero_holds_without_an_end() -> None:
+def test_hold_of_zero_has_no_end() -> None:
+    """cost.md 5.1."""
     world = preempting(seconds=0)
     assert next(d for d in world.engine.decisions if d.preemption is not None).held_until is None
     assert world.engine.next_wakeup(flush=False) is None
 
 
-def test_1_a_nomination_that_only_the_api_has_is_held_from_when_it_is_known() -> None:
-    """After a restart: victims that still leave have until their deletionTimestamp, then the time begins."""
+def test_nomination_that_only_the_api_has_is_held_from_when_it_is_known() -> None:
+    """cost.md 5.1: after a restart the time begins at the deletionTimestamp of victims that still leave."""
     world = World(
         node("n1", cpu=4),
         pod("low", cpu=4, node="n1", terminating=True, preempted=True),
@@ -133,7 +135,8 @@ def test_1_a_nomination_that_only_the_api_has_is_held_from_when_it_is_known() ->
     assert released(world) == [("pod/uid-high", ["n1"], "NotUsed")]
 
 
-def test_3_a_preemptor_that_is_deleted_releases_at_once() -> None:
+def test_preemptor_that_is_deleted_releases_at_once() -> None:
+    """cost.md 5.3."""
     world = preempting()
     world.virtual.delete("Pod", "default", "high")
     assert released(world) == [("pod/uid-high", ["n1"], "Deleted")]
@@ -142,8 +145,8 @@ def test_3_a_preemptor_that_is_deleted_releases_at_once() -> None:
     assert released(world) == []
 
 
-def test_3_a_gang_below_its_minimum_releases_what_all_of_it_held() -> None:
-    """One member is deleted: the others may not be tried any more, and hold nothing."""
+def test_gang_below_its_minimum_releases_what_all_of_it_held() -> None:
+    """cost.md 5.3: one member is deleted: the others may not be tried any more, and hold nothing."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(2)],
         *[pod(f"low{i}", cpu=2, node=f"n{i}") for i in range(2)],
@@ -158,7 +161,8 @@ def test_3_a_gang_below_its_minimum_releases_what_all_of_it_held() -> None:
     assert world.nominated == {}
 
 
-def test_3_a_preemptor_that_finds_room_elsewhere_releases_what_it_held() -> None:
+def test_preemptor_that_finds_room_elsewhere_releases_what_it_held() -> None:
+    """cost.md 5.3."""
     world = preempting()
     world.add(node("n2", cpu=4))
     world.virtual.until(START + 12)
@@ -171,8 +175,8 @@ def test_3_a_preemptor_that_finds_room_elsewhere_releases_what_it_held() -> None
     )
 
 
-def test_3_members_that_swap_their_nodes_release_nothing() -> None:
-    """What was held for one is used by the other: it is the group's room."""
+def test_members_that_swap_their_nodes_release_nothing() -> None:
+    """cost.md 5.3: what was held for one is used by the other: it is the group's room."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(2)],
         *[pod(f"low{i}", cpu=2, node=f"n{i}") for i in range(2)],
@@ -188,14 +192,15 @@ def test_3_members_that_swap_their_nodes_release_nothing() -> None:
     assert released(world) == []
 
 
-def test_3_a_node_that_goes_takes_what_was_held_on_it_along() -> None:
+def test_node_that_goes_takes_what_was_held_on_it_along() -> None:
+    """cost.md 5.3."""
     world = preempting()
     world.virtual.delete("Node", "", "n1")
     assert released(world) == [("pod/uid-high", ["n1"], "NodeGone")]
 
 
-def test_2_a_hold_waits_for_calls_that_are_still_being_made() -> None:
-    """The room was never there: the API server has been away all the time."""
+def test_hold_waits_for_calls_that_are_still_being_made() -> None:
+    """cost.md 5.2: the room was never there: the API server has been away all the time."""
     world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=9), profiles=holding(10))
     world.step()
     world.virtual.now += 41
@@ -205,8 +210,8 @@ def test_2_a_hold_waits_for_calls_that_are_still_being_made() -> None:
     assert world.engine.wants_room("pod/uid-high")
 
 
-def test_3_no_pods_are_evicted_for_a_gang_that_waits_for_members() -> None:
-    """preemption.md 7: the executor asks before every victim."""
+def test_no_pods_are_evicted_for_a_gang_that_waits_for_members() -> None:
+    """cost.md 5.3, preemption.md 7: the executor asks before every victim."""
     world = World(
         *[node(f"n{i}", cpu=2) for i in range(2)],
         *[pod(f"low{i}", cpu=2, node=f"n{i}") for i in range(2)],
@@ -231,8 +236,8 @@ def _crew() -> list[objects.KubernetesObject]:
     return [group("crew", min_count=2, priority=9, topology="rack"), *pods]
 
 
-def test_5_the_domain_is_kept_while_its_room_is_held() -> None:
-    """A more important pod takes a node of rack a when it is free; what is missing is evicted there, not in rack b.
+def test_domain_is_kept_while_its_room_is_held() -> None:
+    """cost.md 5.5: a more important pod takes a free node of rack a; what is missing is evicted there, not in b.
 
     In rack a there is a third node by now, with a pod that is dearer to evict than rack b's pods are.
     """
@@ -249,15 +254,16 @@ def test_5_the_domain_is_kept_while_its_room_is_held() -> None:
     assert world.evicted == ["dear", "low-a0", "low-a1"]
 
 
-def test_5_a_domain_that_cannot_hold_the_group_any_more_is_left() -> None:
+def test_domain_that_cannot_hold_the_group_any_more_is_left() -> None:
+    """cost.md 5.5."""
     world = World(*_racks(), *_crew()).drain()
     world.add(pod("vip", cpu=2, priority=20, selector={"rack": "a"})).settle()
     assert {world.where["crew-0"], world.where["crew-1"]} == {"b0", "b1"}
     assert world.evicted == ["low-a0", "low-a1", "low-b0", "low-b1"]
 
 
-def test_5_after_a_restart_the_domain_is_known_from_the_nominations() -> None:
-    """No second eviction elsewhere: the victims of before are gone, one node of the rack is taken meanwhile."""
+def test_domain_is_known_from_the_nominations_after_a_restart() -> None:
+    """cost.md 5.5: no second eviction elsewhere: the first victims are gone, one node of the rack is taken."""
     world = World(
         *[node(f"a{i}", cpu=2, labels={"rack": "a"}) for i in range(3)],
         *[node(f"b{i}", cpu=2, labels={"rack": "b"}) for i in range(2)],
@@ -272,8 +278,8 @@ def test_5_after_a_restart_the_domain_is_known_from_the_nominations() -> None:
     assert {world.where["crew-0"], world.where["crew-1"]} == {"a0", "a2"}
 
 
-def test_4_every_end_of_a_hold_is_reported() -> None:
-    """A more important pod takes the node; what is not of use any more; what is made elsewhere instead."""
+def test_every_end_of_a_hold_is_reported() -> None:
+    """cost.md 5.4: a more important pod takes the node; what is not of use any more; what is made elsewhere instead."""
     world = preempting()
     world.add(pod("vip", cpu=4, priority=20)).drain()
     assert released(world) == [("pod/uid-high", ["n1"], "Taken")]
@@ -293,8 +299,8 @@ def test_4_every_end_of_a_hold_is_reported() -> None:
     assert released(world) == [("pod/uid-high", ["n1"], "Deleted")]
 
 
-def test_1_nomination_by_another_scheduler_reserves_capacity_for_as_long() -> None:
-    """From now on, as no pod leaves for it; the first frees nothing, the next what the one before held."""
+def test_nomination_by_another_scheduler_reserves_capacity_for_as_long() -> None:
+    """cost.md 5.1: from now on, as no pod leaves for it; the first frees nothing, the next what the one before held."""
     world = World(node("n1", cpu=2), node("n2", cpu=2), pod("p", cpu=9, priority=9), profiles=holding(600)).drain()
     assert world.engine.next_wakeup(flush=False) is None
     world.change_pod("p", lambda item: replace(item, status=replace(item.status, nominated_node_name="n1")))
