@@ -26,12 +26,12 @@ class Template(NamedTuple):
     level: int
 
 
-def templates(spec: Json, path: str = "spec") -> Iterator[Template]:
+def templates(spec: Json) -> Iterator[Template]:
     """Yield every template below a spec in the order of the manifest, for each holder first groups, then composites.
 
     A composite precedes its content. Values that are not objects are skipped.
     """
-    pending: list[tuple[Json, str, int]] = [(spec, path, 1)]
+    pending: list[tuple[Json, str, int]] = [(spec, "spec", 1)]
     while pending:
         holder, place, level = pending.pop()
         children = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -202,8 +201,3 @@ class Manifests:
     def namespaces(self) -> list[Loaded[Namespace]]:
         """Return the namespaces."""
         return self.of(Namespace)
-
-    @property
-    def unknown_kinds(self) -> Counter[str]:
-        """Return how many objects of each kind were ignored, by `apiVersion/kind`."""
-        return Counter(f"{item.api_version}/{item.kind}" for item in self.unknown)

@@ -40,7 +40,7 @@ def definition(obj: Json, _: str) -> r.Found:
     if obj.get("metadata", {}).get("name") != f"{spec.get('names', {}).get('plural', '')}.{spec.get('group', '')}":
         yield fe.invalid("metadata.name", obj["metadata"].get("name", ""), 'must be spec.names.plural+"."+spec.group')
     yield from _SPEC(spec, "spec")
-    yield from _conversion(spec, "spec")
+    yield from _conversion(spec)
     versions = spec.get("versions", ())
     if sum(bool(version.get("storage")) for version in versions) != 1:
         shown = [version.get("name", "") for version in versions]
@@ -136,12 +136,12 @@ def _deprecation(version: Json, path: str) -> r.Found:
             break
 
 
-def _conversion(spec: Json, path: str) -> r.Found:
+def _conversion(spec: Json) -> r.Found:
     """Check the conversion between versions; a webhook is called over TLS."""
     conversion = spec.get("conversion")
     if not conversion:
         return
-    at, strategy, webhook = f"{path}.conversion", conversion.get("strategy", ""), conversion.get("webhook") or {}
+    at, strategy, webhook = "spec.conversion", conversion.get("strategy", ""), conversion.get("webhook") or {}
     yield from fe.one_of(f"{at}.strategy", strategy, ("None", "Webhook"))
     config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
     if strategy != "Webhook":

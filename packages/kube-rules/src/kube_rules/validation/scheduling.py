@@ -141,11 +141,11 @@ def of_a_job(holder: Json, path: str) -> r.Found:
     yield from devices.group_claims(holder, path)
 
 
-def same_but_min_count(new: Json, old: Json, path: str) -> r.Found:
+def same_but_min_count(new: Json, old: Json) -> r.Found:
     """Check that `scheduling` of a Job does not change except for the minimum of its gang."""
     after, before = _without_min_count(new.get("scheduling")), _without_min_count(old.get("scheduling"))
     if after != before:
-        yield fe.invalid(path, new.get("scheduling"), r.IMMUTABLE)
+        yield fe.invalid("spec.scheduling", new.get("scheduling"), r.IMMUTABLE)
 
 
 def _without_min_count(scheduling: Json | None) -> Json | None:

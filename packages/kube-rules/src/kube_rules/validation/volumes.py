@@ -29,23 +29,20 @@ def one_source(*non_sources: str) -> r.Check:
     return check
 
 
-def _mode(name: str) -> r.Check:
-    def check(holder: Json, path: str) -> r.Found:
-        if holder[name] is not None and not 0 <= holder[name] <= _LAST_MODE:
-            detail = "must be a number between 0 and 0777 (octal), both inclusive"
-            yield fe.invalid(f"{path}.{name}", holder[name], detail)
-
-    return r.IfThere(name, check)
+def _default_mode(holder: Json, path: str) -> r.Found:
+    mode = holder["defaultMode"]
+    if mode is not None and not 0 <= mode <= _LAST_MODE:
+        detail = "must be a number between 0 and 0777 (octal), both inclusive"
+        yield fe.invalid(f"{path}.defaultMode", mode, detail)
 
 
-def _no_way_up(name: str) -> r.Check:
-    """Return the check that no step of a path leads out of its root."""
+def _no_way_up(holder: Json, path: str) -> r.Found:
+    """Check that no step of a path leads out of its root."""
+    if ".." in holder["path"].split("/"):
+        yield fe.invalid(f"{path}.path", holder["path"], "must not contain '..'")
 
-    def check(holder: Json, path: str) -> r.Found:
-        if ".." in holder[name].split("/"):
-            yield fe.invalid(f"{path}.{name}", holder[name], "must not contain '..'")
 
-    return r.IfThere(name, check)
+_MODE = r.IfThere("defaultMode", _default_mode)
 
 
 def _inside(item: Json, path: str) -> r.Found:
@@ -87,10 +84,10 @@ volumes = r.listed(
     r.Unique("name"),
     one_source("name"),
     r.given("persistentVolumeClaim", r.required("claimName")),
-    r.given("hostPath", r.required("path"), _no_way_up("path"), r.enum("type", _HOST_PATHS, missing=None)),
+    r.given("hostPath", r.required("path"), r.IfThere("path", _no_way_up), r.enum("type", _HOST_PATHS, missing=None)),
     r.given("emptyDir", r.IfThere("sizeLimit", _size)),
-    r.given("secret", r.required("secretName"), _mode("defaultMode"), _FILES),
-    r.given("configMap", r.required("name"), _mode("defaultMode"), _FILES),
+    r.given("secret", r.required("secretName"), _MODE, _FILES),
+    r.given("configMap", r.required("name"), _MODE, _FILES),
     r.given("nfs", r.required("server"), _absolute),
     r.given("csi", r.required("driver")),
     r.given("ephemeral", r.required("volumeClaimTemplate"), r.given("volumeClaimTemplate", r.below("spec", _claim))),

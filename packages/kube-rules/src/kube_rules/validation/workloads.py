@@ -311,7 +311,7 @@ def job_changes(new: Json, old: Json) -> r.Found:
     after, before = new.get("spec", {}), old.get("spec", {})
     yield from _JOB_NUMBERS(after, "spec")
     yield from _scheduling(after, "spec")
-    yield from scheduling.same_but_min_count(after, before, "spec.scheduling")
+    yield from scheduling.same_but_min_count(after, before)
     elastic = after.get("completionMode") == "Indexed" and after.get("completions") == after.get("parallelism")
     if after.get("completions") != before.get("completions") and not elastic:
         yield fe.invalid("spec.completions", after.get("completions"), r.IMMUTABLE)

@@ -154,10 +154,10 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"json parse error: {name} is not JSON")
 
 
-def deeper(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Return whether a JSON value is nested deeper than a limit."""
+def deeper(value: Any) -> bool:
+    """Return whether a JSON value is nested deeper than `MAX_DEPTH`."""
     level: list[Any] = [value]
-    for _ in range(limit):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for inner in level:
             if isinstance(inner, dict):

@@ -243,11 +243,11 @@ class Renderer:
             return self.raw_head(kind) + state.raw[1:]
         return encode(self._registry.view(kind, state))
 
-    def raw_partial(self, state: Stored, version: str, *, headed: bool = True) -> bytes:
+    def raw_partial(self, state: Stored, version: str) -> bytes:
         """Return the JSON of the metadata of one stored object."""
         metadata = bytes(_decode_metadata(state.raw).metadata)
         head = b'"kind":"PartialObjectMetadata","apiVersion":"%s/%s",' % (_META.encode(), version.encode())
-        return b"{" + (head if headed else b"") + b'"metadata":' + metadata + b"}"
+        return b"{" + head + b'"metadata":' + metadata + b"}"
 
     def _raw_item(self, kind: ServedKind, state: Stored) -> bytes:
         if kind.custom:
