@@ -107,13 +107,17 @@ def commands() -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a text with its options as code."""
-    return re.sub(r"(?<!\w)(--[a-z-]+)", r"`\1`", text)
+    """Return a text with its options as code, except in code."""
+    return re.sub(r"(`+)[^`]*\1|(?<!\w)--[a-z-]+", lambda found: found[0] if found[1] else f"`{found[0]}`", text)
 
 
 def _text(text: str) -> str:
-    """Return a help text with a paragraph to a line."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    """Return a help text with a paragraph to a line; a paragraph after a backspace keeps its lines."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(
+        "```text\n" + part.strip("\b\n") + "\n```" if part.startswith("\b") else " ".join(part.split())
+        for part in paragraphs
+    )
 
 
 def _visible(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -122,6 +126,8 @@ def _visible(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
         if command.hidden:
             continue
         if hasattr(command, "commands"):
+            if (default := getattr(command, "default", None)) is not None:
+                yield prefix + name, command.commands[default]
             yield from _visible(command, f"{prefix}{name} ")
         else:
             yield prefix + name, command

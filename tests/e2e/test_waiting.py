@@ -206,7 +206,7 @@ def test_room_that_is_not_used_is_given_back_and_told(cluster: Up, tmp_path: Pat
         cluster.api.create(GROUPS.format(namespace=space), pod_group("train", 1, priority="high"))
         cluster.api.create(path, full("train-0", "d", "high", group="train"))
         pods.until(lambda: pods.seen(named("stuck", is_preempted)), "the stuck one told to go")
-        note = f"Capacity reserved on {here} is released: it was held for {HOLD} s and not used"
+        note = f"Capacity reserved on {here} is released: it was reserved for {HOLD} s and not used"
         for kind in ("Pod", "PodGroup"):
             seen.until(partial(seen.seen, partial(_released, kind, note)), f"the release told on the {kind}")
         assert node_of(pods, "train-0") != here

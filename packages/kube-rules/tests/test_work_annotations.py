@@ -47,10 +47,10 @@ def test_work_annotations_are_read(annotations: dict[str, str], terms: WorkTerms
     [
         (
             _said(last_checkpoint="yesterday"),
-            'last-checkpoint]: Invalid value: "yesterday": expected a time as RFC 3339',
+            'last-checkpoint]: Invalid value: "yesterday": expected an RFC 3339 time',
         ),
-        (_said(last_checkpoint="2026-01-31T12:00:00"), "expected a time as RFC 3339"),
-        (_said(last_checkpoint=""), 'Invalid value: "": expected a time'),
+        (_said(last_checkpoint="2026-01-31T12:00:00"), "expected an RFC 3339 time"),
+        (_said(last_checkpoint=""), 'Invalid value: "": expected an RFC'),
         (_said(checkpoint_interval="0s"), "an interval must be longer than 0"),
         (_said(minimum_runtime="-5m"), 'minimum-runtime]: Invalid value: "-5m": a duration must not be negative'),
         (_said(minimum_runtime="10"), 'Invalid value: "10": expected a duration such as 90s or 1h30m'),
@@ -114,7 +114,7 @@ TEN_YEARS = 10 * 366 * 24 * 3600
         (_said(restart_cost="0" * 63 + "s"), None),
         (_said(restart_cost="0" * 64 + "s"), "a duration is at most ten years"),
         (_said(expected_end="9999-12-31T23:59:59Z"), None),
-        (_said(expected_end="2026-01-31"), "expected a time as RFC 3339"),
+        (_said(expected_end="2026-01-31"), "expected an RFC 3339 time"),
     ],
 )
 def test_both_sides_of_what_may_be_said(values: dict[str, str], why: str | None) -> None:
@@ -198,7 +198,7 @@ def test_annotations_that_let_others_be_evicted_at_another_time() -> None:
 
 def test_moments_are_seconds_since_the_epoch() -> None:
     assert moment("1970-01-01T00:00:01.5Z") == 1.5
-    with pytest.raises(ValueError, match="expected a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z"):
+    with pytest.raises(ValueError, match="expected an RFC 3339 time such as 2026-01-31T12:00:00Z"):
         moment("1970-01-01T00:00:01")
 
 

@@ -40,8 +40,11 @@ BAD: dict[str, tuple[Json, str]] = {
         made("v1", "PersistentVolumeClaim", "bad", spec={"accessModes": ["ReadWriteOnce"]}, status={"phase": 7}),
         'in.yaml: document 2: PersistentVolumeClaim "shop/bad": PersistentVolumeClaim in version "v1"',
     ),
-    "a kind that is misspelt": (made("v1", "Pood", "x"), 'document 2: Pood "shop/x": no Pood in version v1 is served'),
-    "a request": (made("v1", "Binding", "x"), "a Binding is a request, not an object that is kept"),
+    "a kind that is misspelt": (
+        made("v1", "Pood", "x"),
+        'document 2: Pood "shop/x": no matches for kind "Pood" in version "v1"',
+    ),
+    "a request": (made("v1", "Binding", "x"), "a Binding is a request and cannot be stored"),
     "no metadata": ({"apiVersion": "v1", "kind": "Pod"}, "document 2: Pod: metadata: Required value"),
     "a status that is refused": (
         made(
@@ -61,7 +64,7 @@ BAD: dict[str, tuple[Json, str]] = {
         {"apiVersion": "v1", "kind": "Node", "metadata": {}},
         'in.yaml: document 2: Node "": metadata.name: Required value',
     ),
-    "twice": (NODE, 'document 2: Node "n1": is in the input twice; first in in.yaml: document 1'),
+    "twice": (NODE, 'document 2: Node "n1": appears twice in the input; first in in.yaml: document 1'),
     "owners that are no list": (
         _changed(lambda pod: pod["metadata"].update(ownerReferences="me")),
         'in.yaml: document 2: Pod "shop/bad": Pod in version "v1" cannot be handled as a Pod: ',

@@ -113,10 +113,11 @@ def test_nodes_come_from_manifests(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--controllers", "nonsense"], "unknown controller nonsense"),
+        (["--max-input-bytes", "5x"], '--max-input-bytes: "5x": quantities must match'),
         (["--max-input-bytes", "0", "-f", "."], "--max-input-bytes: expected a size above 0"),
         (["-f", "missing.yaml"], "missing.yaml: No such file or directory"),
-        (["--webhook-hosts", "https://x"], "--webhook-hosts: want a host name"),
-        (["--webhook-service", "a=b"], "--webhook-service: want NAMESPACE/NAME=HOST:PORT"),
+        (["--webhook-hosts", "https://x"], "--webhook-hosts: expected a host name"),
+        (["--webhook-service", "a=b"], "--webhook-service: expected NAMESPACE/NAME=HOST:PORT"),
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1"),
     ],
 )

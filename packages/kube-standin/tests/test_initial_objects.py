@@ -201,7 +201,7 @@ DEPLOYMENT = made(
     metadata={"labels": {"team": "a"}},
     spec={"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template(app="web")},
 )
-HOW = ": kubectl apply -f changes it in the running cluster, --reset starts empty"
+HOW = ": change it in the running cluster with kubectl apply -f, or start empty with --reset"
 
 
 def edited(manifest: Json, *path: Any, value: Any) -> Json:
@@ -272,7 +272,7 @@ def test_objects_removed_from_a_manifest_are_named() -> None:
     again = load(server, bare, before=before)
     assert again.kept == ['Deployment "shop/web"']
     [warning] = again.warnings
-    assert 'Deployment "shop/web": edited since it was loaded; what was removed from it stays' in warning
+    assert 'Deployment "shop/web": edited since it was loaded; fields removed from the manifest keep' in warning
     assert load(server, bare, before=again.digests).warnings == []
 
 
@@ -281,7 +281,7 @@ def test_object_never_loaded_is_kept_where_it_is_the_same() -> None:
     server = plane()
     load(server, NODE, DEPLOYMENT, *OF_SET, SET)
     assert len(load(server, NODE, DEPLOYMENT, *OF_SET, SET).kept) == 5
-    with pytest.raises(InputError, match=r"spec\.replicas: is there already, and differs: kubectl apply"):
+    with pytest.raises(InputError, match=r"spec\.replicas: already exists and differs: change it"):
         load(server, edited(DEPLOYMENT, "spec", "replicas", value=5))
 
 
@@ -387,7 +387,7 @@ def test_kind_that_is_not_served_is_an_error_unless_a_definition_could_bring_it(
 ) -> None:
     strange = made(version, kind, "x")
     if refused:
-        with pytest.raises(InputError, match=f"no {kind} in version {version} is served here"):
+        with pytest.raises(InputError, match=f'no matches for kind "{kind}" in version "{version}"'):
             load(plane(), THINGS, strange)
         return
     report = load(plane(), THINGS, strange)

@@ -70,7 +70,7 @@ def test_body_bytes_count_until_they_are_counted_out(plane: Plane, there: Lookup
         assert there.has("", "ConfigMap", namespace, name) is found
     assert there.has("", "Namespace", "", "default")
     assert not there.has("made.up", "Thing", "", "a")
-    with pytest.raises(InputError, match=r"is in the input twice; first in in\.yaml"):
+    with pytest.raises(InputError, match=r"appears twice in the input; first in in\.yaml"):
         there.add(item("v1", "ConfigMap", "a"))
     there.forget(first)
     assert not there.has("", "ConfigMap", "shop", "a")

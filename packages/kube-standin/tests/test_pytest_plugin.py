@@ -91,9 +91,9 @@ def test_api_server_runs_inside_the_block_alone() -> None:
     for _ in range(2):
         with api:
             assert names(api, "/api/v1/namespaces")
-            with pytest.raises(RuntimeError, match="runs already"), api:
+            with pytest.raises(RuntimeError, match="is already running"), api:
                 pass
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         api.url  # noqa: B018
 
 

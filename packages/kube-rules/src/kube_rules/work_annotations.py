@@ -162,7 +162,7 @@ def moment(text: str) -> float:
     try:
         return msgspec.convert(text, _Time).timestamp()
     except (msgspec.ValidationError, OverflowError, ValueError):
-        raise ValueError("expected a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z") from None
+        raise ValueError("expected an RFC 3339 time such as 2026-01-31T12:00:00Z") from None
 
 
 def _duration(text: str) -> float:

@@ -107,14 +107,14 @@ class ApiServer:
 
     def _start(self) -> _RunningThread:
         if self._running is not None:
-            raise RuntimeError("the server runs already")
+            raise RuntimeError("the server is already running")
         running = _RunningThread(_options(**self._asked))
         running.start()
         return running
 
     def _thread(self) -> _RunningThread:
         if self._running is None:
-            raise RuntimeError("the server does not run: use it inside `with ApiServer() as api`")
+            raise RuntimeError("the server is not running: use it inside `with ApiServer() as api`")
         return self._running
 
     # -- how to reach it
@@ -240,7 +240,7 @@ class _RunningThread:
     def call(self, work: Any) -> Any:
         """Run a coroutine function of the server in its loop and return its result."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError("this would wait for the thread that it is called in")
+            raise RuntimeError("cannot be called in the server's own thread")
         coroutine: Coroutine[Any, Any, Any] = work(self.server)
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 

@@ -78,7 +78,9 @@ DataDir = Annotated[
     ),
 ]
 Host = Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on; 0 picks a free port.")]
+Port = Annotated[
+    int, typer.Option(metavar="NUMBER", min=0, max=65535, help="The port to listen on; 0 picks a free port.")
+]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(metavar="FILE", callback=_named, help="Kubeconfig file to write. Default: in the data directory."),
@@ -87,7 +89,7 @@ ReadOnlyKubeconfig = Annotated[
     Path | None,
     typer.Option(metavar="FILE", callback=_named, help="Also write a kubeconfig with read-only access."),
 ]
-Nodes = Annotated[int, typer.Option(min=0, max=100_000, help="Number of simulated nodes to create.")]
+Nodes = Annotated[int, typer.Option(metavar="N", min=0, max=100_000, help="Number of simulated nodes to create.")]
 Files = Annotated[
     list[str] | None,
     typer.Option(
@@ -295,8 +297,6 @@ def announce(running: "Serving", read_only_kubeconfig: Path | None, console: Con
 
 def read_objects(files: "Sequence[str]", max_bytes: str, console: Console) -> "list[PlainObject]":
     """Return the objects of the manifests unchanged. Invalid input ends the command."""
-    if not files:
-        return []
     from kube_rules.errors import InputError
     from kube_rules.quantity import QuantityError, parse, value
     from kube_standin.manifest_files import read_files
@@ -307,6 +307,8 @@ def read_objects(files: "Sequence[str]", max_bytes: str, console: Console) -> "l
         console.refuse(f"--max-input-bytes: {error}")
     if most <= 0:
         console.refuse(f"--max-input-bytes: expected a size above 0, found {max_bytes!r}")
+    if not files:
+        return []
     try:
         with console.working("reading the manifests"):
             objects = read_files(files, most)
@@ -362,9 +364,9 @@ def report_loaded(loaded: "LoadReport", console: Console) -> None:
     if loaded.orphaned:
         note(f"warning: the owners of {_objects(loaded.orphaned)} are not in the input; loaded without them")
     if loaded.made:
-        note(f"loaded {_objects(loaded.made)}" + _naming(", with what the input lacks: ", loaded.added))
+        note(f"loaded {_objects(loaded.made)}" + _naming(", including missing dependencies: ", loaded.added))
     if loaded.kept:
-        note(f"{_objects(len(loaded.kept))} of the input there already, kept as found" + _naming(": ", loaded.kept))
+        note(f"kept {_objects(len(loaded.kept))} that already existed" + _naming(": ", loaded.kept))
 
 
 def _objects(number: int) -> str:
@@ -389,7 +391,10 @@ app.command("serve")(serve_command(Console(), "kube-standin"))
 
 @app.command()
 def envtest_assets(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", callback=_named, help="Folder; made if it does not exist.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", callback=_named, help="Directory to write to; created if it does not exist."),
+    ],
 ) -> None:
     """Write programs that envtest (controller-runtime) starts in place of etcd and kube-apiserver.
 

@@ -253,11 +253,11 @@ class _Loading:
         if kind is None:
             group = version.rpartition("/")[0]
             if any(row.group == group and not row.custom for row in self._registry.kinds) or "." not in group:
-                raise InputError(obj.origin, f"no {name} in version {version} is served here", subject=subject)
+                raise InputError(obj.origin, f'no matches for kind "{name}" in version "{version}"', subject=subject)
             self.report.left_out.append(f"{subject}: nothing defines {name} of {version} (a CustomResourceDefinition)")
             return None
         if not kind.stored:
-            raise InputError(obj.origin, f"a {name} is a request, not an object that is kept", subject=subject)
+            raise InputError(obj.origin, f"a {name} is a request and cannot be stored", subject=subject)
         loaded = reload.digest(obj.manifest)
         metadata = obj.manifest.get("metadata")
         if not isinstance(metadata, Mapping):
@@ -295,11 +295,11 @@ class _Loading:
         edited = key in self._before
         changed = reload.difference(decoded, stored.decode(), status=edited)
         if changed:
-            why = "was edited since it was loaded" if edited else "is there already, and differs"
-            how = "kubectl apply -f changes it in the running cluster, --reset starts empty"
+            why = "was edited since it was loaded" if edited else "already exists and differs"
+            how = "change it in the running cluster with kubectl apply -f, or start empty with --reset"
             raise InputError(item.origin, f"{why}: {how}", path=changed, subject=item.subject)
         if edited:
-            left = "edited since it was loaded; what was removed from it stays as it is in the cluster"
+            left = "edited since it was loaded; fields removed from the manifest keep their value in the cluster"
             self.report.warnings.append(f"{item.origin}: {item.subject}: {left}")
 
     def _create(self, item: LoadedItem) -> None:

@@ -96,7 +96,9 @@ class Lookup:
         """
         if item.name:
             if (first := self._input.get(item.object_id)) is not None:
-                raise InputError(item.origin, f"is in the input twice; first in {first.origin}", subject=item.subject)
+                raise InputError(
+                    item.origin, f"appears twice in the input; first in {first.origin}", subject=item.subject
+                )
             self._input[item.object_id] = item
         existing = self._registry.head(item.kind, item.namespace, item.name) if item.name else None
         item.uid = _meta(existing.raw).metadata.uid if existing is not None else self._registry.clock.uid()

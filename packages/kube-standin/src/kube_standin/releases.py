@@ -78,5 +78,5 @@ def read_minor(text: str) -> int:
     """Return the minor version of `1.36`. Raises ValueError with the problem."""
     major, _, minor = text.removeprefix("v").partition(".")
     if major != "1" or not (minor.isascii() and minor.isdecimal()) or not OLDEST <= int(minor) <= NEWEST:
-        raise ValueError(f"must be a version from 1.{OLDEST} to 1.{NEWEST}, as 1.36")
+        raise ValueError(f"must be a version from 1.{OLDEST} to 1.{NEWEST}, such as 1.36")
     return int(minor)

@@ -43,7 +43,7 @@ async def _settle(controllers: ControllerSet, turns: _Turns) -> None:
         if not controllers.step():
             return
         await turns.over()
-    raise RuntimeError("the controllers do not come to rest")
+    raise RuntimeError("the controllers do not settle")
 
 
 async def advance(controllers: ControllerSet, clock: SimulatedClock, by: timedelta) -> None:

@@ -136,7 +136,7 @@ def test_later_is_later(world: World, recording: Recording) -> None:
 def test_reconciling_that_never_ends_is_reported(world: World, recording: Recording) -> None:
     recording.does = recording.queue
     recording.queue("a")
-    with pytest.raises(RuntimeError, match="the controllers do not come to rest"):
+    with pytest.raises(RuntimeError, match="the controllers do not settle"):
         world.controllers.settle(10)
     assert len(recording.synced) == 10
 

@@ -180,11 +180,11 @@ def renamed_row(path: Path) -> None:
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "4 KB of garbage in the middle of the WAL": (garbage_in_the_wal, "state.db-wal or state.db was damaged"),
-    "garbage at the start of the WAL": (garbage_at_the_start_of_the_wal, "not everything that was acknowledged"),
+    "garbage at the start of the WAL": (garbage_at_the_start_of_the_wal, "acknowledged writes are missing"),
     "garbage in the first frame": (garbage_in_the_first_frame, r"state\.db"),
     "the last frame of the WAL": (last_frame_of_the_wal, "up to revision 202 it must hold 201 changes"),
-    "the WAL cut short": (cut_wal, "not everything that was acknowledged"),
-    "an empty WAL": (empty_wal, "not everything that was acknowledged"),
+    "the WAL cut short": (cut_wal, "acknowledged writes are missing"),
+    "an empty WAL": (empty_wal, "acknowledged writes are missing"),
     "no WAL": (no_wal, "state.db-wal is missing"),
     "the WAL of another database": (foreign_wal, r"state\.db"),
     "the second WAL of another database": (foreign_wal_copied_back, r"state\.db"),
@@ -201,13 +201,16 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "the mark of another": (mark_of_another, "state.db-mark and state.db"),
     "no start of history": (meta("DELETE FROM meta WHERE key = 'compacted'"), "compacted in its table meta is missing"),
     "a broken start of history": (meta("UPDATE meta SET value = 'x'"), "compacted in its table meta is 'x'"),
-    "a wrong start of history": (meta("UPDATE meta SET value = 7 WHERE key = 'compacted'"), "not everything"),
+    "a wrong start of history": (
+        meta("UPDATE meta SET value = 7 WHERE key = 'compacted'"),
+        "acknowledged writes are missing",
+    ),
     "a negative start of history": (meta("UPDATE meta SET value = '-7' WHERE key = 'compacted'"), "is '-7'"),
     "no identity": (meta("DELETE FROM meta WHERE key = 'database'"), "its identity in its table meta"),
     "a broken identity": (meta("UPDATE meta SET value = 'xy' WHERE key = 'database'"), "its identity"),
     "no table": (meta("DROP TABLE meta"), "damaged"),
-    "a lost row": (lost_row, "not everything that was acknowledged"),
-    "a renamed row": (renamed_row, "not everything that was acknowledged"),
+    "a lost row": (lost_row, "acknowledged writes are missing"),
+    "a renamed row": (renamed_row, "acknowledged writes are missing"),
 }
 
 

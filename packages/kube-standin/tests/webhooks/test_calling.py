@@ -249,13 +249,13 @@ def test_names_are_checked_after_they_are_looked_up(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("host", ["", "a b", "https://x", "10.0.0.0/99", "1.2.3", "10.0.0.1/8"])
 def test_hosts_that_are_none_are_refused_at_the_start(host: str) -> None:
-    with pytest.raises(ValueError, match="--webhook-hosts: want a host name, an address or a network"):
+    with pytest.raises(ValueError, match="--webhook-hosts: expected a host name, an address or a network"):
         webhook_reach([host])
 
 
 @pytest.mark.parametrize("text", ["", "a=b:1", "a/b=c", "a/b=c:0", "a/b=c:99999", "a/b=:1", "a/b/c=d:1", "/b=c:1"])
 def test_mappings_that_are_none_are_refused_at_the_start(text: str) -> None:
-    with pytest.raises(ValueError, match="--webhook-service: want NAMESPACE/NAME=HOST:PORT"):
+    with pytest.raises(ValueError, match="--webhook-service: expected NAMESPACE/NAME=HOST:PORT"):
         webhook_reach(services=[text])
 
 

@@ -53,7 +53,7 @@ BAD_INPUT = {
     ),
     "no time": (
         ["plan", "-f", str(PLANS / "eviction.yaml"), "--now", "yesterday"],
-        'error: --now: "yesterday": expected a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z',
+        'error: --now: "yesterday": expected an RFC 3339 time such as 2026-01-31T12:00:00Z',
     ),
     "a time before the input": (
         ["plan", "-f", str(PLANS / "eviction.yaml"), "--now", "2020-01-01T00:00:00Z"],

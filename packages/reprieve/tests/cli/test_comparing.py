@@ -87,12 +87,12 @@ def test_two_configurations_are_compared_with_each_other(run: Run) -> None:
         (
             ["--compare", "never.yaml", "--compare", "never.yaml", "--compatible"],
             2,
-            "error: --compatible: more than one --compare replaces it",
+            "error: --compatible cannot be combined with more than one --compare",
         ),
         (
             ["--compare", "never.yaml", "--compare", "never.yaml", "--config", "never.yaml"],
             2,
-            "error: --config: more than one --compare replaces it",
+            "error: --config cannot be combined with more than one --compare",
         ),
         (["--compare", "nowhere.yaml"], 2, "error: nowhere.yaml"),
         (["--compare-to", "nowhere.yaml"], 2, "error: nowhere.yaml"),

@@ -80,7 +80,11 @@ def test_migrate_goes_down_and_up(run: Run, database: str) -> None:
             2,
             "--records-keep soon: expected",
         ),
-        (["scheduler", "--records", "postgresql://h/x", "--records-keep", "7d"], 2, "at least as long as attempts"),
+        (
+            ["scheduler", "--records", "postgresql://h/x", "--records-keep", "7d"],
+            2,
+            "must be at least --records-keep-attempts",
+        ),
     ],
 )
 def test_bad_database_is_one_error_without_the_password(

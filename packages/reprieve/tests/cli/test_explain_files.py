@@ -146,7 +146,7 @@ def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> 
     [
         ((), 2, "error: name the object to explain: TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("pod/",), 2, "error: the name is empty"),
-        (("pod",), 2, "error: name the pod to explain: TYPE NAME or TYPE/NAME, or --all-waiting"),
+        (("pod",), 2, "error: 'pod': expected TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("job/none", "-f", "@"), 2, "error: no job default/none is in the input"),
         (
             ("elsewhere/job/sweep", "-f", "@"),

@@ -382,6 +382,9 @@ def test_reserved_capacity_has_its_time_and_how_it_was_given_back() -> None:
         ({"released": [released(), released(nodes_total=5)]}, [gone, more]),
     ):
         assert [each for each in notes(making_room(**options), "Preemption") if "apacity" in each] == expected
+    placed = making_room(held_until=until)
+    placed.pod = pod("a", cpu=1, priority=5, node="n1")
+    assert not [each for each in notes(placed, "Preemption") if "apacity" in each]
     records = [record(result="Preempting", preemption=preempting(released=[released()])) for _ in range(2)]
     assert notes(evidence(*records), "Capacity that was reserved for it before") == [gone]
 
@@ -474,7 +477,7 @@ def test_last_ten_events_are_shown(number: int, more: tuple[str, ...]) -> None:
         (
             [],
             {"source": "", "worked_out_on": MANIFESTS},
-            "From the manifests alone: they hold no decision record of a scheduler.",
+            "From the manifests alone: they contain no decision record of a scheduler.",
         ),
         ([], {"source": "", "computed": Answered()}, "No decision record of a scheduler could be read."),
         (

@@ -323,7 +323,7 @@ def test_states_of_a_pod(item: objects.Pod, state: str) -> None:
         ([], "podgroup default/g was preempted: it has no pods left."),
         (
             [pod("a", group="g", node="n1", preempted=True), pod("b", group="g", node="n1", terminating=True)],
-            "podgroup default/g is being preempted: 2 pods of it still terminating.",
+            "podgroup default/g is being preempted: 2 pods still terminating.",
         ),
         (
             [pod("a", group="g", node="n1", preempted=True, terminating=True), pod("b", group="g")],

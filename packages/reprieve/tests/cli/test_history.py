@@ -138,12 +138,12 @@ def test_each_victim_is_a_line_below_its_preemption(victim: Evicted, line: str) 
     [
         (
             (ITEM,),
-            "1 preemption since 24h: 2 pods evicted",
+            "1 preemption in the last 24h: 2 pods evicted",
             [("2026-01-01T00:00:05Z", "podgroup a/g", "9", "2 pods", "1.5 GPU-hours", "Done")],
         ),
         (
             (replace(ITEM, kind="Pod", pods=1, lost_gpu_hours=0.0, time="2026-01-01T00:00:05Z", state="Failed"),),
-            "1 preemption since 24h: 1 pod evicted",
+            "1 preemption in the last 24h: 1 pod evicted",
             [("2026-01-01T00:00:05Z", "pod a/g", "9", "1 pod", "7 CPU-hours", "Failed")],
         ),
     ],
@@ -159,9 +159,9 @@ def test_preemption_is_a_row_with_the_work_that_was_lost(
 
 def test_preemptions_are_counted_with_all_their_pods() -> None:
     [section] = history_sections(PreemptionHistory(items=(ITEM, replace(ITEM, pods=3))), "7d")
-    assert section.title == "2 preemptions since 7d: 5 pods evicted"
+    assert section.title == "2 preemptions in the last 7d: 5 pods evicted"
     [none] = history_sections(PreemptionHistory(), "7d")
-    assert (none.title, none.tone) == ("No pods were evicted since 7d.", Tone.GOOD)
+    assert (none.title, none.tone) == ("No pods were evicted in the last 7d.", Tone.GOOD)
 
 
 @pytest.mark.parametrize("option", [(), ("--since", "24h")])

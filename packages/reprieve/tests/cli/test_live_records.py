@@ -141,10 +141,15 @@ def test_kubeconfig_that_is_no_good_is_bad_input(
 
 
 @pytest.mark.parametrize(
-    ("kind", "message", "asked"),
+    ("kind", "code", "message", "asked"),
     [
-        ("node", "'node': expected pod, podgroup or compositepodgroup", []),
-        ("replicaset/none", "no replicaset ours/none", [ExplainTarget("ReplicaSet", "ours", "none")]),
+        ("node", 2, "'node': expected pod, podgroup or compositepodgroup", []),
+        (
+            "replicaset/none",
+            1,
+            "no replicaset ours/none is in the cluster",
+            [ExplainTarget("ReplicaSet", "ours", "none")],
+        ),
     ],
 )
 def test_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
@@ -153,6 +158,7 @@ def test_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
     live: list[Any],
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
+    code: int,
     message: str,
     asked: list[ExplainTarget],
 ) -> None:
@@ -161,7 +167,7 @@ def test_owner_has_to_be_of_a_kind_that_makes_pods_and_there(
     reads = len(live)
     monkeypatch.setattr("reprieve.python.inputs.read_live", _read_live)
     ended = run("explain", *(kind.split("/") if "/" in kind else (kind, "n")), "--kubeconfig", "k")
-    assert (ended.code, ended.out, [one for one, _, _ in cluster.asked], len(live)) == (2, "", asked, reads)
+    assert (ended.code, ended.out, [one for one, _, _ in cluster.asked], len(live)) == (code, "", asked, reads)
     assert message in ended.err
 
 

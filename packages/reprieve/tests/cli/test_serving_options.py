@@ -430,19 +430,19 @@ NAMES = [f'Node "n{number}"' for number in range(5)]
     [
         (LoadReport(), []),
         (LoadReport(made=1), ["loaded 1 object"]),
-        (LoadReport(made=2, added=NAMES[:1]), ['loaded 2 objects, with what the input lacks: Node "n0"']),
+        (LoadReport(made=2, added=NAMES[:1]), ['loaded 2 objects, including missing dependencies: Node "n0"']),
         (
             LoadReport(made=9, added=NAMES[:3]),
-            ['loaded 9 objects, with what the input lacks: Node "n0", Node "n1", Node "n2"'],
+            ['loaded 9 objects, including missing dependencies: Node "n0", Node "n1", Node "n2"'],
         ),
         (
             LoadReport(made=9, added=NAMES[:4]),
-            ['loaded 9 objects, with what the input lacks: Node "n0", Node "n1", Node "n2" and 1 more'],
+            ['loaded 9 objects, including missing dependencies: Node "n0", Node "n1", Node "n2" and 1 more'],
         ),
-        (LoadReport(kept=NAMES[:1]), ['1 object of the input there already, kept as found: Node "n0"']),
+        (LoadReport(kept=NAMES[:1]), ['kept 1 object that already existed: Node "n0"']),
         (
             LoadReport(kept=NAMES),
-            ['5 objects of the input there already, kept as found: Node "n0", Node "n1", Node "n2" and 2 more'],
+            ['kept 5 objects that already existed: Node "n0", Node "n1", Node "n2" and 2 more'],
         ),
         (LoadReport(orphaned=1), ["warning: the owners of 1 object are not in the input; loaded without them"]),
         (

@@ -84,10 +84,13 @@ def test_bad_input_is_one_error(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--shadow", "--leader-elect"], "--leader-elect: a shadow takes no lease, it writes nothing"),
+        (
+            ["--shadow", "--leader-elect"],
+            "--leader-elect cannot be combined with --shadow: a shadow writes nothing, not even a lease",
+        ),
         (["--shadow", "--shadow-hold=0s"], "--shadow-hold 0s: expected a duration from 1s to 24h"),
         (["--shadow", "--shadow-hold=soon"], "--shadow-hold 'soon': expected a duration like 15s or 1m30s"),
-        (["--shadow-report=x"], "--shadow-report: only with --shadow"),
+        (["--shadow-report=x"], "--shadow-report requires --shadow"),
         (["--endpoint-token-file=nowhere"], "--endpoint-token-file nowhere: No such file or directory"),
     ],
 )

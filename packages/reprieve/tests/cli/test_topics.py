@@ -30,6 +30,7 @@ def test_without_a_topic_all_are_listed_with_their_titles(run: Run) -> None:
 
 def test_command_without_a_page_shows_its_options(run: Run) -> None:
     assert run("help", "queue").out == run("queue", "--help").out
+    assert "--priorities" in run("help", "import").out
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_chosen_configuration_is_one_that_others_read(run: Run, desk: Path) -> N
     assert "wrote tuned.yaml" in ended.err
     text = (desk / "tuned.yaml").read_text()
     comment = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    assert "chosen of 12 on 2 blocks of 1 days of days.csv" in comment
+    assert "chosen of 12 on 2 blocks of 1 day of days.csv" in comment
     assert "lost GPU-hours: " in comment
     assert "wait of gangs: " in comment
     profile = read_configuration("tuned.yaml").profiles[0]
@@ -110,7 +110,7 @@ def test_study_of_other_inputs_is_refused(run: Run, desk: Path) -> None:
     ended = run(*command, "--objective", "evictions, wait")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "error: --study: the study 'reprieve' was made of other jobs, settings or objectives: choose another name\n"
+        "error: --study: the study 'reprieve' has other jobs, settings or objectives: choose another name\n"
     )
 
 

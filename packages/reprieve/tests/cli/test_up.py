@@ -210,7 +210,7 @@ def test_cluster_of_files_is_there_before_anything_is_decided(tmp_path: Path) ->
     file, snapshot = tmp_path / "cluster.yaml", tmp_path / "snapshot.yaml"
     file.write_text(CLUSTER)
     with up(tmp_path, "-f", str(file)) as first:
-        assert "loaded 5 objects, with what the input lacks: ReplicaSet" in first.log.read_text()
+        assert "loaded 5 objects, including missing dependencies: ReplicaSet" in first.log.read_text()
         eventually(lambda: sum(map(is_running, first.api.pods("shop").values())) == 2)
         before = first.api.pods("shop")
         assert before["web-abc-there"]["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"

@@ -152,7 +152,7 @@ def test_json_and_nulls_and_empty_files_are_read(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "no context of that name": ({**config(), "current-context": "x"}, "no context 'x': there is 'main'"),
+    "no context of that name": ({**config(), "current-context": "x"}, "no context 'x'; known: 'main'"),
     "no current context": ({**config(), "current-context": ""}, "no current-context: name one of 'main'"),
     "no such cluster": (config(clusters=[]), "names cluster 'c': no such entry"),
     "no such user": (config(users=[]), "names user 'u': no such entry"),
@@ -162,12 +162,12 @@ WRONG: dict[str, tuple[Any, str]] = {
     "not base64": (config({"certificate-authority-data": "%%"}), "certificate-authority-data: not base64"),
     "insecure and a CA": (
         config({"insecure-skip-tls-verify": True, "certificate-authority-data": encoded("CA")}),
-        "exclude each other",
+        "cannot both be set",
     ),
     "a certificate without its key": (config(user={"client-certificate": "a"}), "client-key: Required value"),
     "a key without its certificate": (config(user={"client-key": "a"}), "client-certificate: Required value"),
     "an old auth provider": (config(user={"auth-provider": {"name": "gcp"}}), "use a credential plugin"),
-    "token and password": (config(user={"token": "t", "username": "u"}), "exclude each other"),
+    "token and password": (config(user={"token": "t", "username": "u"}), "cannot both be set"),
     "a token of two lines": (config(user={"token": "a\nb"}), "token: must be one line"),
     "groups without a user": (config(user={"as-groups": ["g"]}), "need a user to impersonate"),
     "a plugin of an old version": (

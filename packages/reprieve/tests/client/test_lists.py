@@ -56,10 +56,10 @@ def test_list_that_always_expires_is_requested_in_one_piece() -> None:
     asyncio.run(run())
 
 
-def test_list_in_circles_ends() -> None:
+def test_list_that_repeats_ends() -> None:
     async def run() -> None:
         async with scripted(answer(page([pod("a", 1)], 9, "t"))) as server, client_of(server) as client:
-            with pytest.raises(UnreachableError, match="circles"):
+            with pytest.raises(UnreachableError, match="repeats"):
                 await list_objects(client, PODS, Pod)
 
     asyncio.run(run())
@@ -99,11 +99,11 @@ def expiring(times: int) -> list[Reply]:
         (
             [answer(page([], 9, token)) for token in ("t1", "t2", "t1")],
             UnreachableError,
-            "pods: the list goes in circles: the same continue token twice",
+            "pods: the list repeats: the server sent the same continue token twice",
             3,
         ),
     ],
-    ids=["always expiring", "expired at once", "refused later", "in circles"],
+    ids=["always expiring", "expired at once", "refused later", "that repeats"],
 )
 def test_list_that_does_not_end_well(replies: list[Reply], error: type[Exception], message: str, requests: int) -> None:
     """Three times it begins again with pages, and once without; a server that pages nevertheless is given up."""
@@ -113,7 +113,7 @@ def test_list_that_does_not_end_well(replies: list[Reply], error: type[Exception
             with pytest.raises(error, match=message) as ended:
                 await list_objects(client, PODS, Pod)
             assert len(server.seen) == requests
-        assert getattr(ended.value, "lasting", False) is ("circles" in message)
+        assert getattr(ended.value, "lasting", False) is ("repeats" in message)
 
     asyncio.run(run())
 

@@ -257,7 +257,7 @@ def test_manifests_are_added_as_new_objects(server: Live, run: Run, tmp_path: Pa
 ADDED: dict[str, tuple[str, str]] = {
     "an object that exists": (
         "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n",
-        'Node "n1": metadata.name: Duplicate value: "n1": exists in the cluster already',
+        'Node "n1": metadata.name: Duplicate value: "n1": already exists in the cluster',
     ),
     "a class of another value": (
         "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 3\n",
@@ -355,7 +355,7 @@ def test_bad_usage_is_exit_2(args: tuple[str, ...], message: str, run: Run) -> N
 def test_context_that_is_not_there(server: Live, run: Run) -> None:
     ended = run("plan", "--kubeconfig", server.server.kubeconfig, "--context", "other")
     assert ended.code == 2
-    assert "no context 'other': there is 'reprieve'" in ended.err
+    assert "no context 'other'; known: 'reprieve'" in ended.err
 
 
 def test_file_that_cannot_be_written(server: Live, run: Run, tmp_path: Path) -> None:

@@ -166,8 +166,8 @@ def test_stronger_version_counts_of_two_groups_of_one_name() -> None:
     }
     reading = Cluster(paths).read()
     assert sorted(item.name for item in reading.objects if item.KIND == "PodGroup") == ["a", "b", "g"]
-    [reported] = [warning for warning in reading.warnings if "counts" in warning]
-    assert reported == f'PodGroup "default/g" of scheduling.x-k8s.io/v1alpha1 left out: that of {NATIVE} counts'
+    [reported] = [warning for warning in reading.warnings if "precedence" in warning]
+    assert reported == f'PodGroup "default/g" of scheduling.x-k8s.io/v1alpha1 ignored: {NATIVE} takes precedence'
 
 
 def test_unreadable_object_is_left_out_and_reported() -> None:
@@ -286,10 +286,10 @@ def test_objects_that_may_be_added(there: list[str], new: list[str], names: list
 @pytest.mark.parametrize(
     ("there", "new", "message"),
     [
-        ([klass()], klass(6), 'metadata.name: Duplicate value: "c": exists in the cluster with value 5 and another'),
-        ([klass()], klass(policy="Never"), "exists in the cluster with value 5 and another meaning"),
-        ([klass()], klass(default="true"), "exists in the cluster with value 5 and another meaning"),
-        ([node("n1")], node("n1"), "exists in the cluster already: only new objects can be added to a plan"),
+        ([klass()], klass(6), 'metadata.name: Duplicate value: "c": exists in the cluster with value 5 and differs'),
+        ([klass()], klass(policy="Never"), "exists in the cluster with value 5 and differs"),
+        ([klass()], klass(default="true"), "exists in the cluster with value 5 and differs"),
+        ([node("n1")], node("n1"), "already exists in the cluster: only new objects can be added to a plan"),
         ([node("n1")], pod("p", "n2"), 'spec.nodeName: Invalid value: "n2": no Node with this name'),
     ],
 )

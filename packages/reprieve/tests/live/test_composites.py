@@ -85,7 +85,7 @@ def test_native_composite_counts_of_two_of_one_name() -> None:
             await stage.client.request("DELETE", f"{DEFINITIONS}/compositepodgroups.{CRD}")
             await stage.until(lambda: counts(stage) == {})
             assert stage.engine.cluster.groups["default/low"].fault is not None
-        told = "CompositePodGroup default/both is there as compositepodgroups.v1beta1.scheduling.k8s.io, which counts"
+        told = "CompositePodGroup default/both exists as compositepodgroups.v1beta1.scheduling.k8s.io, which is used"
         assert any(told in text for text in stage.troubles), stage.troubles
 
     play(act, controllers="*")

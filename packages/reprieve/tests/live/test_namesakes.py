@@ -61,7 +61,7 @@ def test_each_that_does_not_count_is_warned_of_with_the_one_that_does() -> None:
     found: Namesakes[PodGroup] = Namesakes(tuple(GROUPS), warnings.append)
     for name in ("weaker.io", "weak.io", "strong.io"):
         found.take(added("g"), GROUPS[name])
-    there = "PodGroup default/g is there as podgroups.v1.{}, which counts, and as podgroups.v1.{}"
+    there = "PodGroup default/g exists as podgroups.v1.{}, which is used, and as podgroups.v1.{}, which is ignored"
     assert warnings == [
         there.format("weak.io", "weaker.io"),
         there.format("strong.io", "weak.io"),

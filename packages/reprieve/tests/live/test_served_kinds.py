@@ -79,7 +79,7 @@ def test_native_group_counts_of_two_of_one_name(group: str, version: str, spec: 
             await stage.group("theirs", 3)
             await stage.client.request("DELETE", f"{DEFINITIONS}/podgroups.{group}")
             await stage.until(lambda: stage.minimum == {"default/theirs": 3})
-        assert any("both is there as podgroups.v1.scheduling.k8s.io, which counts" in x for x in stage.troubles)
+        assert any("both exists as podgroups.v1.scheduling.k8s.io, which is used" in x for x in stage.troubles)
         assert stage.notes == []
 
     play(act, controllers="*")

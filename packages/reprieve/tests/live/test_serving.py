@@ -266,7 +266,7 @@ def test_given_certificate_is_served(tmp_path: Path) -> None:
     ("how", "why"),
     [
         ({"host": ANYWHERE, "tls": False}, "plain HTTP is served on loopback"),
-        ({"certificate": Path("c.pem")}, "belong together"),
+        ({"certificate": Path("c.pem")}, "must be set together"),
     ],
 )
 def test_unsafe_options_are_refused(how: dict[str, Any], why: str) -> None:
@@ -348,7 +348,7 @@ def test_url_is_that_of_the_address_and_of_kube_schedulers_port(host: str, url: 
 
 @pytest.mark.parametrize("half", ["certificate", "key"])
 def test_certificate_without_its_key_is_refused(half: str) -> None:
-    with pytest.raises(ConfigError, match="belong together"):
+    with pytest.raises(ConfigError, match="must be set together"):
         ServingOptions(**{half: Path("x")})  # type: ignore[arg-type]
 
 

@@ -333,7 +333,7 @@ def test_killed_server_loses_nothing(server: Postgres, opened: Open, told: Told)
     eventually(lambda: not store.spooled and not store.away, "the spool is sent")
     assert everything(address) == made
     assert told.lost == 0
-    assert told.troubles[-1] == "decision records are in the database again"
+    assert told.troubles[-1] == "decision records are written to the database again"
     assert not any(PASSWORD in text for text in told.troubles)
 
 

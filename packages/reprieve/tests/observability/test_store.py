@@ -310,7 +310,7 @@ def test_disk_that_fails_costs_nothing(tmp_path: Path) -> None:
     eventually(lambda: not store.spooled and not store.away, "the spool is sent")
     assert messages(store, "a") == ["kept again", "spooled 2", "spooled 1", "spooled 0", "kept"]
     store.close()
-    assert reports[1:] == ["decision records are in the database again"]
+    assert reports[1:] == ["decision records are written to the database again"]
 
 
 def rename(path: Path, table: str, to: str) -> None:

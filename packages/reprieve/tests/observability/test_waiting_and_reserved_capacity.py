@@ -96,7 +96,7 @@ def release(seen: Recorded) -> None:
 def test_released_room_is_an_event_on_the_pods_and_the_group() -> None:
     seen = held_too_long()
     release(seen)
-    why = "it was held for 60 s and not used"
+    why = "it was reserved for 60 s and not used"
     assert seen.events("RoomReleased") == [
         ("Normal", "crew-0", f"Capacity reserved on n0 is released: {why}"),
         ("Normal", "crew-1", f"Capacity reserved on n1 is released: {why}"),
@@ -119,15 +119,14 @@ def test_record_has_until_when_room_is_held_and_how_it_was_released() -> None:
     assert (released.reason, released.nodes, released.nodes_total, released.pods) == ("NotUsed", ("n0", "n1"), 2, 2)
     record = next(one for one in seen.about("crew", "PodGroup") if one.preemption is not None)
     text = explained(record, pod("crew-0", group="crew"))
-    sentence = (
-        "The capacity reserved on n0, n1 was released at 2020-09-13 12:28:10 UTC: it was held for 60 s and not used."
-    )
+    ending = "released at 2020-09-13 12:28:10 UTC: it was reserved for 60 s and not used."
+    sentence = f"The capacity reserved on n0, n1 was {ending}"
     assert sentence in text
     again = Evidence(ExplainTarget("Pod", "default", "crew-0"), pod=pod("crew-0", group="crew"), source="http://s")
     again.records = [replace(record, id=record.id + 1, preemption=PREEMPTED), record]
     text = " ".join(plain(explanation_of(again)).split())
     assert f"Capacity that was reserved for it before {sentence}" in text
-    assert "podgroup default/crew n0, n1 1 min 30 s it was held for 60 s and not used" in text_of_plan(seen)
+    assert "podgroup default/crew n0, n1 1 min 30 s it was reserved for 60 s and not used" in text_of_plan(seen)
 
 
 def _delayed() -> Recorded:
@@ -312,7 +311,7 @@ def test_gang_that_lost_members_is_reported() -> None:
     [item] = history_of([record], "default").items
     assert [victim.why for victim in item.victims] == [restart.message]
     [section] = history_sections(PreemptionHistory(items=(item,)), "1d")
-    assert (item.cause, section.title) == ("GangRestarted", "1 eviction since 1d: 1 pod evicted")
+    assert (item.cause, section.title) == ("GangRestarted", "1 eviction in the last 1d: 1 pod evicted")
     counted = EvictionHistory([EvictionLimit(OWNER, 1, 3600.0)])
     asyncio.run(recall(seen.store, counted, seen.world.now + 200))
     assert counted.used(0, evicted_unit(engine.cluster, restart.unit), seen.world.now + 200) == [seen.world.now + 100]
@@ -335,7 +334,7 @@ def test_backfilled_work_that_is_evicted_has_a_record() -> None:
     cluster, holder = seen.world.engine.cluster, seen.world.record("holder")
     [unit] = units_below(cluster, ABOVE_ALL, [seen.world.record("late")])
     held = AdvanceReservation("pod/uid-holder", None, ((holder, "n"),), 0, START, None, ())
-    overrun = Overrun(unit, held, "it was to end by 10:00, and its capacity is reserved for default/holder")
+    overrun = Overrun(unit, held, "its stated end 10:00 has passed, and its capacity is reserved for default/holder")
     seen.observer.evicts(overrun, now=START + 60)
     record = seen.one("late")
     made = record.preemption

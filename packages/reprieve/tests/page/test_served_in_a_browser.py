@@ -109,7 +109,7 @@ def test_cluster_is_shown_as_it_was_at_a_decision(browser: Browser, live: Served
     page.goto(live.url + "#/decisions")
     page.fill("#until", "2001-01-01T00:00:00")
     page.click("text=Go")
-    expect(page.locator(".state")).to_contain_text("nothing so old is kept")
+    expect(page.locator(".state")).to_contain_text("no state of the cluster is kept")
     context.close()
 
 

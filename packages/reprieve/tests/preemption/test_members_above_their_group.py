@@ -91,5 +91,5 @@ def test_running_members_count_by_the_higher_priority(mode: str, own: Json, pree
     running = [pod("a", nodeName="n1", **own), pod("b", nodeName="n1")]
     answer = planned(group(mode), *running, pod("new", 4, grouped=False, **preemptor))
     assert bool(answer.plan.preemptions) is evicted
-    warned = [text for text in answer.account.warnings if "they count by the higher of both" in text]
+    warned = [text for text in answer.account.warnings if "as victims they count with the higher" in text]
     assert len(warned) == ("priorityClassName" in own)

@@ -252,7 +252,7 @@ BAD: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: cluster().drain("n9"), reprieve.InputError, r'--drain n9: no node "n9"'),
     (lambda: cluster().with_nodes(0, like="n1"), reprieve.InputError, "expected a number of nodes from 1"),
     (lambda: cluster().without("job/none"), reprieve.InputError, "--without job/none"),
-    (lambda: cluster().with_manifests(pod("low")), reprieve.InputError, "exists in the cluster already"),
+    (lambda: cluster().with_manifests(pod("low")), reprieve.InputError, "already exists in the cluster"),
     (lambda: reprieve.load("nowhere.yaml"), reprieve.InputError, "nowhere.yaml: No such file or directory"),
     (lambda: reprieve.load(3), TypeError, "found int"),  # type: ignore[arg-type]
     (lambda: reprieve.load("a\0b"), reprieve.InputError, "null byte"),

@@ -426,7 +426,7 @@ def test_changes_happen_in_the_order_given() -> None:
         ("taint n1=a=b", "expected KEY[=VALUE]:EFFECT"),
         ("taint n1 a=b:Never", "expected KEY[=VALUE]:EFFECT"),
         ("taint n1 a-", 'has no taint "a"'),
-        ("taint nowhere", 'expected "NODE|SELECTOR CHANGE"'),
+        ("taint nowhere", 'expected "NODE|SELECTOR KEY=VALUE"'),
         ("label n1 zone", "expected KEY=VALUE"),
         ("label n1 zone-", 'has no label "zone"'),
         ("scale web=2", "expected KIND/NAME"),

@@ -64,7 +64,7 @@ def test_pods_that_such_nodes_do_not_help_are_named() -> None:
 
 
 def test_node_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(InputError, match="--like n9: there is no such node"):
+    with pytest.raises(InputError, match='--like: no node "n9"'):
         needed(node("n1"), pod("p", cpu=1), like="n9")
 
 

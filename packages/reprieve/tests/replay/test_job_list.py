@@ -195,7 +195,7 @@ def test_empty_field_stands_for(tmp_path: Path) -> None:
     ("rows", "message"),
     [
         ((), ", line 1: empty: expected a first line with the names of the columns"),
-        (("job,submit,job",), ", line 1, column job: is there twice"),
+        (("job,submit,job",), ", line 1, column job: appears twice"),
         (("job",), ', line 1, column submit: no such column; the first line has "job"'),
         (("submit",), ', line 1, column job: no such column; the first line has "submit"'),
         (("job,submit,durations",), ', line 1: unknown column "durations"; did you mean "duration"?'),

@@ -285,12 +285,16 @@ _OFF = FeatureGates(generic_workload=False)
         ),
         (profile_with(Informs()), _OFF, []),
         (profile_with(InformsOfBoth()), _ON, []),
-        (profile_with(drop=["GangScheduling"]), _ON, [(False, "plugin GangScheduling is not enabled: nothing holds")]),
+        (
+            profile_with(drop=["GangScheduling"]),
+            _ON,
+            [(False, "plugin GangScheduling is not enabled: a gang can start")],
+        ),
         (profile_with(drop=["GangScheduling"]), _OFF, []),
         (
             profiles("profiles: [{plugins: {preEnqueue: {disabled: [{name: GangScheduling}]}}}]")["default-scheduler"],
             _ON,
-            [(False, "plugin GangScheduling is not enabled at preEnqueue: nothing holds")],
+            [(False, "plugin GangScheduling is not enabled at preEnqueue: a gang can start")],
         ),
     ],
     ids=["default", "pods only", "pods only, gate off", "both", "no gangs", "no gangs, gate off", "half of it"],

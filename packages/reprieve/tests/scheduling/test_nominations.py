@@ -82,7 +82,7 @@ def test_nominations_of_a_lower_priority_make_way(priority: int, displaced: list
     }
     finished = effects.finish([])
     released = finished.released
-    assert [room.message for room in released] == [f"it is taken for priority {priority}"] * len(displaced)
+    assert [room.message for room in released] == [f"a preemptor of priority {priority} gets it"] * len(displaced)
     assert {room.reason for room in released} <= {Released.TAKEN}
     assert finished.unnominated == ()
     assert nominations.stands_in_api(new)

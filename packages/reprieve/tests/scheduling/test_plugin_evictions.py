@@ -140,7 +140,12 @@ REFUSED: Refused = {
         ["default/p"],
         "'default/p', no scheduled pod",
     ),
-    "unknown pod": ([*NODES, *LOW, HIGH], _to(other="n1"), ["default/low1"], "nominates 'default/other', of the pods"),
+    "unknown pod": (
+        [*NODES, *LOW, HIGH],
+        _to(other="n1"),
+        ["default/low1"],
+        "nominates 'default/other', which is not among the pods",
+    ),
     "unknown node": ([*NODES, *LOW, HIGH], _to(high="n9"), ["default/low1"], "nominates to 'n9', no node has that"),
     "unknown node, no victims": ([*NODES, *LOW, HIGH], _to(high="n9"), [], "nominates to 'n9', no node has that"),
     "does not fit": (
@@ -179,7 +184,7 @@ REFUSED: Refused = {
         ["default/low1"],
         "names victims for 1 pods, as many as 1 have a place without evictions",
     ),
-    "no nomination": ([*NODES, *LOW, HIGH], {}, ["default/low1"], "names victims and nominates no pod"),
+    "no nomination": ([*NODES, *LOW, HIGH], {}, ["default/low1"], "names victims but nominates no pod"),
     "minimum runtime": (
         [*NODES, pod("low1", cpu=4, node="n1", start=0, annotations=LONG), LOW[1], HIGH],
         _to(high="n1"),

@@ -82,7 +82,7 @@ def test_capacity_not_used_is_given_back_and_looked_for_elsewhere() -> None:
     world.virtual.until(START + 91)
     (room,) = world.released()
     assert (room.ref, room.nodes, room.reason) == ("pod/uid-high", ["n1"], Released.NOT_USED)
-    assert room.message == "it was held for 60 s and not used"
+    assert room.message == "it was reserved for 60 s and not used"
     assert (world.evicted, world.nominated) == (["low", "other"], {"high": "n2"})
 
 

@@ -132,7 +132,7 @@ def test_reference_that_cannot_be_used_is_one_clear_error(reference: str, messag
 
 
 def test_same_name_twice() -> None:
-    with pytest.raises(PluginLoadError, match="was named before"):
+    with pytest.raises(PluginLoadError, match="is already given"):
         third_party([f"{HERE}:Wants", f"{HERE}:Wants"], entry_points=())
     with pytest.raises(PluginLoadError, match="is taken by entry point Wants = other:Wants"):
         third_party([f"{HERE}:Wants"], entry_points=(offered("Wants", "Wants", "other"),))
@@ -145,7 +145,7 @@ ENABLES = {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "X"}]}}}]}
 @pytest.mark.parametrize(
     ("points", "message"),
     [
-        ((offered("X", "Wants"),), "calls itself 'Wants', not 'X'"),
+        ((offered("X", "Wants"),), "the name of the class is 'Wants', not 'X'"),
         ((offered("X", "Missing"),), "has no 'Missing'"),
         ((offered("X", "X", "tests.no_such_module"),), "ModuleNotFoundError"),
         ((offered("X", "A", "one"), offered("X", "A", "two")), "offered by several packages"),

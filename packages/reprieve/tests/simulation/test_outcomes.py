@@ -281,7 +281,7 @@ def test_released_room_is_reported_with_nodes_time_and_reason(arriving: list[Any
     [found] = released_capacity(world.virtual)
     assert (found.preemptor.kind, found.preemptor.name, found.preemptor.priority) == (kind, "high", priority)
     assert (found.nodes, found.reason, found.at) == (("n1",), "NotUsed", 90.0)
-    assert found.message == "it was held for 60 s and not used"
+    assert found.message == "it was reserved for 60 s and not used"
 
 
 # -- what is suspended ---------------------------------------------------------------------------------------------

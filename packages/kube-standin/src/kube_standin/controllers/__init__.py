@@ -148,7 +148,7 @@ class ControllerSet:
         for _ in range(most):
             if not self.step():
                 return
-        raise RuntimeError("the controllers do not come to rest")
+        raise RuntimeError("the controllers do not settle")
 
     def step(self) -> bool:
         """Process changes, fire due timers and sync each queued key once; return whether there was any work."""

@@ -88,7 +88,7 @@ class PendingWrites:
     def _wait(self, pending: _PendingWrite, missing: NotYetDoneError) -> None:
         pending.changes += missing.changed
         if pending.changes > _MOST_CHANGES:
-            raise StatusError(409, "Conflict", "what a webhook is asked about changes again and again")
+            raise StatusError(409, "Conflict", "the object of the webhook call keeps changing")
 
         async def answer() -> None:
             try:

@@ -58,7 +58,7 @@ def read_log_options(query: Mapping[str, str], pod: str, now: datetime) -> LogOp
         try:
             since = parse_stamp(moment)
         except ValueError:
-            raise errors.bad_request(f'parsing time "{moment[:64]}": it is no RFC 3339 time') from None
+            raise errors.bad_request(f'parsing time "{moment[:64]}": not an RFC 3339 time') from None
     if problems:
         raise errors.unfit("PodLogOptions", "", pod, *problems)
     flags = {name: query.get(name, "").lower() in ("true", "1") for name in ("follow", "previous", "timestamps")}

@@ -70,16 +70,18 @@ _P = {
         Parameter("force", "boolean", "Take over fields that other managers own. Apply patches only."),
         Parameter("labelSelector", "string", "Restrict the objects to those with matching labels."),
         Parameter("fieldSelector", "string", "Restrict the objects to those with matching fields."),
-        Parameter("limit", "integer", "At most so many objects; the answer carries a token to go on with."),
-        Parameter("continue", "string", "The token of an earlier answer."),
-        Parameter("resourceVersion", "string", "Which state to answer from."),
+        Parameter(
+            "limit", "integer", "Maximum number of objects to return; the response has a token for the next part."
+        ),
+        Parameter("continue", "string", "The continue token of an earlier response."),
+        Parameter("resourceVersion", "string", "The resource version to read or to watch from."),
         Parameter("resourceVersionMatch", "string", "How resourceVersion is meant: Exact or NotOlderThan."),
-        Parameter("sendInitialEvents", "boolean", "Let a watch begin with the objects that are there."),
-        Parameter("allowWatchBookmarks", "boolean", "Let a watch tell how far it is."),
-        Parameter("timeoutSeconds", "integer", "End a list or watch after so many seconds."),
-        Parameter("watch", "boolean", "Answer with a stream of changes."),
-        Parameter("gracePeriodSeconds", "integer", "How long the object may take to go; 0 means at once."),
-        Parameter("propagationPolicy", "string", "What happens to dependents: Orphan, Background, Foreground."),
+        Parameter("sendInitialEvents", "boolean", "Begin a watch with the existing objects."),
+        Parameter("allowWatchBookmarks", "boolean", "Send bookmark events in a watch."),
+        Parameter("timeoutSeconds", "integer", "End a list or watch after this many seconds."),
+        Parameter("watch", "boolean", "Return a stream of changes."),
+        Parameter("gracePeriodSeconds", "integer", "Seconds until the object is deleted; 0 means immediately."),
+        Parameter("propagationPolicy", "string", "How to treat dependents: Orphan, Background, Foreground."),
         Parameter("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
     )
 }

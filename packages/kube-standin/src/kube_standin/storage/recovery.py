@@ -38,8 +38,8 @@ CREATE TABLE changes (
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 """
 _COLUMNS = "revision, resource, namespace, name, deleted, body, crc"
-_GO_ON = "--accept-loss goes on with what can be read of it"
-_LEFT = f"it was left as it is; {_GO_ON}"
+_GO_ON = "--accept-loss recovers what can be read"
+_LEFT = f"the file was not changed; {_GO_ON}"
 
 
 class StorageError(Exception):
@@ -195,7 +195,7 @@ def _hold_against(path: Path, data: Examined, marked: Marked | None) -> None:
     if marked is None:
         raise DamagedError(
             f"{mark_path(path)}: missing or damaged, so it is unknown whether {path.name} holds everything that was "
-            f"acknowledged; it was left as it is; --accept-loss goes on with what is there"
+            f"acknowledged; the file was not changed; --accept-loss recovers what is there"
         )
     if data.database != marked.database:
         raise _damaged(path, f"{mark_path(path).name} and {path.name} or {path.name}-wal are of different servers")
@@ -207,8 +207,8 @@ def _hold_against(path: Path, data: Examined, marked: Marked | None) -> None:
     else:
         cause = f"{wal.name} is missing or empty, or an older {path.name} was put in place"
     raise DamagedError(
-        f"{path}: not everything that was acknowledged is there (up to revision {marked.revision} it must hold "
-        f"{marked.contents.rows} changes, and {data.marked.rows} of such can be read up to revision {data.top}): "
+        f"{path}: acknowledged writes are missing (up to revision {marked.revision} it must hold "
+        f"{marked.contents.rows} changes, but only {data.marked.rows} can be read, up to revision {data.top}): "
         f"{cause}; {_LEFT}"
     )
 

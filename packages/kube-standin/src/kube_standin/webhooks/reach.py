@@ -179,7 +179,7 @@ def webhook_reach(hosts: Iterable[str] = (), services: Iterable[str] = ()) -> We
             except ValueError:
                 if not _NAME.fullmatch(text) or text.replace(".", "").isdigit():
                     raise ValueError(
-                        f"--webhook-hosts: want a host name, an address or a network such as 10.0.0.0/8, "
+                        f"--webhook-hosts: expected a host name, an address or a network such as 10.0.0.0/8, "
                         f"found {excerpt(word)!r}"
                     ) from None
                 names.add(text)
@@ -190,6 +190,6 @@ def webhook_reach(hosts: Iterable[str] = (), services: Iterable[str] = ()) -> We
         parsed = _PLACE.fullmatch(place.lower())
         port = int(parsed["port"]) if parsed is not None else 0
         if parsed is None or not _NAME.fullmatch(f"{name}.{namespace}") or not 0 < port < 65536:
-            raise ValueError(f"--webhook-service: want NAMESPACE/NAME=HOST:PORT, found {excerpt(text)!r}")
+            raise ValueError(f"--webhook-service: expected NAMESPACE/NAME=HOST:PORT, found {excerpt(text)!r}")
         mapped[namespace, name] = (parsed["six"] or parsed["host"], port)
     return WebhookReach(frozenset(names), tuple(networks), mapped)

@@ -44,7 +44,7 @@ def compare_plans(
     if len(configurations) + len(additions) > MOST_VARIANTS:
         refuse(f"at most {MOST_VARIANTS} plans can be compared")
     if len(configurations) > 1 and own:
-        refuse(f"{own}: more than one --compare replaces it; add it as a further --compare")
+        refuse(f"{own} cannot be combined with more than one --compare: pass it as another --compare")
     if [*source.files, *additions].count("-") > 1:
         refuse("-: standard input can be read only once")
     if "-" in source.files and additions:  # each addition is read together with the files

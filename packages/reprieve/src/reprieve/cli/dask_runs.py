@@ -120,7 +120,7 @@ class DaskRuns:
         error = future.exception(timeout=CONNECT_SECONDS)
         future.release()
         if isinstance(error, KilledWorker):
-            return Failure(f"{_LOST_WORKERS + 1} workers ended while they ran it")
+            return Failure(f"{_LOST_WORKERS + 1} workers ended during the run")
         if isinstance(error, ModuleNotFoundError):
             return Failure(f"a worker lacks a package: {error}")
         return Failure(str(error) or type(error).__name__)

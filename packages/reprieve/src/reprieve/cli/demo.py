@@ -28,8 +28,8 @@ _STOP_SECONDS = 30.0
 def command() -> None:
     """Play a worked example on a small cluster.
 
-    Takes half a minute, at most five: a gang preempts, another cannot fit, and two gangs are scheduled together. The
-    exit code is 0 only if the results are as expected.
+    Takes about half a minute, at most five minutes: a gang preempts, another cannot fit, and two gangs are scheduled
+    together. The exit code is 0 only if the results are as expected.
     """
     from asyncio import CancelledError
     from tempfile import TemporaryFile

@@ -105,7 +105,7 @@ def _named(kind: str, name: str | None, namespace: str | None) -> tuple[str, str
     entered = kind if name is None else f"{kind}/{name}"
     parts = entered.split("/")
     if len(parts) == 1:
-        refuse(f"name the {kind} to explain: TYPE NAME or TYPE/NAME, or --all-waiting")
+        refuse(f"{entered!r}: expected TYPE NAME or TYPE/NAME, or --all-waiting")
     if not parts[-1]:
         refuse("the name is empty")
     if len(parts) > 3 or not all(parts):
@@ -148,21 +148,23 @@ def _of_cluster(
     connection = connect(source.kubeconfig, source.context)
     space = namespace or connection.namespace
     chosen = _KINDS.get(kind.lower())
-    target, owner, refusal = ExplainTarget(chosen or kind, space, name), None, ""
+    target, owner, refusal = ExplainTarget(chosen or kind, space, name), None, None
     if chosen is None:
         target, owner, refusal = _owner(source, kind, name, space)
     with working("reading the cluster"):
         evidence = asyncio.run(gather_evidence(connection, target, records, owner=owner, suggest=suggest))
-    if refusal and not evidence.records:
-        refuse(refusal)
+    if refusal is not None and not evidence.records:
+        raise refusal
     return evidence
 
 
-def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tuple[ExplainTarget, Owned, str]":
+def _owner(
+    source: "InputSource", kind: str, name: str, namespace: str
+) -> "tuple[ExplainTarget, Owned, CommandError | None]":
     """Return what to explain for a controller of a live cluster, which is read whole only for kinds that make pods.
 
     A controller that has no pods or no longer exists is explained itself, because records may report the eviction of
-    its pods. The third value is then the message for the case that there are no such records.
+    its pods. The third value is then the error for the case that there are no such records.
     """
     from kube_rules.errors import FieldError
     from reprieve.cli.evidence import ExplainTarget, Owned
@@ -176,15 +178,16 @@ def _owner(source: "InputSource", kind: str, name: str, namespace: str) -> "tupl
     makers = makers_named(f"{namespace}/{kind}/{name}")
     reading, server = read_live(source.kubeconfig, source.context, source.strictness, warn, owners=True, makers=makers)
     try:
-        return *owned(manifests_of(reading, server), kind, name, namespace, source.rows), ""
+        return *owned(manifests_of(reading, server), kind, name, namespace, source.rows), None
     except NoPodsError as error:
-        owner, text = error.owner, error.message
+        owner, refusal = error.owner, CommandError(error.message)
     except NotThereError as error:
         owner = Owned(makers[0][0] if makers else kind, namespace, name, 0, 0, exists=False)
-        text = error.message
+        text = error.message.replace(" is in the input", " is in the cluster", 1)
+        refusal = CommandError(text, Exit.NOT_SO)
     except FieldError as error:
         refuse(error.message)
-    return ExplainTarget(owner.kind, namespace, name), owner, text
+    return ExplainTarget(owner.kind, namespace, name), owner, refusal
 
 
 def _namespace_of(source: "InputSource") -> str:

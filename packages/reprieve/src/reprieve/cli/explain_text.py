@@ -151,7 +151,7 @@ def explanation_of(evidence: Evidence) -> list[Section]:
     preemptions = list(_preemptions_by(evidence))
     for record in preemptions[:1]:
         would = evidence.computed is not None and record is evidence.computed.record
-        sections += recorded_sections(record, would=would)
+        sections += recorded_sections(record, would=would, reserved=_is_waiting(evidence))
     released = [line for record in preemptions[1:] for line in release_sentences(record.preemption)]
     if released:
         sections.append(Section("Capacity that was reserved for it before", notes=tuple(released[:MOST_EVENTS])))
@@ -310,7 +310,7 @@ def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
         if leaving:
             return (
                 "Preempted",
-                f"{target} is being preempted: {count(leaving, 'pod')} of it still terminating.",
+                f"{target} is being preempted: {count(leaving, 'pod')} still terminating.",
                 Tone.BAD,
             )
         return "Preempted", f"{target} was preempted: it has no pods left.", Tone.BAD
@@ -590,7 +590,7 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
     if evidence.source:
         return Section(f"The scheduler ({evidence.source}) has no record of an attempt that failed.", tone=Tone.QUIET)
     if evidence.worked_out_on == MANIFESTS:
-        return Section("From the manifests alone: they hold no decision record of a scheduler.", tone=Tone.QUIET)
+        return Section("From the manifests alone: they contain no decision record of a scheduler.", tone=Tone.QUIET)
     return Section("From the API server alone: no decision record of a scheduler could be read.", tone=Tone.QUIET)
 
 

@@ -47,7 +47,7 @@ def command(
     from reprieve.observability.store import MOST_EVICTIONS
 
     if len(records_read) >= MOST_EVICTIONS:
-        note(f"the newest {MOST_EVICTIONS:,} preemptions were read; there may be older ones since {since}")
+        note(f"the newest {MOST_EVICTIONS:,} preemptions were read; there may be older ones {_period(since)}")
     history = history_of(records_read, None if everywhere else namespace or default, node=node, owner=owner)
     if output is not Format.TEXT:
         show(document(history, output))
@@ -70,6 +70,11 @@ def _read_since(text: str) -> float:
     if not text[:1].isdecimal() or "T" not in text:
         refuse(f"--since {text}: expected a duration such as 6h, 30m or 7d, or a time (RFC 3339)")
     return read_time("--since", text)
+
+
+def _period(since: str) -> str:
+    """Return the value of `--since` as a phrase: a time, or a duration back from now."""
+    return f"since {since}" if "T" in since else f"in the last {since}"
 
 
 def _records(
@@ -113,7 +118,7 @@ def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]
     from reprieve.decisions.phrases import count, seconds_text, to_the_second
 
     if not history.items:
-        return [Section(f"No pods were evicted since {since}.", tone=Tone.GOOD)]
+        return [Section(f"No pods were evicted {_period(since)}.", tone=Tone.GOOD)]
     rows = []
     for item in history.items:
         below = []
@@ -127,6 +132,6 @@ def history_sections(history: "PreemptionHistory", since: str) -> "list[Section]
         rows.append(Row((*cells, count(item.pods, "pod"), lost, item.state), below=tuple(below)))
     pods = sum(item.pods for item in history.items)
     noun = "eviction" if any(item.cause for item in history.items) else "preemption"
-    title = f"{count(len(rows), noun)} since {since}: {count(pods, 'pod')} evicted"
+    title = f"{count(len(rows), noun)} {_period(since)}: {count(pods, 'pod')} evicted"
     columns = ("when", "by", "priority", "evicted", "work lost", "state")
     return [Section(title, columns, tuple(rows), tone=Tone.PLAIN)]

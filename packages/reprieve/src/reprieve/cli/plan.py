@@ -40,7 +40,8 @@ def command(
     config: ConfigOption = None,
     feature_gates: GatesOption = "",
     seed: Annotated[
-        int | None, typer.Option(help="Break ties between nodes at random with this seed instead of by name.")
+        int | None,
+        typer.Option(metavar="N", help="Break ties between nodes at random with this seed instead of by name."),
     ] = None,
     now: Annotated[
         str | None,

@@ -115,8 +115,11 @@ def natural(name: str) -> list[tuple[int, str]]:
 # -- explain -----------------------------------------------------------------------------------------------------------
 
 
-def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
-    """Return the victims and spared workloads of a record; `would`: it was computed, and nothing is evicted."""
+def recorded_sections(record: DecisionRecord, *, would: bool, reserved: bool = True) -> list[Section]:
+    """Return the victims and spared workloads of a record.
+
+    `would`: it was computed, and nothing is evicted. `reserved`: its preemptor is pending and may need its capacity.
+    """
     preemption = record.preemption
     if preemption is None:
         return []
@@ -135,7 +138,7 @@ def recorded_sections(record: DecisionRecord, *, would: bool) -> list[Section]:
     runner_up = preemption.comparison.runner_up
     over = f"over {runner_up.domain if runner_up is not None else ''}:"
     notes += [text for text in preemption.cost_notes if over not in text]
-    notes += _held(preemption) if not would else []
+    notes += _held(preemption, reserved=reserved) if not would else []
     if record.order is not None:
         notes.append(order_sentence(record.order))
     title = f"Preemption: {count(cost.units, 'workload')} ({count(cost.pods, 'pod')}) {verb}"
@@ -170,9 +173,11 @@ def _victims(title: str, preemption: PreemptionRecord, before: Sequence[str], af
     return Section(title, columns if rows else (), tuple(rows[:MOST_UNITS]), notes, tone=Tone.BAD)
 
 
-def _held(preemption: PreemptionRecord) -> list[str]:
+def _held(preemption: PreemptionRecord, *, reserved: bool) -> list[str]:
     """Return for how long capacity is reserved, or how it was released."""
     if not preemption.released and preemption.held_until:
+        if not reserved:
+            return []
         return [f"Capacity is reserved for it until {time_text(preemption.held_until)[3:]} at the latest."]
     return release_sentences(preemption)
 

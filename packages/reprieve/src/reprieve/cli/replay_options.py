@@ -39,5 +39,5 @@ RunTimesOption = Annotated[
     ),
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip invalid rows.")]
-MaxJobsOption = Annotated[int, typer.Option(min=1, help="Maximum number of rows in the job list.")]
+MaxJobsOption = Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of rows in the job list.")]
 MaxInputOption = Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of the cluster file.")]

@@ -84,7 +84,12 @@ def command(
     port: Annotated[
         int,
         typer.Option(
-            "--secure-port", "--port", min=0, max=65535, help="Port for metrics and health checks; 0 disables them."
+            "--secure-port",
+            "--port",
+            metavar="NUMBER",
+            min=0,
+            max=65535,
+            help="Port for metrics and health checks; 0 disables them.",
         ),
     ] = 10259,
     tls_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="TLS certificate of the endpoint.")] = None,
@@ -129,16 +134,16 @@ def command(
         bool,
         typer.Option(
             "--shadow",
-            help="Watch a cluster that another scheduler runs, decide everything, and write nothing. "
-            "Then --scheduler-name is that of the other scheduler, by default default-scheduler.",
+            help="Compare with the scheduler of the cluster: make all decisions, but write nothing. "
+            "--scheduler-name is then the name of the other scheduler. Default: default-scheduler.",
         ),
     ] = False,
     shadow_hold: Annotated[
         str,
         typer.Option(
             metavar="60s",
-            help="With --shadow: how long a decision that the other scheduler has not made is assumed; "
-            "a difference counts after this time.",
+            help="With --shadow: how long to wait for the other scheduler to make the same decision before it "
+            "counts as a difference.",
         ),
     ] = "60s",
     shadow_report: Annotated[
@@ -148,10 +153,14 @@ def command(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Break ties between nodes at random with this seed instead of by name.")
+        int | None,
+        typer.Option(metavar="N", help="Break ties between nodes at random with this seed instead of by name."),
     ] = None,
     verbosity: Annotated[
-        int, typer.Option("-v", "--v", min=0, max=10, help="Log verbosity: 0 problems, 2 every decision, 4 details.")
+        int,
+        typer.Option(
+            "-v", "--v", metavar="LEVEL", min=0, max=10, help="Log verbosity: 0 problems, 2 every decision, 4 details."
+        ),
     ] = 2,
     log_format: Annotated[LogFormat, typer.Option(help="Log format.")] = LogFormat.TEXT,
     compatible: CompatibleOption = False,
@@ -261,7 +270,7 @@ def read_records(
             refuse(f"{option} {text}: expected a number of days such as 90d")
         seconds.append(int(match[1]) * DAY)
     if seconds[0] < seconds[1]:
-        refuse("--records-keep: evictions are kept at least as long as attempts (--records-keep-attempts)")
+        refuse("--records-keep: must be at least --records-keep-attempts")
     retention = RecordsRetention(seconds[0], seconds[1], read_size("--records-max-bytes", most))
     waiting = read_size("--records-spool-bytes", spool[1])
     return RecordsDatabase(address_of(place), cluster=cluster, spool=spool[0], spool_bytes=waiting, retention=retention)
@@ -287,10 +296,10 @@ def read_shadow(wanted: bool, hold: str, report: Path | None, *, elect: bool | N
 
     if not wanted:
         if report is not None:
-            refuse("--shadow-report: only with --shadow")
+            refuse("--shadow-report requires --shadow")
         return None
     if elect:
-        refuse("--leader-elect: a shadow takes no lease, it writes nothing")
+        refuse("--leader-elect cannot be combined with --shadow: a shadow writes nothing, not even a lease")
     try:
         hold_seconds = duration(hold)
     except ValueError as error:

@@ -75,7 +75,7 @@ def _listed() -> str:
     width = max(map(len, TOPICS))
     lines = [f"  {name.ljust(width)}  {_title(_page(name))}" for name in TOPICS]
     return "\n".join(["Topics (show one with: reprieve help TOPIC)", *lines, ""]) + (
-        "\nOptions of a command: reprieve help COMMAND. All commands: reprieve --help.\n"
+        "\nOptions of a command: reprieve COMMAND --help. All commands: reprieve --help.\n"
     )
 
 

@@ -16,10 +16,17 @@ BUILT_IN = ("openb", "philly", "philly-log", "spot-gpu", "helios", "acme", "gave
 class Import(TyperGroup):
     """`import openb ...` makes manifests for `plan`; anything else is the name of a trace."""
 
+    default = "trace"
+    """The command of the group that its help describes."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of `import TRACE`, which names `import openb`."""
+        self.commands[self.default].format_help(ctx, formatter)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the name of the command before arguments without one."""
         if args[:1] != ["openb"]:
-            args = ["trace", *(args or ["--help"])]
+            args = [self.default, *(args or ["--help"])]
         return super().parse_args(ctx, args)
 
 
@@ -63,7 +70,7 @@ def command(
         Path | None, typer.Option(metavar="CSV", help="For gavel: CSV with type, steps_per_second and scale_factor.")
     ] = None,
     skip_bad: SkipBadOption = False,
-    max_jobs: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in the trace.")] = 1_000_000,
+    max_jobs: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of jobs in the trace.")] = 1_000_000,
 ) -> None:  # long: one parameter for each option, as typer wants them
     """Convert a public trace to a job list for `reprieve replay`."""
     from reprieve.decisions.phrases import count

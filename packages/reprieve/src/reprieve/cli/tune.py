@@ -65,7 +65,7 @@ def command(
         int, typer.Option(metavar="N", min=1, max=100_000, help="Configurations to try, in all runs of the study.")
     ] = 100,
     sampler: Annotated[Sampler, typer.Option(help="Optuna's sampler.")] = Sampler.TPE,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of proposals, samples, ties and intervals.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of proposals, samples, ties and intervals.")] = 0,
     held_out: Annotated[
         float, typer.Option(metavar="SHARE", min=0.05, max=0.95, help="Share of the blocks that are held out.")
     ] = 0.5,

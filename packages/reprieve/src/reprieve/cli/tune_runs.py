@@ -106,7 +106,7 @@ def _report(task: TuneTask, inputs: GivenReplay, tuner: "Tuner", study: "TuningS
 
 def _kept(task: TuneTask, done: int) -> str:
     if not task.storage:
-        return "--storage would keep what was tried"
+        return "the trials are lost: use --storage to keep them"
     return f"{done} of {task.trials} trials are kept in the study {task.study}: the same command continues it"
 
 

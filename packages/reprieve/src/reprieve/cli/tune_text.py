@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from reprieve.cli.sections import Row, Section, Tone
+from reprieve.decisions.phrases import count
 from reprieve.replay.tuning.objectives import Objective
-from reprieve.replay.tuning.report import TODAY, TuningReport, amount_text, interval_text
+from reprieve.replay.tuning.report import TODAY, TuningReport, amount_text, blocks_text, interval_text
 from reprieve.replay.tuning.search_space import PARAMETERS, searched
 
 
@@ -25,10 +26,9 @@ def tuning_sections(report: TuningReport, objectives: Sequence[Objective]) -> li
             against = (interval_text(objectives[at], item.against_today[at], signed=True) for at in indexes)
             differences.append(Row((name, *against), tone=tone))
     names = [objective.name for objective in objectives]
-    days = setting["blockSeconds"] / 86400
     notes = (
-        f"{setting['trials']} configurations tried on {setting['trainingBlocks']} blocks of {days:g} days; "
-        f"{setting['front']} on the front; judged on {setting['heldOutBlocks']} later blocks.",
+        f"{setting['trials']} configurations tried on {blocks_text(setting)}; "
+        f"{setting['front']} on the front; judged on {count(setting['heldOutBlocks'], 'later block')}.",
         "In parentheses: 95 % intervals, by the bootstrap over blocks. GPU-hours and evictions are those of a block.",
     )
     return [

@@ -52,7 +52,10 @@ def command(
     metrics_port: Annotated[
         int,
         typer.Option(
-            min=0, max=65535, help="Port on which the scheduler serves /metrics and health checks; 0 picks a free port."
+            metavar="NUMBER",
+            min=0,
+            max=65535,
+            help="Port on which the scheduler serves /metrics and health checks; 0 picks a free port.",
         ),
     ] = 0,
     accept_loss: standin.AcceptLoss = False,

@@ -184,7 +184,7 @@ async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequ
         result.warnings += [f"left out: {unreadable.error}" for unreadable in listed.unreadable]
         for item in listed.objects:
             if item.key in versions:
-                text = f"{name_of(item)} of {resource.api_version} left out: that of {versions[item.key]} counts"
+                text = f"{name_of(item)} of {resource.api_version} ignored: {versions[item.key]} takes precedence"
                 result.warnings.append(text)
                 continue
             versions[item.key] = resource.api_version
@@ -319,9 +319,9 @@ def _refuse_other(item: KubernetesObject, existing: KubernetesObject, origin: Or
         )
         if same:
             return
-        message = f"exists in the cluster with value {existing.value} and another meaning"
+        message = f"exists in the cluster with value {existing.value} and differs"
     else:
-        message = "exists in the cluster already: only new objects can be added to a plan"
+        message = "already exists in the cluster: only new objects can be added to a plan"
     raise InputError(origin, f'Duplicate value: "{item.name}": {message}', path="metadata.name", subject=name_of(item))
 
 

@@ -149,13 +149,13 @@ class Kubeconfig:
 
     def connection(self, context: str | None = None) -> Connection:
         """Return the server and user of a context, None for the current one. Raises ConfigError."""
-        where = ", ".join(map(str, self.files))
+        where = ", ".join(map(str, self.files)) or "no kubeconfig"
         name = context or self.current_context
         if not name:
             raise ConfigError(f"{where}: no current-context: name one of {_listed(self.contexts)}")
         chosen = self._contexts.get(name)
         if chosen is None:
-            raise ConfigError(f"{where}: no context {name!r}: there is {_listed(self.contexts)}")
+            raise ConfigError(f"{where}: no context {name!r}; known: {_listed(self.contexts)}")
         cluster = self._clusters.get(chosen.value.cluster)
         if cluster is None:
             raise ConfigError(f"{chosen.file}: context {name!r} names cluster {chosen.value.cluster!r}: no such entry")
@@ -224,7 +224,7 @@ def connect(
         return read_kubeconfig(listed, explicit=False, unknown_fields=unknown_fields).connection(context)
     if incluster.available(environment):
         return incluster.connection(environment)
-    raise ConfigError("no API server: give a kubeconfig, set KUBECONFIG, or run in a cluster")
+    raise ConfigError("no API server: use --kubeconfig FILE, set KUBECONFIG, or run in a cluster")
 
 
 def is_configured(environment: Mapping[str, str] | None = None) -> bool:
@@ -322,7 +322,7 @@ def _tls(cluster: _NamedEntry[_Cluster], user: _NamedEntry[_User], at_cluster: s
     ca_file = _beside(cluster.file, cluster.value.certificate_authority)
     insecure = cluster.value.insecure_skip_tls_verify
     if insecure and (ca_data or ca_file):
-        raise ConfigError(f"{at_cluster}: insecure-skip-tls-verify and a certificate authority exclude each other")
+        raise ConfigError(f"{at_cluster}: insecure-skip-tls-verify and a certificate authority cannot both be set")
     settings = TlsSettings(
         ca_file=None if ca_data else ca_file,
         ca_data=ca_data,
@@ -361,7 +361,7 @@ def _identity(user: _NamedEntry[_User], cluster: _Cluster, where: str) -> Identi
             f"{where}: auth-provider {value.auth_provider.name!r} is not supported: use a credential plugin (exec)"
         )
     if value.token and value.username:
-        raise ConfigError(f"{where}: token and username exclude each other")
+        raise ConfigError(f"{where}: token and username cannot both be set")
     for secret, text in (("token", value.token), ("password", value.password), ("username", value.username)):
         if any(character in text for character in "\r\n\0"):
             raise ConfigError(f"{where}: {secret}: must be one line")

@@ -96,5 +96,7 @@ async def _pages(
         if not token:
             return listed
         if token in seen:
-            raise UnreachableError(f"{resource}: the list goes in circles: the same continue token twice", lasting=True)
+            raise UnreachableError(
+                f"{resource}: the list repeats: the server sent the same continue token twice", lasting=True
+            )
         seen.add(token)

@@ -80,7 +80,7 @@ class ServingOptions:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise ConfigError("--tls-cert-file and --tls-private-key-file belong together")
+            raise ConfigError("--tls-cert-file and --tls-private-key-file must be set together")
         if self.tls is False and not self.loopback:
             raise ConfigError(f"plain HTTP is served on loopback addresses only, not on {self.host}")
 
@@ -322,7 +322,7 @@ class Server:
         if engine is not None:
             await self._at_rest(lambda: snapshots.append(pod_resources(engine)))
             if not snapshots:
-                return web.Response(status=503, text="a scheduling cycle takes long; ask again\n")
+                return web.Response(status=503, text="a scheduling cycle takes long; try again\n")
         body = await asyncio.to_thread(rendered, *(snapshots[0] if snapshots else ([], [])))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
@@ -346,7 +346,7 @@ class Server:
                 return await self._history(query["since"], query.get("namespace", ""))
             return await self._about_object(query)
         except RecordsAwayError:
-            return web.Response(status=503, text="the database of decision records is away; ask again later\n")
+            return web.Response(status=503, text="the database of decision records is unavailable; try again later\n")
 
     async def _about_object(self, query: Mapping[str, str]) -> web.Response:
         """Return the records about an object."""
@@ -364,7 +364,7 @@ class Server:
         if refused is not None:
             return refused
         if self._shadow is None:
-            return web.Response(status=404, text="this scheduler is no shadow: start it with --shadow\n")
+            return web.Response(status=404, text="this scheduler is not a shadow: start it with --shadow\n")
         return web.Response(body=self._shadow(), content_type="application/json")
 
     async def _history(self, since: str, namespace: str) -> web.Response:

@@ -37,7 +37,9 @@ class Namesakes(Generic[_T]):
             namesakes[resource.group] = (item, resource)
             ranked = [namesakes[group][1] for group in self._strongest_first if group in namesakes]
             for outranked in ranked[1:]:
-                self._warn(f"{item.KIND} {item.key} is there as {ranked[0]}, which counts, and as {outranked}")
+                self._warn(
+                    f"{item.KIND} {item.key} exists as {ranked[0]}, which is used, and as {outranked}, which is ignored"
+                )
             return
         namesakes.pop(resource.group, None)
         if not namesakes:

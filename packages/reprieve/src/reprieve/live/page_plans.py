@@ -65,10 +65,10 @@ class PagePlans:
         try:
             question = msgspec.json.decode(body, type=PlanQuestion)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise QuestionError(f"the question is not as expected: {error}") from None
+            raise QuestionError(f"invalid question: {error}") from None
         options = options_of(question.changes)
         if self._waiting >= MOST_WAITING:
-            raise QuestionError("other plans are under way; ask again", 429)
+            raise QuestionError("other plans are running; try again", 429)
         self._waiting += 1
         try:
             async with self._turn:

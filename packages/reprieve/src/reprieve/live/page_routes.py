@@ -110,7 +110,7 @@ class PageRoutes:
         async with self._looking_back:
             document = await self._history.page(seconds) if self._history is not None else None
             if document is None:
-                text = f"nothing so old is kept: no preemption at {at[:40]} or before has a picture of the cluster\n"
+                text = f"no state of the cluster is kept from {at[:40]} or before\n"
                 return web.Response(status=404, text=text, headers=_HEADERS)
             namespaces = await self._rights(request, namespaces_of(document))
             body = (await asyncio.to_thread(encoded, document, namespaces)).body
@@ -184,7 +184,7 @@ def _is_foreign(request: web.Request) -> bool:
 
 
 def _busy() -> web.Response:
-    return web.Response(status=503, text="busy; ask again\n", headers={**_HEADERS, "Retry-After": "5"})
+    return web.Response(status=503, text="busy; try again\n", headers={**_HEADERS, "Retry-After": "5"})
 
 
 async def _never(request: web.Request, data: bool) -> web.Response | None:

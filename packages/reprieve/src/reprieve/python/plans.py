@@ -68,7 +68,7 @@ def plan(
     if options is None:
         options = _options(config, plugins, feature_gates, compatible, first_decision, seed, now)
     elif any(item not in (None, False, "", (), []) for item in arguments):
-        raise TypeError("plan: give options, or what they are made of, not both")
+        raise TypeError("plan: pass either options or single settings, not both")
     prepared = cluster._prepared.starting_at(options.now)
     records = WaitingRecords()
     witness = EngineKeeper(records, options.observer)

@@ -225,7 +225,7 @@ class _Changer:
             try:
                 selector = parse_label_selector(text)
             except SelectorError as error:
-                raise self._error(f"neither a node nor a label selector: {error}") from None
+                raise self._error(f'"{text}": neither a node nor a label selector: {error}') from None
             named = [loaded for loaded in nodes if selector.matches(loaded.object.metadata.labels)]
             if not named:
                 raise self._error(f'no node matches "{text}"')
@@ -311,7 +311,7 @@ class _Changer:
             names = [loaded.object.name for loaded in self._list(objects.Node)]
             fitting = [name for name in names if value.startswith((f"{name}=", f"{name}:"))]
             if not fitting:
-                raise self._error('expected "NODE|SELECTOR CHANGE", or NODE=CHANGE with a node that exists')
+                raise self._error('expected "NODE|SELECTOR KEY=VALUE", or NODE=KEY=VALUE with the name of a node')
             target = max(fitting, key=len)
             text = value[len(target) + 1 :]
         return target, text.strip()

@@ -59,7 +59,7 @@ def nodes_needed(manifests: Manifests, like: str, options: PlanOptions, rows: Ro
     """
     model = next((loaded.object for loaded in manifests.nodes if loaded.object.name == like), None)
     if model is None:
-        raise InputError(Origin(like), f"--like {like}: there is no such node")
+        raise InputError(Origin("--like"), f'no node "{like}"')
 
     def planned(number: int) -> Plan:
         after = manifests

@@ -296,7 +296,7 @@ class SubmitTimes:
             self.dated = dated
         if dated != self.dated:
             raise ValueError(f"expected {'RFC 3339' if self.dated else 'seconds'} as in the rows before")
-        result = round(moment(text) * 1000) if dated else _thousandths(text, "seconds, or a time as RFC 3339 has it")
+        result = round(moment(text) * 1000) if dated else _thousandths(text, "seconds or an RFC 3339 time")
         if not 0 <= result <= _LATEST_MS:
             raise ValueError(
                 "expected a time since 1970" if dated else f"expected at most {_LATEST_MS // 1000} seconds"
@@ -415,7 +415,7 @@ def _check_header(file: str, header: Sequence[str]) -> None:
             hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(COLUMNS)}"
             raise JobListError(file, 1, "", f"unknown column {shown(name)}; {hint}")
         if header.count(name) > 1:
-            raise JobListError(file, 1, name, "is there twice")
+            raise JobListError(file, 1, name, "appears twice")
     for name in _NEEDED:
         if name not in header:
             raise JobListError(file, 1, name, f"no such column; the first line has {shown(','.join(header))}")

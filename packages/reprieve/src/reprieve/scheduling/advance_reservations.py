@@ -48,7 +48,7 @@ _TRIED = 8
 that entities that can hold none do not block the others.
 """
 _FEWEST_KEPT = 256
-_TOO_LONG = "more would be idle than may be if the pods in the way run for as long again as they have"
+_TOO_LONG = "too much capacity would be idle (maxIdleShare) if the pods there run for as long again as they have"
 
 
 def reservation_options(profile: Profile) -> ReservationOptions:

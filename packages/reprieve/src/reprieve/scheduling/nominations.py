@@ -98,7 +98,7 @@ class Nominations:
             self._echoes.decided(pod.uid, cluster.nodes.names[row])
             self._effects.unnominated.pop(pod.uid, None)
         for lost in displaced.values():
-            self.release(lost, Released.TAKEN, f"it is taken for priority {priority}", now)
+            self.release(lost, Released.TAKEN, f"a preemptor of priority {priority} gets it", now)
         return tuple(pod for lost in displaced.values() for pod, _ in lost)
 
     def hand_over(self, place: LostPlace, pod: PodRecord) -> None:
@@ -188,7 +188,7 @@ class Nominations:
                 *(pod.uid for pod in pods_there if pod.terminating and pod.preempted),
             ):
                 self._cluster.set_overdue(uid)
-            text = f"it was held for {seconds:g} s and not used"
+            text = f"it was reserved for {seconds:g} s and not used"
             self.give_up(entity.ready.values(), now, Released.NOT_USED, text)
             given_back.append(ref)
         for ref in given_back:

@@ -109,4 +109,4 @@ class Overruns:
 
     def _overrun(self, unit: PreemptionUnit, holder: AdvanceReservation, pod: PodRecord) -> Overrun:
         end = readable_time(self._lent[pod.uid][1])
-        return Overrun(unit, holder, f"it was to end by {end}, and its capacity is reserved for {holder.name}")
+        return Overrun(unit, holder, f"its stated end {end} has passed, and its capacity is reserved for {holder.name}")

@@ -112,7 +112,7 @@ def _places(
     """Return (pod, row) of the nominations, in scheduling order."""
     unknown = set(nominations) - {pod.key for pod in preemptor.pods}
     if unknown:
-        raise _RefusedError(f"nominates {_listed(unknown)}, of the pods to schedule there is none of that name")
+        raise _RefusedError(f"nominates {_listed(unknown)}, which is not among the pods to schedule")
     missing = {node for node in nominations.values() if node not in cluster.nodes.row_of}
     if missing:
         raise _RefusedError(f"nominates to {_listed(missing)}, no node has that name")
@@ -128,7 +128,7 @@ def _preemption(
     plugin: str,
 ) -> Preemption:
     if not places:
-        raise _RefusedError("names victims and nominates no pod")
+        raise _RefusedError("names victims but nominates no pod")
     if len(places) <= preemptor.placed:
         raise _RefusedError(
             f"names victims for {len(places)} pods, as many as {preemptor.placed} have a place without evictions"

@@ -42,8 +42,8 @@ def remarks_on(profile: Profile, gates: FeatureGates) -> list[ProfileRemark]:
     if off:
         where = "" if len(off) == len(points) else f" at {off[0]}"
         text = (
-            f"profile {profile.name!r}: plugin {GangScheduling.name} is not enabled{where}: nothing holds the pods "
-            "of a gang back until minCount of them can run, unless another plugin does"
+            f"profile {profile.name!r}: plugin {GangScheduling.name} is not enabled{where}: a gang can start "
+            "with fewer pods than its minCount, unless another plugin prevents this"
         )
         result.append(ProfileRemark(error=False, text=text))
     return result

@@ -77,7 +77,7 @@ def third_party(
         if kind.name in reserved:
             raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by a plugin that comes with reprieve")
         if kind.name in named:
-            raise PluginLoadError(f"{reference}: a plugin {kind.name!r} was named before")
+            raise PluginLoadError(f"{reference}: a plugin with the name {kind.name!r} is already given")
         if any(_reference(point) != _reference_of(reference) for point in offered.get(kind.name, ())):
             owners = ", ".join(_described(point) for point in offered[kind.name])
             raise PluginLoadError(f"{reference}: the name {kind.name!r} is taken by {owners}")
@@ -139,7 +139,7 @@ def _of_entry_points(name: str, points: "Sequence[EntryPoint]") -> Factory:
             raise PluginLoadError(f"offered by several packages: {', '.join(_described(point) for point in points)}")
         kind = _class_of(_reference(points[0]))
         if kind.name != name:
-            raise PluginLoadError(f"{_described(points[0])}: the class calls itself {kind.name!r}, not {name!r}")
+            raise PluginLoadError(f"{_described(points[0])}: the name of the class is {kind.name!r}, not {name!r}")
         return kind.configured(args)
 
     return build
@@ -179,7 +179,7 @@ def _checked(reference: str, value: object) -> type[Plugin]:
     if not isinstance(value, type) or not issubclass(value, Plugin):
         raise PluginLoadError(f"{reference}: not a plugin: it does not derive from reprieve.Plugin")
     if not isinstance(value.name, str) or not value.name:
-        raise PluginLoadError(f"{reference}: the class has no name: set `name` to what configurations call it")
+        raise PluginLoadError(f"{reference}: the class has no name: set `name`, by which configurations refer to it")
     if not issubclass(value, _EXTENSION_POINTS):
         raise PluginLoadError(f"{reference}: it extends no extension point, such as reprieve.FilterPlugin")
     return value

@@ -168,8 +168,8 @@ def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject
             if (pod.spec.priority or 0) > groups.get(key, pod.spec.priority or 0):
                 highest[key] = max(highest.get(key, pod.spec.priority or 0), pod.spec.priority or 0)
     return [
-        f"PodGroup {key} has priority {groups[key]} and names no class, and pods of it run with a class of priority "
-        f"{priority}: they count by the higher of both as victims"
+        f"PodGroup {key} has priority {groups[key]} and no priority class, but some of its pods run with priority "
+        f"{priority}: as victims they count with the higher priority"
         for key, priority in sorted(highest.items())
     ]
 

@@ -212,7 +212,7 @@ class DatabaseStore:
             self._pictures.clear()
             return self._keep(batch)
         if self._away:
-            self._trouble("decision records are in the database again")
+            self._trouble("decision records are written to the database again")
         self._away, self._retry = "", self._first_retry
         self._finished(len(batch))
         return True
@@ -274,7 +274,7 @@ class DatabaseStore:
             self._in_database(lambda connection: queries.write(connection, cluster, rows))
         except (DataError, IntegrityError) as error:
             if len(rows) == 1:
-                self._trouble(f"decision record {rows[0].id} is not taken: {reason_of(error, self._engine.url)}")
+                self._trouble(f"decision record {rows[0].id} is rejected: {reason_of(error, self._engine.url)}")
                 self._lost(1)
                 return
             for row in rows:

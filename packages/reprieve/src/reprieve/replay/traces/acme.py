@@ -26,7 +26,7 @@ IMPORTER: Final = Importer(
     dated=True,
     rules=(
         "gpu_num and cpu_num are those of the whole job; node_num workers, or as many more as make them equal",
-        "jobs that ran no time at all are left out; the user is the tenant; no memory is asked for",
+        "jobs that ran no time at all are left out; the user is the tenant; no memory is requested",
     ),
     clusters="type",
 )

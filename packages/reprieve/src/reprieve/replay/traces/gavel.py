@@ -65,8 +65,8 @@ IMPORTER: Final = Importer(
     job_of=_job,
     dated=False,
     rules=(
-        "scale_factor workers of one GPU each; no CPU or memory is asked for",
-        "work is the duration of a last column, else steps divided by what --durations says "
+        "scale_factor workers of one GPU each; no CPU or memory is requested",
+        "work is the duration of a last column, else steps divided by the rate in --durations "
         "(CSV type,steps_per_second, and scale_factor where it matters)",
     ),
     rows=_rows,

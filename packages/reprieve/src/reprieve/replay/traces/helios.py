@@ -39,7 +39,7 @@ IMPORTER: Final = Importer(
     rules=(
         "gpu_num and cpu_num are those of the whole job; node_num workers, or as many more as make them equal",
         "jobs without GPUs stay; jobs that ran no time at all are left out; the virtual cluster is the tenant",
-        "times without a zone are taken as UTC; no memory is asked for",
+        "times without a zone are taken as UTC; no memory is requested",
     ),
     clusters="vc",
 )

@@ -28,8 +28,8 @@ IMPORTER: Final = Importer(
     dated=True,
     rules=(
         "a job of more than 8 GPUs is a gang of as few equal workers as there can be, 8 GPUs at most each",
-        "jobs have no names: they are called by their line; the cluster is the tenant",
-        "times without a zone are taken as UTC; no CPU or memory is asked for",
+        "jobs have no names: they are named after their line; the cluster is the tenant",
+        "times without a zone are taken as UTC; no CPU or memory is requested",
     ),
     clusters="cluster",
 )

@@ -98,7 +98,7 @@ IMPORTER: Final = Importer(
     rules=(
         "the work of a job is the time of all its attempts; jobs that never ran are left out",
         "workers are the hosts of the last attempt, or as many more as make them equal; the vc is the tenant",
-        "times without a zone are taken as UTC; no CPU or memory is asked for",
+        "times without a zone are taken as UTC; no CPU or memory is requested",
     ),
     rows=_rows,
     clusters="vc",

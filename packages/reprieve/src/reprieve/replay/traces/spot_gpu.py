@@ -54,7 +54,7 @@ IMPORTER: Final = Importer(
     job_of=_job,
     dated=False,
     rules=(
-        "cpu_request and gpu_request are those of each of worker_num workers; no memory is asked for",
+        "cpu_request and gpu_request are those of each of worker_num workers; no memory is requested",
         "HP is the class high-priority, Spot the class spot, which is lower; the organization is the tenant",
     ),
     machine_columns={

@@ -41,14 +41,14 @@ def split(chosen: ChosenJobs, *, width: int | None, held_out: float) -> SplitTra
     if width is None:
         width = WEEK if last >= _WEEKS * WEEK else DAY
     if last // width + 1 > MOST_BLOCKS:
-        raise ValueError(f"the trace has more than {MOST_BLOCKS} blocks of {_span(width)}: choose a longer --block")
+        raise ValueError(f"the trace has more than {MOST_BLOCKS} blocks of {span_text(width)}: choose a longer --block")
     by_number: dict[int, list[ReplayJob]] = {}
     for job in chosen.jobs:
         by_number.setdefault(job.submit // width, []).append(job)
     blocks = [_block(number * width, jobs) for number, jobs in sorted(by_number.items())]
     if len(blocks) < 2:
         raise ValueError(
-            f"all jobs come within one block of {_span(width)}: tuning learns from some blocks and is judged on "
+            f"all jobs come within one block of {span_text(width)}: tuning learns from some blocks and is judged on "
             "others; give it a longer trace or a shorter --block"
         )
     count = min(len(blocks) - 1, max(1, round(held_out * len(blocks))))
@@ -60,7 +60,8 @@ def _block(begin: int, jobs: Sequence[ReplayJob]) -> TraceBlock:
     return TraceBlock(begin, ChosenJobs(moved, None, None, begin))
 
 
-def _span(width: int) -> str:
+def span_text(width: int) -> str:
+    """Return a length in milliseconds in words."""
     for size, unit in ((WEEK, "week"), (DAY, "day"), (3_600_000, "hour")):
         if width % size == 0:
             return count(width // size, unit)

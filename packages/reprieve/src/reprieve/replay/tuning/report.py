@@ -9,7 +9,9 @@ import yaml
 
 from kube_rules.printable import printable_line
 from kube_rules.versions import DOCUMENT_VERSION
+from reprieve.decisions.phrases import count
 from reprieve.replay.measures import time_text
+from reprieve.replay.tuning.blocks import span_text
 from reprieve.replay.tuning.intervals import Interval, difference, interval
 from reprieve.replay.tuning.objectives import Measured, Objective, value_of
 
@@ -105,15 +107,19 @@ def interval_text(objective: Objective, interval: Interval, *, signed: bool = Fa
     return f"{value} ({low} to {high})"
 
 
+def blocks_text(setting: Mapping[str, Any]) -> str:
+    """Return the number and the length of the training blocks: `7 blocks of 1 week`."""
+    return f"{count(setting['trainingBlocks'], 'block')} of {span_text(round(setting['blockSeconds'] * 1000))}"
+
+
 def configuration_text(report: TuningReport, objectives: Sequence[Objective], jobs: str) -> str:
     """Return the chosen configuration as YAML, with its expected effects in a comment."""
     evaluation = report.named(report.chosen)
     setting = report.setting
     subject = "the configuration that was given" if evaluation.name == TODAY else f"trial {evaluation.name}"
     lines = [
-        f"Written by reprieve tune: {subject}, chosen of {setting['trials']} on {setting['trainingBlocks']} blocks of "
-        f"{setting['blockSeconds'] / 86400:g} days of {jobs}.",
-        f"Expected, by {setting['heldOutBlocks']} later blocks that it has not seen (95 % intervals):",
+        f"Written by reprieve tune: {subject}, chosen of {setting['trials']} on {blocks_text(setting)} of {jobs}.",
+        f"Expected, by {count(setting['heldOutBlocks'], 'later block')} that the search has not seen (95 % intervals):",
     ]
     for at, objective in enumerate(objectives):
         lines.append(

@@ -195,7 +195,7 @@ PARAMETERS: Final[Sequence[TunedParameter]] = (
     ),
     TunedParameter(
         "preemption.placement",
-        "where a preempting group goes",
+        "where a preempting group is placed",
         ValueChoices(("MinimizeVictims", "Compatible")),
         "MinimizeVictims",
         _arg("DefaultPreemption", "placement"),
@@ -251,7 +251,7 @@ PARAMETERS: Final[Sequence[TunedParameter]] = (
     ),
     TunedParameter(
         "queueing.ageing",
-        "after how long what waits is tried before all others",
+        "pending time after which a workload is tried before all others",
         ValueChoices(("0s", "1h", "6h", "24h")),
         "0s",
         _arg("Reservations", "queueing", "ageing"),

@@ -35,7 +35,7 @@ class TuningStudy:
         )
         earlier = self._study.user_attrs.get(_MADE_OF)
         if earlier not in (None, made_of):
-            raise OtherStudyError(f"the study {name!r} was made of other jobs, settings or objectives")
+            raise OtherStudyError(f"the study {name!r} has other jobs, settings or objectives")
         if earlier is None:
             self._study.set_user_attr(_MADE_OF, made_of)
 
