@@ -217,7 +217,7 @@ def test_reservation_reports_the_nominations_that_it_displaces() -> None:
     assert [pod.name for pod in finished.unnominated] == ["p0"]
     assert [(released.reason, released.message) for released in finished.released] == [
         (Released.MOVED, "capacity is freed on n0 instead"),
-        (Released.TAKEN, "it is taken for priority 9"),
+        (Released.TAKEN, "a preemptor of priority 9 gets it"),
     ]
 
 
