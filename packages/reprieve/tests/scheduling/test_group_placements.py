@@ -12,7 +12,8 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import Placement, SignPlugin
-from reprieve.scheduling.group_placements import fewest, first_of, nominated_placement
+from reprieve.scheduling.group_algorithm import GroupCycle
+from reprieve.scheduling.group_placements import fewest, first_of, hopeful, nominated_placement
 from reprieve.scheduling.placement_counts import holds_at_most
 from tests.building import World, composite, gang, group, node, pod, profile_with
 
@@ -144,3 +145,27 @@ def test_pods_of_which_nothing_may_be_shared_are_tried_in_each_placement() -> No
     profile = profile_with(Unsigned())
     world = World(*machines, *gang("g", 2, cpu=2, topology="zone"), profiles={profile.name: profile}).settle()
     assert set(world.where.values()) == {"n4"}
+
+
+@pytest.mark.parametrize(
+    ("running", "minimum", "places"),
+    [
+        (0, 3, ["p0", "p2"]),
+        (0, 1, ["p0", "p1", "p2", "p4"]),
+        (1, 3, ["p0", "p1", "p2"]),
+        (1, 1, ["p0", "p1", "p2", "p4"]),
+        (0, 5, ["p2"]),
+        (0, 9, []),
+    ],
+)
+def test_only_placements_with_capacity_for_enough_pods_are_tried(running: int, minimum: int, places: list[str]) -> None:
+    """scheduling.md 3.3: one that is full is never tried, even if the gang has its minimum already."""
+    nodes = [node(f"n{i}", cpu=cpu) for i, cpu in enumerate((3, 2, 8, 1, 9, 1))]
+    there = [pod("there", cpu=1, node="n3", priority=9), *gang("g", 8, min_count=minimum, cpu=1)]
+    there += [pod(f"r{i}", cpu=1, node="n4", group="g") for i in range(running)]
+    world = World(*nodes, *there)
+    group_of = world.engine.cluster.groups["default/g"]
+    pods = [pod for pod in group_of.members.values() if pod.row < 0]
+    cycle = GroupCycle(world.engine.running["default-scheduler"], group_of, pods, {})
+    hopeful_ones = hopeful(cycle, _placements((0,), (1,), (2,), (3,), (5,)))
+    assert [placement.name for placement in hopeful_ones] == places

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
-from kube_rules.topology_terms import SLICE
+from kube_rules.topology_terms import PREFERRED_TOPOLOGY, SLICE
 from reprieve.scheduling import slice_units
 from reprieve.scheduling.placement_counts import holds_at_most
 from reprieve.scheduling.rank_order import FewestBreaks
@@ -78,6 +78,17 @@ def test_running_members_of_other_slices_may_have_no_index_or_no_domain() -> Non
     crew = _crew(asks, PAIRS)
     without = pod("a-first", cpu=1, group="crew", node="n0")
     assert World(*nodes, *crew, without).settle().where["m3"] == "n1"
+
+
+@pytest.mark.parametrize(("levels", "racks"), [("rack,block", 2), ("block,rack", 3)])
+def test_level_of_the_slices_counts_at_its_place_among_the_preferred(levels: str, racks: int) -> None:
+    """topology.md 2.1, 4.4: two racks of two blocks, or three racks of one."""
+    nodes = [
+        node(f"n{i}", cpu=cpu, labels={RACK: f"r{i}", "topology.kubernetes.io/block": "a" if i < 1 else "b"})
+        for i, cpu in enumerate((4, 2, 2, 2))
+    ]
+    crew = _crew({rank: {"cpu": 1} for rank in range(6)}, {**PAIRS, PREFERRED_TOPOLOGY: levels})
+    assert len(set(_where(World(*nodes, *crew).settle(), range(6)))) == racks
 
 
 def test_message_names_the_ranks_of_the_first_slice_without_a_domain() -> None:
