@@ -15,7 +15,7 @@ from reprieve.preemption.cheapest_victims import cheapest_on_row
 from reprieve.preemption.cost import DEFAULT
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from tests.building import World, node, pdb, pod, profile_with
+from tests.building import World, annotated, node, pdb, pod, priority_class, profile_with
 from tests.preemption.seeds import each_seed
 
 
@@ -193,3 +193,21 @@ def test_proposals_of_later_nodes_are_tried_too(first: list[Any]) -> None:
     ]
     assert preemption.compared is not None
     assert preemption.compared.domain == "n0"
+
+
+def test_other_units_of_the_node_are_evicted_within_a_budget_that_is_used_up() -> None:
+    """cost.md 2.8: the budget's status allows one disruption, which the terminating pod uses."""
+    web = {"app": "web"}
+    world = _world(
+        priority_class("respects", 9, annotated(pdb_policy="Respect")),
+        node("n", cpu=2),
+        pod("protected", cpu=1, node="n", labels=web),
+        pod("important", cpu=1, node="n", priority=5),
+        node("small", cpu="100m"),
+        pod("leaves", cpu="100m", node="small", labels=web, terminating=True),
+        pdb("b", web, allowed=1),
+        pod("p", cpu=1, priority=9, priority_class="respects"),
+    )
+    preemption = world.step().preemption
+    assert preemption is not None
+    assert [verdict.unit.name for verdict in preemption.victims] == ["default/important"]
