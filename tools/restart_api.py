@@ -106,7 +106,7 @@ class Api:
             effects = self._read(self.engine)
         if self.with_standby:
             self.standby = self._engine()
-            self._ended += [item for made in self._read(self.standby) for item in made.unnominated]
+            self._ended += [item for made in self._read(self.standby) for item in made.unnominated_pods]
         for when, unit in self.evictions:
             self.engine.cluster.evictions.note(unit, when)
         for when, to in self.moves:
@@ -127,14 +127,14 @@ class Api:
     def _heard(self, item: objects.Pod | objects.PodGroup) -> None:
         """Let the scheduler, and the standby before it, learn of a write."""
         if self.with_standby:
-            self._ended += self.standby.set(item, self.now).unnominated
+            self._ended += self.standby.set(item, self.now).unnominated_pods
         if self.back_at is None:
             self.carry_out(self.engine.set(item, self.now))
 
     def _gone(self, reference: objects.ObjectRef) -> None:
         """Let both learn that an object is gone."""
         if self.with_standby:
-            self._ended += self.standby.remove(reference, self.now).unnominated
+            self._ended += self.standby.remove(reference, self.now).unnominated_pods
         with suppress(KilledError):  # what removes it goes on
             self.carry_out(self.engine.remove(reference, self.now) if self.back_at is None else NO_EFFECTS)
 
@@ -247,14 +247,14 @@ class Api:
                     self.status(instruction.uid, objects.PodCondition(last_transition_time=when, **known))
         if effects.decision is not None and effects.decision.preemption is not None:
             self._preempt(effects.decision)
-        for item in effects.unnominated:
+        for item in effects.unnominated_pods:
             self.status(item.uid, nominated_node_name="")
-        for held in effects.reserved:
-            self.done["reservations"] += not held.as_before
-            if self.engine.reservations.held.get(held.ref) is held:
-                for item, name in held.standing(self.engine.cluster.nodes.row_of):
+        for held in effects.reservations:
+            self.done["reservations"] += not held.unchanged
+            if self.engine.reservations.by_ref.get(held.ref) is held:
+                for item, name in held.current_places(self.engine.cluster.nodes.row_of):
                     self.status(item.uid, nominated_node_name=name)
-        for place in effects.kept:
+        for place in effects.lost_places:
             if place.replaced and place.keeper.nominated == place.row:
                 self.done["places kept"] += 1
                 self.status(place.keeper.uid, nominated_node_name=place.node)
@@ -279,7 +279,7 @@ class Api:
             self.ends[binding.pod.uid] = self.now + runs
             notes = {**item.metadata.annotations, **(binding.annotations or {})}
             status = replace(item.status, phase="Running", start_time=_time(self.now), nominated_node_name="")
-            self.engine.bound(binding.pod.uid)
+            self.engine.confirm_binding(binding.pod.uid)
             metadata, spec = replace(item.metadata, annotations=notes), replace(item.spec, node_name=binding.node)
             self.put(replace(item, metadata=metadata, spec=spec, status=status))
         for rejection in decision.rejections:
@@ -293,14 +293,14 @@ class Api:
             self.status(rejection.pod.uid, refused)
         for item, name in decision.nominations:
             self.status(item.uid, nominated_node_name=name)
-        for item in decision.cleared:
+        for item in decision.cleared_nominations:
             self.status(item.uid, nominated_node_name="")
         for made in decision.conditions:
             if made.scheduled and not made.composite:
                 since = _time(self.now)
                 condition = objects.Condition(type=INITIALLY_SCHEDULED, status="True", last_transition_time=since)
                 self._of_group(made.group, condition)
-        if decision.put_off is not None and decision.put_off.why is WaitsFor.CHECKPOINT:
+        if decision.deferral is not None and decision.deferral.why is WaitsFor.CHECKPOINT:
             self.done["waits for checkpoints"] += 1
 
     def _since(self, uid: str) -> datetime:
@@ -323,7 +323,7 @@ class Api:
         for unit in units:
             for item in unit.pods:
                 self.evict(item.uid)
-        self.carry_out(self.engine.preemption_done(made.ref, self.now))
+        self.carry_out(self.engine.finish_preemption(made.ref, self.now))
 
     def _note(self, unit: PreemptionUnit) -> None:
         """Count the eviction of a unit, once (cost.md 9.1)."""
@@ -357,7 +357,7 @@ class Api:
                 used[item.spec.node_name] += int(item.spec.containers[0].resources.requests["cpu"])
         if any(count > CPUS for count in used.values()):
             raise BrokenError(f"overfull: {used}")
-        held = self.engine.reservations.held.values()
+        held = self.engine.reservations.by_ref.values()
         if len(held) > ReservationOptions().max_reservations:
             raise BrokenError(f"{len(held)} reservations")
         while self.moves and self.moves[0][0] <= self.now - HOUR:
@@ -372,7 +372,7 @@ class Api:
     def check_at_rest(self) -> None:
         """Raise BrokenError for a reservation or a nomination that does not hold, when nothing is ready to be tried."""
         reserved: Counter[int] = Counter()
-        for held in self.engine.reservations.held.values():
+        for held in self.engine.reservations.by_ref.values():
             for item, _ in held.pods:
                 if item.row < 0 <= item.nominated:
                     reserved[item.nominated] += item.signature.amounts["cpu"]
@@ -393,8 +393,10 @@ class Api:
         """Return whether there is a reason for the nomination of a pod."""
         engine = self.engine
         ref = engine.cluster.entity_ref(item)
-        kept = (place.keeper for moving in engine.moves.under_way for place in moving.left)
-        holds = ref in engine.reservations.held or ref in engine._nominations.held or engine.preempting(ref)
+        kept = (place.keeper for moving in engine.moves.started for place in moving.left)
+        holds = (
+            ref in engine.reservations.by_ref or ref in engine._nominations.reservations or engine.is_preempting(ref)
+        )
         return holds or engine.repair.places.keeps(item) or any(keeper is item for keeper in kept)
 
     def leaks(self) -> list[str]:
@@ -404,8 +406,8 @@ class Api:
             "pods": self.pods,
             "groups": self.groups,
             "queue": list(engine.queue.entities()),
-            "reservations": engine.reservations.held,
-            "moves under way": engine.moves.under_way,
+            "reservations": engine.reservations.by_ref,
+            "moves under way": engine.moves.started,
             "doomed pods": engine.cluster.doomed,
             "nominated amounts": engine.cluster.nodes.nominated,
         }

@@ -336,8 +336,8 @@ class WatchedEngine(Engine):
         self.before_step: Callable[[], None] = lambda: None
         self.after_step: Callable[[Decision], None] = lambda _: None
 
-    def finished(self, **outcome: Any) -> Effects:
-        effects = super().finished(**outcome)
+    def collect_effects(self, **outcome: Any) -> Effects:
+        effects = super().collect_effects(**outcome)
         if effects is not NO_EFFECTS:
             self.effects.append(effects)
         return effects

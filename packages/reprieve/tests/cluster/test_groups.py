@@ -156,7 +156,7 @@ def test_members_below_a_group() -> None:
     right = state.groups["default/r"]
     assert ([one.name for one in right.running()], [one.name for one in right.pending()]) == (["b"], ["c"])
     assert (right.is_gang, right.min_count, top.is_gang, top.min_count) == (True, 1, False, 0)
-    world.engine.pod_terminating("uid-c", world.now)
+    world.engine.mark_terminating("uid-c", world.now)
     assert (right.pending(), right.existing, len(right.members)) == ([], 1, 2)
     missing = GroupState("default/none")
     assert (missing.is_gang, missing.min_count, list(missing.children)) == (False, 0, [])

@@ -95,8 +95,8 @@ def test_terminating_members_stop_counting_and_keep_their_room() -> None:
     world = World(node("n", cpu=2), group("g"), pod("a", cpu=1, node="n", group="g"), pod("b", group="g"))
     state = world.engine.cluster.groups["default/g"]
     assert (state.existing, state.scheduled) == (2, 1)
-    world.engine.pod_terminating("uid-a", world.now)
-    world.engine.pod_terminating("uid-a", world.now)
+    world.engine.mark_terminating("uid-a", world.now)
+    world.engine.mark_terminating("uid-a", world.now)
     assert (state.existing, state.scheduled) == (1, 0)
     assert world.engine.cluster.nodes.used[CPU, 0] == 1000
     world.gone("a").gone("b")

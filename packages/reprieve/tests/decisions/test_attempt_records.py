@@ -187,7 +187,7 @@ def test_deferred_preemption_names_the_first_pods_that_it_waits_for(until: float
     """observability.md 4.7"""
     world = _world()
     pods = tuple(world.record(f"p{i:02}") for i in range(12))
-    waits = _recorded(world, put_off=Deferral(WaitsFor.COMPLETIONS, "later", until, pods)).waits
+    waits = _recorded(world, deferral=Deferral(WaitsFor.COMPLETIONS, "later", until, pods)).waits
     assert (waits.reason, waits.message, waits.until, waits.pods_total) == ("Completions", "later", stamp, 12)
     assert list(waits.pods) == [f"default/p{i:02}" for i in range(10)]
     assert _recorded(world).waits is None
@@ -207,7 +207,7 @@ def test_preemption_that_did_not_help_is_part_of_the_record() -> None:
     """observability.md 4.3"""
     world = _world()
     failed = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
-    assert _recorded(world, in_vain=failed).in_vain.reason == "UnderWay"
+    assert _recorded(world, unhelpful=failed).in_vain.reason == "UnderWay"
     assert _recorded(world).in_vain is None
 
 
@@ -263,7 +263,7 @@ def test_reservation_with_its_nodes_and_what_it_waits_for(
     holder.nominated = world.row("n01")
     pods = tuple((holder, f"n{i:02}") for i in range(1, 13))
     awaited = tuple(world.record(name) for name in ("b", "a"))
-    world.engine.reservations.held["pod/uid-p"] = AdvanceReservation(
+    world.engine.reservations.by_ref["pod/uid-p"] = AdvanceReservation(
         "pod/uid-p", None, pods, 1, START, expected, awaited
     )
     found = reservation_record(world.engine, "pod/uid-p")
@@ -278,7 +278,7 @@ def test_reservations_as_plans_list_them() -> None:
     world = World(
         node("n1"), pod("r", cpu=1, node="n1"), gang("crew", 1, cpu=4, priority=2), pod("p", cpu=4, priority=1)
     )
-    held, crew = world.engine.reservations.held, world.engine.cluster.groups["default/crew"]
+    held, crew = world.engine.reservations.by_ref, world.engine.cluster.groups["default/crew"]
     for ref, of, name, expected in (("group/default/crew", crew, "crew-0", None), ("pod/uid-p", None, "p", START)):
         places = ((world.record(name), "n2"), (world.record(name), "n1"))
         held[ref] = AdvanceReservation(ref, of, places, 1, START, expected, (world.record("r"),))

@@ -172,7 +172,7 @@ def test_instruction_fields_left_out_ask_for_nothing() -> None:
 def test_post_filter_answer_without_nodes_changes_nothing() -> None:
     """A nomination stays, nothing is written, and others are asked."""
     result = PostFilterResult(Status(Code.UNSCHEDULABLE))
-    assert (result.proposal, result.clear_nomination, result.deferred_writes, result.put_off, result.in_vain) == (
+    assert (result.proposal, result.clear_nomination, result.deferred_writes, result.deferral, result.unhelpful) == (
         None,
         False,
         (),

@@ -79,7 +79,7 @@ class Stage:
         decision = self.engine.step(1000.0).decision
         assert decision is not None
         [found] = decision.bindings
-        return Binding(found.pod, found.node, found.row, tuple(before), how if how is not None else found.how)
+        return Binding(found.pod, found.node, found.row, tuple(before), how if how is not None else found.method)
 
     async def start(self, *before: Instruction, how: object | None = None) -> PodRecord:
         binding = self.binding(*before, how=how)

@@ -257,7 +257,7 @@ async def parts(world: Cluster) -> None:
 
 
 def holders(found: Scheduler) -> list[str]:
-    return list(found.engine.reservations.held)
+    return list(found.engine.reservations.by_ref)
 
 
 def test_upgrade_and_rollback_under_load_lose_no_gang_and_no_reservation() -> None:
@@ -271,7 +271,7 @@ def test_upgrade_and_rollback_under_load_lose_no_gang_and_no_reservation() -> No
                 for name in ("train-0", "train-1"):
                     await ALPHA.pod(world, name, "train", 4, nodeSelector={"part": "full"})
                 await world.until(lambda _: holders(found))
-                [held] = found.engine.reservations.held.values()
+                [held] = found.engine.reservations.by_ref.values()
                 load: list[str] = []
                 now = ALPHA
                 for turn, then in enumerate((STABLE, ALPHA, STABLE, ALPHA)):
@@ -290,8 +290,8 @@ def test_upgrade_and_rollback_under_load_lose_no_gang_and_no_reservation() -> No
                 pods = await world.until(lambda pods: condition(pods["small"]).get("reason") == "Unschedulable")
                 assert not bound(pods, "small")
                 assert not bound(pods, "train-0")
-                [still] = found.engine.reservations.held.values()
-                assert (still.ref, still.made) == (held.ref, held.made)
+                [still] = found.engine.reservations.by_ref.values()
+                assert (still.ref, still.created_at) == (held.ref, held.created_at)
                 await world.delete(f"{PODS}/long-1")
                 await world.until(lambda pods: bound(pods, "train-0", "train-1"))
                 kept = {f"default/{name.rpartition('-')[0]}" for name in load} | {"default/train"}

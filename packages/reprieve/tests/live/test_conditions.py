@@ -100,7 +100,7 @@ def test_one_decision_is_one_patch_per_pod() -> None:
             Result.WAITING,
             rejections=(rejection,),
             nominations=((found, "n1"),),
-            cleared=(other, never),
+            cleared_nominations=(other, never),
         )
         scene.conditions.decided(decision)
         await scene.conditions.drain()
@@ -166,7 +166,7 @@ def test_pod_that_was_placed_meanwhile_gets_no_condition() -> None:
         assert found.row >= 0
         await scene.conditions.drain()
         assert scene.writes.pods == []
-        scene.engine.bind_failed(found.uid, scene.now)
+        scene.engine.fail_binding(found.uid, scene.now)
         scene.conditions.rejected(Rejection(found, SCHEDULER_ERROR, "binding rejected: no"))
         await scene.conditions.drain()
         assert [patch["conditions"][0]["reason"] for _, patch in scene.writes.pods] == ["SchedulerError"]

@@ -206,7 +206,7 @@ def test_group_that_may_not_be_tried_gives_its_nominations_up_after_a_while() ->
         ended: list[PodRecord] = []
         for seconds in (4.9, 0.2):
             stage.clock.advance(seconds)
-            ended += stage.executor.tick(stage.now).unnominated
+            ended += stage.executor.tick(stage.now).unnominated_pods
             nominated.append(stage.engine.cluster.pods["uid-a"].nominated >= 0)
         assert nominated == [True, False]
         assert [pod.name for pod in ended] == ["a"]
@@ -235,14 +235,14 @@ def test_nomination_that_a_higher_priority_has_taken_is_not_written_again() -> N
         stage.pod("low", cpu="4")
         stage.step()
         stage.clock.advance(70.0)
-        (low,) = stage.engine.tick(stage.now).reserved
-        assert low.expected is not None
+        (low,) = stage.engine.tick(stage.now).reservations
+        assert low.expected_start is not None
         stage.pod("high", cpu="4", priority=10)
         stage.step()
         stage.clock.advance(70.0)
         taken = stage.engine.tick(stage.now)
-        stage.executor.unnominated(taken.unnominated)
-        for reservation in (low, *taken.reserved):
+        stage.executor.unnominated(taken.unnominated_pods)
+        for reservation in (low, *taken.reservations):
             stage.executor.capacity_reserved(reservation)
         await stage.settle()
         written = {uid: patch["nominatedNodeName"] for uid, patch in stage.writes.pods if "nominatedNodeName" in patch}

@@ -422,9 +422,9 @@ def test_preemption_within_the_cycle_gives_reserved_victims_up_meanwhile() -> No
         async def evict(preemption: Preemption) -> None:
             [verdict] = preemption.victims
             uid = verdict.unit.pods[0].uid
-            stage.loop.call_soon(lambda now: stage.engine.bind_failed(uid, now))
+            stage.loop.call_soon(lambda now: stage.engine.fail_binding(uid, now))
             await stage.loop.calls_made()
-            stage.loop.call_soon(lambda now: stage.engine.preemption_done(preemption.ref, now))
+            stage.loop.call_soon(lambda now: stage.engine.finish_preemption(preemption.ref, now))
 
         stage.acts.evicting = evict
         stage.add(node("n1"), pod("low", cpu=4))

@@ -41,5 +41,5 @@ def evicting(
         }
     )
     return Decision(
-        f"pod/{preemptor.uid}", Result.WAITING, rejections=(rejection(preemptor),), preemption=made, queued=START
+        f"pod/{preemptor.uid}", Result.WAITING, rejections=(rejection(preemptor),), preemption=made, queued_at=START
     )

@@ -93,7 +93,9 @@ def test_one_message_for_two_reasons_is_two() -> None:
 
 def level(number: int, ok: bool, short: int = 0) -> TreeLevel:
     names = tuple(f"c{i}" for i in range(short))
-    return TreeLevel("PodGroup", f"default/g{number}", ok, needed=1, succeeded=int(ok), of=2, why="full", short=names)
+    return TreeLevel(
+        "PodGroup", f"default/g{number}", ok, needed=1, succeeded=int(ok), total=2, reason="full", failed_groups=names
+    )
 
 
 @pytest.mark.parametrize(("groups", "shown"), [(50, [*range(50)]), (51, [*range(1, 51, 2), *range(0, 50, 2)])])
@@ -159,7 +161,7 @@ def test_ten_of_those_it_waits_for_are_named(pods: int) -> None:
     """observability.md 4.7."""
     keeping = Keeping(pods + 1)
     waiting = Deferral(WaitsFor.PREDECESSOR, "waits", None, tuple(keeping.pods(pods)))
-    found = keeping.decide(failed(rejection(keeping.pods(1)[0]), put_off=waiting)).waits
+    found = keeping.decide(failed(rejection(keeping.pods(1)[0]), deferral=waiting)).waits
     assert found is not None
     assert (found.reason, found.message, found.until) == ("Predecessor", "waits", "")
     assert (found.pods_total, list(found.pods)) == (pods, [f"default/p{i:03}" for i in range(10)])
@@ -448,7 +450,7 @@ def test_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
     crew = keeping.world.engine.cluster.groups.get("default/crew")
     assert crew is not None
     vain = UnhelpfulPreemption(crew, NoRoom.UNDER_WAY)
-    found = keeping.decide(failed(rejection(keeping.pods(1)[0]), in_vain=vain)).in_vain
+    found = keeping.decide(failed(rejection(keeping.pods(1)[0]), unhelpful=vain)).in_vain
     assert found == FailedPreemption(reason="UnderWay")
 
 

@@ -154,7 +154,7 @@ def test_group_that_finds_no_room_counts_by_why(why: NoRoom, kind: str, status: 
         "composite/default/tree" if kind == "compositepodgroup" else "group/default/crew"
     )
     assert found is not None
-    seen.decide(Decision(found.ref, Result.UNSCHEDULABLE, in_vain=UnhelpfulPreemption(found, why)))
+    seen.decide(Decision(found.ref, Result.UNSCHEDULABLE, unhelpful=UnhelpfulPreemption(found, why)))
     assert seen.counted("workload_preemption_attempts_total", result=status) == 1
     for label in ("unschedulable", "error"):
         assert seen.counted("podgroup_preemption_attempts_total", result=label) == int(label == result)
@@ -185,7 +185,7 @@ def test_attempts_of_a_profile_that_is_not_known_use_nothing(attached: bool) -> 
 
 def assumed(seen: Reported, *names: str, attempt: int = 3, queued: float = START - 40) -> Decision:
     found = [Binding(seen.world.record(name), "n1", 0) for name in names]
-    return Decision(f"pod/uid-{names[0]}", Result.SCHEDULED, bindings=tuple(found), attempt=attempt, queued=queued)
+    return Decision(f"pod/uid-{names[0]}", Result.SCHEDULED, bindings=tuple(found), attempt=attempt, queued_at=queued)
 
 
 def test_binding_is_timed_from_the_attempt_and_from_when_the_pod_might_be_tried() -> None:

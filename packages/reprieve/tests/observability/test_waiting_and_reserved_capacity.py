@@ -90,7 +90,7 @@ def release(seen: Recorded) -> None:
     world = seen.world.virtual
     world.until(START + 100)
     for room in world.released:
-        seen.observer.room_released(room, now=room.at)
+        seen.observer.room_released(room, now=room.released_at)
 
 
 def test_released_room_is_an_event_on_the_pods_and_the_group() -> None:
@@ -252,12 +252,12 @@ def test_reservation_for_what_waits_for_long_is_an_event_and_what_is_idle_a_gaug
     items += [pod(f"r{i}", cpu=4, node=f"n{i}", start=0) for i in range(5)]
     seen = Recorded(*items, *gang("train", 5, cpu=4), profiles={profile.name: profile})
     seen.world.drain().virtual.until(START + 120)
-    [reservation] = seen.world.engine.reservations.held.values()
+    [reservation] = seen.world.engine.reservations.by_ref.values()
     seen.observer.capacity_reserved(reservation, now=seen.world.now)
     some = "n0, n1, n2 and 2 more"
     note = f"Capacity reserved on {some}: when 5 pods on {some} have ended"
     assert seen.events("CapacityReserved") == [("Normal", "train", note)]
-    reservation.as_before = True
+    reservation.unchanged = True
     seen.observer.capacity_reserved(reservation, now=seen.world.now)
     assert seen.events("CapacityReserved") == [("Normal", "train", note)]
 
@@ -278,7 +278,7 @@ def test_gang_that_lost_members_is_reported() -> None:
     )  # fmt: skip
     engine = seen.world.drain().engine
     seen.world.gone("train-0")
-    [place] = engine.tick(seen.world.now).kept
+    [place] = engine.tick(seen.world.now).lost_places
     seen.observer.capacity_kept(place, now=seen.world.now)
     note = "Capacity on n0 is kept for a replacement of pod default/train-0 for 60 s"
     assert seen.events("CapacityKept") == [("Normal", "train", note)]

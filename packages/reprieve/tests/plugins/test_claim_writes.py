@@ -43,7 +43,7 @@ def test_claim_is_written_where_it_is(namespace: str) -> None:
     items = (within(claim("c"), namespace), within(user("p", "c"), namespace))
     world = World(node("n1"), device_class(), slice_of("n1", [slow]), *items)
     (binding,) = world.step().bindings
-    finalizer, status, wait = binding.before
+    finalizer, status, wait = binding.pre_bind
     assert isinstance(finalizer, PatchObject)
     assert isinstance(status, PatchObject)
     assert isinstance(wait, AwaitObject)
@@ -59,7 +59,7 @@ def test_claim_that_has_the_finalizer_is_not_given_it_again() -> None:
     kept = claim("c", metadata={"finalizers": ["other", FINALIZER]})
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), kept, user("p", "c"))
     (binding,) = world.step().bindings
-    (status,) = binding.before
+    (status,) = binding.pre_bind
     assert isinstance(status, PatchObject)
     assert set(status.patch["status"]) == {"allocation", "reservedFor"}
 
@@ -76,7 +76,9 @@ def test_every_claim_of_a_pod_is_written_and_only_those_that_need_it() -> None:
         user("p", "a", "b", "c"),
     )
     (binding,) = world.step().bindings
-    patches = [(one.name, one.subresource, sorted(one.patch)) for one in binding.before if isinstance(one, PatchObject)]
+    patches = [
+        (one.name, one.subresource, sorted(one.patch)) for one in binding.pre_bind if isinstance(one, PatchObject)
+    ]
     assert patches == [("b", "status", ["status"]), ("c", "", ["metadata"]), ("c", "status", ["status"])]
 
 
@@ -270,7 +272,7 @@ def test_volume_is_bound_to_the_claim_where_that_is(namespace: str) -> None:
     wanted = within(settled(volume_claim("c"), resource_version="9"), namespace)
     world = World(node("n1"), storage_class(), wanted, volume("v"), within(pod_with("p", "c"), namespace))
     (binding,) = world.step().bindings
-    patch, wait = binding.before
+    patch, wait = binding.pre_bind
     assert isinstance(patch, PatchObject)
     assert patch.patch["spec"]["claimRef"] == {
         "apiVersion": "v1",
@@ -291,7 +293,7 @@ def test_claim_is_given_its_node_where_it_is(namespace: str) -> None:
     klass = storage_class(provisioner="disk.example.com")
     world = World(node("n1"), klass, wanted, within(pod_with("p", "c"), namespace))
     (binding,) = world.step().bindings
-    patch, _ = binding.before
+    patch, _ = binding.pre_bind
     assert isinstance(patch, PatchObject)
     assert (patch.kind, patch.namespace, patch.name) == ("PersistentVolumeClaim", namespace, "c")
     assert (patch.uid, patch.resource_version) == ("uid-c", "9")
@@ -302,7 +304,7 @@ def test_volume_held_for_the_claim_is_not_the_controller_s_work() -> None:
     """pv.kubernetes.io/bound-by-controller says that a claim did not ask for this very volume beforehand."""
     world = World(node("n1"), storage_class(), volume_claim("c"), volume("v", held="c"), pod_with("p", "c"))
     (binding,) = world.step().bindings
-    patch = binding.before[0]
+    patch = binding.pre_bind[0]
     assert isinstance(patch, PatchObject)
     assert set(patch.patch) == {"spec"}
 
@@ -312,7 +314,7 @@ def _wait(*items: Any, chosen: bool) -> tuple[World, AwaitObject]:
     world = World(node("n1", labels={"topology.kubernetes.io/zone": "a"}), klass, volume_claim("c"), *items)
     world.add(pod_with("p", "c"))
     (binding,) = world.step().bindings
-    wait = binding.before[-1]
+    wait = binding.pre_bind[-1]
     assert isinstance(wait, AwaitObject)
     return world, wait
 

@@ -124,8 +124,8 @@ def test_preemptor_waits_for_the_devices_of_its_victims() -> None:
     decision = world.step()
     assert decision.preemption is not None
     (victim,) = [p.name for v in decision.preemption.victims for p in v.unit.pods]
-    engine.pod_terminating(f"uid-{victim}", now, preempted=True)
-    engine.preemption_done(decision.ref, now)
+    engine.mark_terminating(f"uid-{victim}", now, preempted=True)
+    engine.finish_preemption(decision.ref, now)
     engine.remove(ObjectRef("Pod", uid=f"uid-{victim}"), now)
     again = engine.step(now + 20).decision
     assert again is not None
@@ -170,7 +170,7 @@ def test_claim_writes_before_a_binding() -> None:
         node("n1"), device_class("gpu", config=[settings]), slice_of("n1", devices(1)), wanted, user("p", "c")
     )
     (binding,) = world.step().bindings
-    finalizer, status = binding.before
+    finalizer, status = binding.pre_bind
     assert finalizer == PatchObject(
         "ResourceClaim",
         "default",
@@ -207,7 +207,7 @@ def test_allocated_claim_is_only_reserved_and_a_reserved_one_left_alone() -> Non
     others = claim("b", status=allocated((DRIVER, "n1", "y"), to=["uid-q"]))
     world = World(node("n1"), ours, others, user("p", "a", "b"))
     (binding,) = world.step().bindings
-    (only,) = binding.before
+    (only,) = binding.pre_bind
     assert isinstance(only, PatchObject)
     assert (only.name, set(only.patch["status"])) == ("b", {"reservedFor"})
 
@@ -215,7 +215,7 @@ def test_allocated_claim_is_only_reserved_and_a_reserved_one_left_alone() -> Non
 def test_failed_binding_gives_the_claim_back() -> None:
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), claim("c"), user("p", "c"))
     world.step()
-    (deferred,) = world.engine.bind_failed("uid-p", world.now).writes
+    (deferred,) = world.engine.fail_binding("uid-p", world.now).writes
     assert isinstance(deferred, PatchObject)
     assert deferred.patch == {"status": {"allocation": None, "reservedFor": None}}
     assert world.engine.cluster.devices.in_use.whole == {}
@@ -240,7 +240,7 @@ def test_binding_waits_until_devices_are_ready() -> None:
     slow = device("slow", bindingConditions=["Ready"], bindingFailureConditions=["Broken"])
     world = World(node("n1"), device_class(), slice_of("n1", [slow]), claim("c"), user("p", "c"))
     (binding,) = world.step().bindings
-    wait = binding.before[-1]
+    wait = binding.pre_bind[-1]
     assert isinstance(wait, AwaitObject)
     assert wait.seconds == 600.0
 

@@ -365,13 +365,13 @@ def test_binding_that_fails_deletes_its_claim() -> None:
     (binding,) = decision.bindings
     assert world.engine.cluster.devices.in_use.whole
     world.engine.set(left_over(), world.now)
-    (removal,) = world.engine.bind_failed("uid-p", world.now).writes
+    (removal,) = world.engine.fail_binding("uid-p", world.now).writes
     assert not world.engine.cluster.devices.in_use.whole
     assert isinstance(removal, DeleteObject)
     name = claim_name("p", "uid-p")
     assert (removal.kind, removal.name, removal.uid) == ("ResourceClaim", name, f"uid-claim-{name}")
     assert removal.finalizer == "resource.kubernetes.io/delete-protection"
-    assert binding.before
+    assert binding.pre_bind
 
 
 def test_claim_made_meanwhile_takes_the_place_of_the_assumed_one() -> None:
@@ -384,7 +384,7 @@ def test_claim_made_meanwhile_takes_the_place_of_the_assumed_one() -> None:
         engine.set(left_over(status=status), world.now)
         assert engine.cluster.devices.in_use.whole == {(DRIVER, "n1", "gpu-0"): 1}
         engine.cluster.check()
-    engine.bound("uid-p")
+    engine.confirm_binding("uid-p")
     engine.cluster.check()
 
 
@@ -412,7 +412,7 @@ def test_instructions_write_claim_allocation_and_status_in_order() -> None:
     world.engine.set(pod("p", container("a", gpu=2), init=[container("i", gpu=1)]), world.now)
     decision = world.engine.step(world.now).decision
     assert decision is not None
-    create, allocate, say = decision.bindings[0].before
+    create, allocate, say = decision.bindings[0].pre_bind
     assert isinstance(create, CreateObject)
     assert isinstance(allocate, PatchObject)
     assert isinstance(say, PatchObject)

@@ -282,7 +282,7 @@ def test_extenders_are_called_for_each_member_of_a_group(world: Callable[..., Wo
 
 
 def _bind(decision: Decision) -> CallExtender:
-    how = decision.bindings[0].how
+    how = decision.bindings[0].method
     assert isinstance(how, CallExtender)
     return how
 
@@ -302,7 +302,7 @@ def test_extender_binds_before_plugins_do(world: Callable[..., World], server: E
 
 def test_pod_without_claims_is_bound(world: Callable[..., World]) -> None:
     found = world([node("n1"), pod("p")], {"bindVerb": "bind", "managedResources": [{"name": GPU}]})
-    assert not isinstance(found.step().bindings[0].how, CallExtender)
+    assert not isinstance(found.step().bindings[0].method, CallExtender)
 
 
 # -- preemption -------------------------------------------------------------------------------------------------------

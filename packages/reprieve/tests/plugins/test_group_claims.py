@@ -180,7 +180,7 @@ def test_many_pods_are_one_consumer() -> None:
 def test_claim_writes_name_the_group() -> None:
     world = World(node("n1"), device_class(), slice_of("n1", devices(1)), template(), sharing("g", 2, OURS))
     for binding in world.step().bindings:
-        status = binding.before[-1]
+        status = binding.pre_bind[-1]
         assert isinstance(status, PatchObject)
         consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": group_uid(world)}
         assert status.patch["status"]["reservedFor"] == [consumer]

@@ -126,7 +126,7 @@ def test_claim_that_is_used_twice_is_bound_once() -> None:
     items = [storage_class(), claim("c"), claim("d"), volume("v"), volume("w")]
     world = World(node("n1"), *items, pod("p", "c", "c", "d"))
     (binding,) = world.step().bindings
-    assert sorted(one.name for one in binding.before if isinstance(one, PatchObject)) == ["v", "w"]
+    assert sorted(one.name for one in binding.pre_bind if isinstance(one, PatchObject)) == ["v", "w"]
     now = [storage_class("now", wait=False), claim("e", of="now")]
     world = World(node("n1"), *items, *now, pod("p", "c", "c", "e"))
     assert code_of(VolumeBinding().pre_filter(world.state("p"))) == ("UNRESOLVABLE", UNBOUND_IMMEDIATE)

@@ -194,7 +194,7 @@ def test_next_pod_cannot_take_what_is_reserved_and_gets_it_when_given_back() -> 
     first, second = world.step(), world.step()
     assert [b.pod.name for b in first.bindings] == ["p"]
     assert [r.pod.name for r in second.rejections] == ["q"]
-    world.engine.bind_failed("uid-p", world.now)
+    world.engine.fail_binding("uid-p", world.now)
     assert not world.engine.cluster.volumes.kept
     world.engine.remove(ObjectRef("Pod", uid="uid-p"), world.now)
     again = world.engine.step(world.now + 60).decision
@@ -208,7 +208,7 @@ def test_instructions_for_a_static_volume() -> None:
     free = replace(free, metadata=replace(free.metadata, resource_version="7"))
     world = World(node("a1"), storage_class(), claim("c"), free, pod("p", "c"))
     (binding,) = world.step().bindings
-    patch, wait = binding.before
+    patch, wait = binding.pre_bind
     assert isinstance(patch, PatchObject)
     assert (patch.kind, patch.name, patch.uid, patch.resource_version) == ("PersistentVolume", "v", "uid-v", "7")
     assert patch.patch["spec"]["claimRef"] == {
@@ -229,7 +229,7 @@ def test_instructions_for_a_static_volume() -> None:
 def test_instructions_for_a_claim_to_be_provisioned() -> None:
     world = World(*NODES, storage_class(provisioner=CSI, zones=["b"]), claim("c"), pod("p", "c"))
     (binding,) = world.step().bindings
-    patch, wait = binding.before
+    patch, wait = binding.pre_bind
     assert isinstance(patch, PatchObject)
     assert isinstance(wait, AwaitObject)
     assert (patch.kind, patch.namespace, patch.name) == ("PersistentVolumeClaim", "default", "c")
@@ -248,7 +248,7 @@ def test_second_pod_of_a_claim_goes_where_the_first_has_it_provisioned() -> None
     (first,) = world.step().bindings
     (second,) = world.step().bindings
     assert first.node == second.node
-    assert not [one for one in second.before if isinstance(one, PatchObject)], "the first has asked for it already"
+    assert not [one for one in second.pre_bind if isinstance(one, PatchObject)], "the first has asked for it already"
 
 
 def test_writes_that_the_api_shows_already_are_waited_for() -> None:
@@ -258,12 +258,14 @@ def test_writes_that_the_api_shows_already_are_waited_for() -> None:
     held = replace(held, spec=replace(held.spec, claim_ref=replace(held.spec.claim_ref, uid="uid-c")))
     world = World(node("a1"), storage_class(), claim("c"), volume("v"), pod("p", "c"), pod("q", "c"))
     (first,) = world.step().bindings
-    assert len(first.before) == 2
+    assert len(first.pre_bind) == 2
     world.engine.set(held, world.now)
     (second,) = world.step().bindings
-    assert [type(one) for one in second.before] == [AwaitObject]
+    assert [type(one) for one in second.pre_bind] == [AwaitObject]
     world.engine.set(claim("c", volume="v", bound=True), world.now)
-    assert all(one.done(claim("c", volume="v", bound=True)).ok for one in second.before if isinstance(one, AwaitObject))
+    assert all(
+        one.done(claim("c", volume="v", bound=True)).ok for one in second.pre_bind if isinstance(one, AwaitObject)
+    )
 
 
 def test_args() -> None:

@@ -211,7 +211,7 @@ def test_answer_for_a_pod_is_as_of_now() -> None:
     assert first is not None
     assert first.preemption is not None
     assert first.preemption.domain == "n1"  # 500 s against 800
-    engine.preemption_failed("pod/uid-p", START + 590)
+    engine.fail_preemption("pod/uid-p", START + 590)
     engine.remove(ObjectRef("Pod", uid="uid-p"), START + 590)
     engine.set(pod("q", gpu=1, priority=9), START + 610)
     second = engine.step(START + 610).decision

@@ -273,7 +273,7 @@ def test_preemption_without_a_victim() -> None:
     first = world.step()
     if first.preemption is not None and not first.preemption.victims:
         assert world.place("crew") is QueueState.ACTIVE
-        assert not world.engine.preempting("group/default/crew")
+        assert not world.engine.is_preempting("group/default/crew")
     world.virtual._act(first)
     world.settle()
     assert world.where == {"small": "b", "large": "a", "low": "b"}
@@ -429,10 +429,10 @@ def test_fault_victims_that_vanish_at_once_do_not_lose_the_wake_up() -> None:
     assert decision.preemption is not None
     for verdict in decision.preemption.victims:
         for victim in verdict.unit.pods:
-            world.engine.pod_terminating(victim.uid, world.now, preempted=True)
+            world.engine.mark_terminating(victim.uid, world.now, preempted=True)
             world.engine.remove(ObjectRef("Pod", uid=victim.uid), world.now)
     assert world.place("crew") is QueueState.GATED
-    world.engine.preemption_done(decision.ref, world.now)
+    world.engine.finish_preemption(decision.ref, world.now)
     assert sorted(world.settle().where) == ["crew-0", "crew-1"]
 
 

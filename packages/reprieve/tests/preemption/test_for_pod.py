@@ -71,7 +71,7 @@ def test_preemption_waits_while_a_victim_terminates_on_the_nominated_node(
     if not eligible:
         text = "preemption: not eligible due to a terminating pod on the nominated node."
         assert decision.rejections[0].message.endswith(text)
-        assert decision.cleared == (), "the nomination stays while the preemption is under way"
+        assert decision.cleared_nominations == (), "the nomination stays while the preemption is under way"
 
 
 def test_priority_of_a_terminating_member_is_its_groups() -> None:
@@ -115,12 +115,12 @@ def test_cleared_nomination_frees_the_preemptor_at_once(how: str) -> None:
         world.add(pod("high", cpu=4, priority=1000)).drain()
         assert world.nominated == {"high": "n1"}
     key = world.entity("mid").ref
-    assert not world.engine.preempting(key)
+    assert not world.engine.is_preempting(key)
     world.virtual.until(world.now + 5)
     again = "n1" if how == "cleared in the API" else "n2"  # as cheap as ever, and its victim is leaving already
     assert world.nominated["mid"] == again
     assert set(world.evicted) == {"n1-0", *({"n2-0"} if again == "n2" else ())}
-    assert world.engine.preempting(key)
+    assert world.engine.is_preempting(key)
     world.settle()
     assert world.where["mid"] == again
     assert not world.engine._nominations.in_flight._victims
@@ -132,10 +132,10 @@ def test_nomination_that_ends_while_the_calls_run_frees_the_preemptor_when_they_
     world = _three_full_nodes().add(pod("mid", cpu=4, priority=100))
     assert world.step().result is Result.WAITING
     key = world.entity("mid").ref
-    world.engine.pod_terminating("uid-n1-0", world.now, preempted=True)
+    world.engine.mark_terminating("uid-n1-0", world.now, preempted=True)
     world.engine.remove(ObjectRef("Node", "n1"), world.now)
     assert world.engine.step(world.now).decision is None
-    world.engine.preemption_done(key, world.now)
+    world.engine.finish_preemption(key, world.now)
     second = world.step()
     assert second.ref == key
     assert second.preemption is not None
@@ -150,9 +150,9 @@ def test_first_victims_of_a_freed_preemptor_leave_after_the_second() -> None:
     world.virtual.until(world.now + 5)
     assert world.nominated == {"high": "n1", "mid": "n2"}
     world.gone("n1-0")
-    assert world.engine.preempting(key)
+    assert world.engine.is_preempting(key)
     world.gone("n2-0")
-    assert not world.engine.preempting(key)
+    assert not world.engine.is_preempting(key)
 
 
 def test_preemptor_waits_for_all_its_victims() -> None:
@@ -525,7 +525,7 @@ def test_lower_nominations_on_the_node_make_way() -> None:
     assert world.nominated == {"mid": "n"}
     world.add(pod("top", cpu=2, priority=9))
     decision = world.step()
-    assert [p.name for p in decision.cleared] == ["mid"]
+    assert [p.name for p in decision.cleared_nominations] == ["mid"]
     assert world.nominated == {"top": "n"}
     assert world.place("mid") in (QueueState.BACKOFF, QueueState.ACTIVE)
     world.virtual._act(decision)
@@ -539,9 +539,9 @@ def test_failure_reverts_the_nomination_and_leaves_the_rest_alone() -> None:
     first = world.step()
     assert first.preemption is not None
     world.gone("n2-0")
-    reverted = world.engine.preemption_failed(first.ref, world.now).unnominated
+    reverted = world.engine.fail_preemption(first.ref, world.now).unnominated_pods
     assert [p.name for p in reverted] == ["high"]
-    assert not world.engine.preempting(first.ref)
+    assert not world.engine.is_preempting(first.ref)
     assert [b.node for b in world.step().bindings] == ["n2"]
     assert world.where["n1-0"] == "n1"
 

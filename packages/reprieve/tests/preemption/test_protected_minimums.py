@@ -88,10 +88,10 @@ def test_preemptor_says_what_is_protected(kind: str) -> None:
     decision, world = World(*items).step(), World(*items).drain()
     text = "2 workloads are protected by below-minimum: Protect, default/w-0 of gang default/w"
     assert text in (world.message("p") if kind == "pod" else world.condition("crew-p")[2])
-    assert decision.put_off is None
+    assert decision.deferral is None
     if kind == "gang":
-        assert decision.in_vain is not None
-        assert decision.in_vain.why is NoRoom.PROTECTED
+        assert decision.unhelpful is not None
+        assert decision.unhelpful.why is NoRoom.PROTECTED
 
 
 @pytest.mark.parametrize("kind", ["pod", "gang"])

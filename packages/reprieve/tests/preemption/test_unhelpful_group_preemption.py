@@ -18,8 +18,8 @@ from tests.building import World, annotated, gang, group, node, pdb, pod, priori
 def _unhelpful(*items: Any) -> UnhelpfulPreemption:
     decision = World(*items).step()
     assert decision.preemption is None
-    assert decision.in_vain is not None, decision
-    return decision.in_vain
+    assert decision.unhelpful is not None, decision
+    return decision.unhelpful
 
 
 def _full(*priorities: int, cpu: int = 1) -> list[Any]:
@@ -100,8 +100,8 @@ def test_preemptor_waits_for_minimum_runtimes() -> None:
     running = pod("v", cpu=1, node="n", priority=1, start=-60.0, annotations=annotated(minimum_runtime="10m"))
     world = World(node("n", cpu=1), running, *gang("crew", 1, cpu=1, priority=5))
     decision = world.step()
-    assert decision.in_vain is not None
-    assert decision.in_vain.why is NoRoom.PROTECTED
+    assert decision.unhelpful is not None
+    assert decision.unhelpful.why is NoRoom.PROTECTED
     assert decision.condition is not None
     assert "1 workload is within their minimum-runtime, default/v until" in decision.condition.message
 

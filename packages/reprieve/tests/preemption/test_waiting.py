@@ -58,7 +58,7 @@ def deferrals(world: World) -> list[tuple[str, float | None]]:
 
 
 def last_deferral(world: World) -> Deferral:
-    found = [decision.put_off for decision in world.engine.decisions if decision.put_off is not None]
+    found = [decision.deferral for decision in world.engine.decisions if decision.deferral is not None]
     return found[-1]
 
 
@@ -390,7 +390,10 @@ def test_preemptor_waits_without_its_nomination(option: str, states: dict[str, s
     low, high = pod("low", cpu=4, node="n1", start=-110), pod("high", cpu=4, priority=9, nominated="n1")
     profiles = configured(**{option: 600.0})
     decision = World(node("n1", cpu=4), (saying(low, **states), START), (high, START), profiles=profiles).step()
-    assert (decision.put_off is not None, [cleared.name for cleared in decision.cleared]) == (True, ["high"])
+    assert (decision.deferral is not None, [cleared.name for cleared in decision.cleared_nominations]) == (
+        True,
+        ["high"],
+    )
 
 
 def test_waiting_for_completions_is_off_by_default() -> None:

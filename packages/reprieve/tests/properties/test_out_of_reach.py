@@ -84,7 +84,7 @@ def _happening_with_rules(chance: random.Random, cluster: RandomCluster, world: 
         return lambda w: w.change_pod(name, lambda p: replace(p, metadata=replace(p.metadata, labels=labels)))
     if kind == 3 and present:
         name = chance.choice(present)
-        return lambda w: w.engine.pod_terminating(w.record(name).uid, w.now)
+        return lambda w: w.engine.mark_terminating(w.record(name).uid, w.now)
     if kind == 4:
         machine = chance.choice([item for item, _ in cluster.nodes])
         assert isinstance(machine, objects.Node)

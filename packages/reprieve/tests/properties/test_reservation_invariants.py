@@ -47,7 +47,7 @@ class Checked:
     def reserved(self, priority: int, key: str) -> dict[int, int]:
         """Row -> milli-CPUs that others of that priority or a higher one have reserved."""
         amounts: dict[int, int] = {}
-        for held in self.engine.reservations.held.values():
+        for held in self.engine.reservations.by_ref.values():
             if held.ref != key and held.priority >= priority:
                 for one, _ in held.pods:
                     if one.row < 0:
@@ -75,7 +75,7 @@ class Checked:
         column = self.engine.cluster.resources.column("cpu")
         for row, amount in self.reserved(-1, "").items():  # 7.3
             assert amount <= int(nodes.allocatable[column, row])
-        highest = max((held.priority for held in self.engine.reservations.held.values()), default=-1)
+        highest = max((held.priority for held in self.engine.reservations.by_ref.values()), default=-1)
         free = [int(nodes.allocatable[column, row] - nodes.used[column, row]) for row in range(len(nodes))]
         for entity in self.engine.queue.entities():
             if entity.group is None and entity.priority > highest >= 0 and entity.state.value == "unschedulable":  # 7.1
@@ -105,7 +105,7 @@ def test_reservations_keep_the_rules(coming: list[Any], ends: list[int], count: 
     for turn, when in enumerate(later):
         world.virtual.until(START + when)
         checked.settled()
-        event(f"reservations: {len(world.engine.reservations.held)}")
+        event(f"reservations: {len(world.engine.reservations.by_ref)}")
         if turn + 2 < len(coming):
             world.add(made(turn + 2, *coming[turn + 2]))
         where = sorted(world.where)
@@ -136,16 +136,16 @@ def test_holder_starts_no_later_than_first_expected_where_ends_are_true(rows: li
     ]
     run = started(jobs, gpu_nodes(3, 4), run_times=RunTimes("exact"))
     first: dict[str, float] = {}
-    finished = run.engine.finished
+    finished = run.engine.collect_effects
 
     def noted(**outcome: Any) -> Effects:
         effects = finished(**outcome)
-        for held in effects.reserved:
-            if held.expected is not None:
-                first.setdefault(held.name.partition("/")[2], held.expected)
+        for held in effects.reservations:
+            if held.expected_start is not None:
+                first.setdefault(held.name.partition("/")[2], held.expected_start)
         return effects
 
-    run.engine.finished = noted  # type: ignore[method-assign]
+    run.engine.collect_effects = noted  # type: ignore[method-assign]
     run.run()
     event(f"reservations with an expected start: {min(len(first), 3)}")
     for account in run.accounts:

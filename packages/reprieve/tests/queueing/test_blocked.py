@@ -18,7 +18,7 @@ def test_preemptor_stays_gated_while_its_calls_run() -> None:
     assert world.place("p") is QueueState.GATED
     world.gone("r")
     assert world.place("p") is QueueState.GATED
-    world.engine.preemption_done(world.entity("p").ref, world.now)
+    world.engine.finish_preemption(world.entity("p").ref, world.now)
     assert world.place("p") is QueueState.BACKOFF
     assert world.settle().where == {"p": "n"}
 
@@ -39,7 +39,7 @@ def test_pod_is_not_tried_while_its_calls_run(blocked: bool) -> None:
 def test_without_an_event_it_waits_on_after_the_calls() -> None:
     """Unblocked, it is woken by its victims' going."""
     world = blocked_preemptor()
-    world.engine.preemption_done(world.entity("p").ref, world.now)
+    world.engine.finish_preemption(world.entity("p").ref, world.now)
     assert world.place("p") is QueueState.UNSCHEDULABLE
     world.gone("r")
     assert world.settle().where == {"p": "n"}
@@ -48,7 +48,7 @@ def test_without_an_event_it_waits_on_after_the_calls() -> None:
 def test_failed_call_lets_it_try_at_once() -> None:
     """preemption.md 7.5: "the preemptor is activated again at once"."""
     world = blocked_preemptor()
-    reverted = world.engine.preemption_failed(world.entity("p").ref, world.now).unnominated
+    reverted = world.engine.fail_preemption(world.entity("p").ref, world.now).unnominated_pods
     assert [p.name for p in reverted] == ["p"]
     assert world.place("p") is QueueState.ACTIVE
     assert world.nominated == {}
@@ -58,17 +58,17 @@ def test_calls_that_fail_again_and_again_are_made_after_the_backoff() -> None:
     """preemption.md 7.5: a victim with a deletion that is always refused is not tried as fast as refusals come."""
     world = blocked_preemptor()
     engine, now, key = world.engine, world.now, world.entity("p").ref
-    engine.preemption_failed(key, now)
+    engine.fail_preemption(key, now)
     assert engine.step(now).decision is not None  # at once, the first time
     for backoff in (2.0, 4.0, 8.0, 10.0):
-        engine.preemption_failed(key, now)
+        engine.fail_preemption(key, now)
         assert world.place("p") is QueueState.BACKOFF
         assert engine.step(now + backoff - 0.1).decision is None
         now += backoff
         decision = engine.step(now).decision
         assert decision is not None
         assert decision.preemption is not None
-    engine.preemption_done(key, now)
+    engine.finish_preemption(key, now)
     world.gone("r")
     assert engine.step(now + 10.0).decision is not None
     assert world.where == {"p": "n"}
@@ -78,9 +78,9 @@ def test_calls_that_went_well_end_the_row_of_failures() -> None:
     """preemption.md 7.5: the next failure is the first again."""
     world = blocked_preemptor()
     key = world.entity("p").ref
-    world.engine.preemption_failed(key, world.now)
+    world.engine.fail_preemption(key, world.now)
     assert world.engine.step(world.now).decision is not None
-    world.engine.preemption_done(key, world.now)
+    world.engine.finish_preemption(key, world.now)
     assert world.entity("p").failed_preemptions == 0
 
 
@@ -89,8 +89,8 @@ def test_preemptor_that_is_deleted_while_blocked_leaves_nothing() -> None:
     world = blocked_preemptor()
     key = world.entity("p").ref
     world.gone("p")
-    world.engine.preemption_done(key, world.now)
-    world.engine.preemption_failed(key, world.now)
+    world.engine.finish_preemption(key, world.now)
+    world.engine.fail_preemption(key, world.now)
     assert len(world.engine.queue) == 0
     assert not world.engine.cluster.nodes.nominated
 
@@ -99,9 +99,9 @@ def test_calls_that_end_twice_change_nothing() -> None:
     """Only what is blocked can be unblocked."""
     world = blocked_preemptor()
     key = world.entity("p").ref
-    world.engine.preemption_done(key, world.now)
+    world.engine.finish_preemption(key, world.now)
     place = world.place("p")
-    world.engine.preemption_done(key, world.now)
+    world.engine.finish_preemption(key, world.now)
     world.engine.queue.unblock("pod/unknown", world.now, retry=True)
     assert world.place("p") is place
 
@@ -134,9 +134,9 @@ def test_gang_that_lost_its_object_meanwhile_stays_gated_when_the_calls_are_done
     world.engine.remove(ObjectRef("PodGroup", "default/crew"), world.now)
     key = "group/default/crew"
     if failed:
-        world.engine.preemption_failed(key, world.now)
+        world.engine.fail_preemption(key, world.now)
     else:
-        world.engine.preemption_done(key, world.now)
+        world.engine.finish_preemption(key, world.now)
     assert world.place("crew") is QueueState.GATED
     assert "to appear" in world.entity("crew").gate.reason
     assert world.gone("low").settle().where == {}

@@ -93,7 +93,7 @@ def test_gang_that_loses_a_member_waits_for_another(how: str, which: str) -> Non
     if how == "gone":
         world.engine.remove(ObjectRef("Pod", uid=uid), world.now)
     else:
-        world.engine.pod_terminating(uid, world.now)
+        world.engine.mark_terminating(uid, world.now)
     assert world.place("crew") is QueueState.GATED
     world.add(pod("d", group="crew"))
     assert world.place("crew") is not QueueState.GATED

@@ -52,7 +52,7 @@ REJECTED_BY: dict[str, tuple[list[Any], dict[str, Any]]] = {
         ("NodeResourcesFit", "the same node again", lambda w: w.add(node("n", cpu=1)), False),
         ("NodeResourcesFit", "a node goes", lambda w: w.engine.remove(ObjectRef("Node", "n"), w.now), False),
         ("NodeResourcesFit", "another pod comes", lambda w: w.add(pod("other", cpu=1)), False),
-        ("NodeResourcesFit", "a pod starts to leave", lambda w: w.engine.pod_terminating("uid-r", w.now), False),
+        ("NodeResourcesFit", "a pod starts to leave", lambda w: w.engine.mark_terminating("uid-r", w.now), False),
         ("NodeUnschedulable", "uncordoned", _cordon(False), True),
         ("NodeUnschedulable", "another cordoned node", lambda w: w.add(node("n2", unschedulable=True)), False),
         ("NodeUnschedulable", "another node", lambda w: w.add(node("n2")), True),

@@ -52,7 +52,7 @@ class Calls:
         assert set(pods) == {name}, f"{pods} instead of {name}"
         for binding in decision.bindings:
             if name not in self.stay:
-                self.engine.bound(binding.pod.uid)
+                self.engine.confirm_binding(binding.pod.uid)
         if decision.preemption is not None:
             self.under_way[name] = decision.preemption
         return decision
@@ -74,10 +74,10 @@ class Calls:
         preemption = self.under_way.pop(name)
         victims = [victim for verdict in preemption.victims for victim in verdict.unit.pods if victim.name not in but]
         for victim in victims:
-            self.engine.pod_terminating(victim.uid, self.now, preempted=True)
+            self.engine.mark_terminating(victim.uid, self.now, preempted=True)
         for victim in victims:
             self.engine.remove(objects.ObjectRef("Pod", uid=victim.uid), self.now)
-        self.engine.preemption_done(preemption.ref, self.now)
+        self.engine.finish_preemption(preemption.ref, self.now)
         return sorted(victim.name for victim in victims)
 
     def gated(self, name: str) -> bool:
@@ -188,7 +188,7 @@ def test_place_that_a_higher_priority_took_while_a_victim_lingers(grouped: bool)
     calls.create("mid", 4, 50)
     calls.fails("mid")
     for n in range(3):  # the calls for these victims were made, for the last one not
-        calls.engine.pod_terminating(f"uid-victim-{n}", calls.now, preempted=True)
+        calls.engine.mark_terminating(f"uid-victim-{n}", calls.now, preempted=True)
         calls.engine.remove(objects.ObjectRef("Pod", uid=f"uid-victim-{n}"), calls.now)
     assert calls.gated("mid")
     calls.world.add(node("node2", cpu=4))
@@ -208,9 +208,9 @@ def test_call_that_fails_lets_the_preemptor_try_again(grouped: bool) -> None:
     calls.create("preemptor", 4, 500)
     calls.fails("preemptor")
     preemption = calls.under_way.pop("preemptor")
-    calls.engine.pod_terminating("uid-victim-0", calls.now, preempted=True)
+    calls.engine.mark_terminating("uid-victim-0", calls.now, preempted=True)
     calls.engine.remove(objects.ObjectRef("Pod", uid="uid-victim-0"), calls.now)
-    calls.engine.preemption_failed(preemption.ref, calls.now)
+    calls.engine.fail_preemption(preemption.ref, calls.now)
     assert not calls.gated("preemptor")
     calls.fails("preemptor")
     assert calls.complete("preemptor") == ["victim-1", "victim-2"]

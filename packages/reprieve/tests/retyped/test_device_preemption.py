@@ -222,7 +222,7 @@ class Reclaiming:
         found = []
         while (decision := self.step()) is not None:
             for binding in decision.bindings:
-                self.engine.bound(binding.pod.uid)
+                self.engine.confirm_binding(binding.pod.uid)
             found.append(decision)
         return found
 
@@ -234,8 +234,8 @@ class Reclaiming:
         assert [p.name for p, _ in decision.preemption.nominations] == [name]
         victims = [victim for verdict in decision.preemption.victims for victim in verdict.unit.pods]
         for victim in victims:
-            self.engine.pod_terminating(victim.uid, self.now, preempted=True)
-        self.engine.preemption_done(decision.ref, self.now)
+            self.engine.mark_terminating(victim.uid, self.now, preempted=True)
+        self.engine.finish_preemption(decision.ref, self.now)
         for victim in victims:
             self.engine.remove(objects.ObjectRef("Pod", uid=victim.uid), self.now)
         return sorted(victim.name for victim in victims)
@@ -289,7 +289,7 @@ def test_higher_priority_takes_them_and_the_preemptor_evicts_again() -> None:
     found.given_back("x")
     decision = found.step()
     assert [binding.pod.name for binding in decision.bindings] == ["top"]
-    found.engine.bound("uid-top")
+    found.engine.confirm_binding("uid-top")
     assert found.evicts("high") == ["y"]
     found.given_back("y")
     found.all()
@@ -338,7 +338,7 @@ def test_second_preemptor_evicts_for_its_own_part_when_the_first_has_got_its() -
     assert all(decision.preemption is None for decision in found.all())
     found.given_back("v1")
     assert [binding.pod.name for binding in found.step().bindings] == ["high"]
-    found.engine.bound("uid-high")
+    found.engine.confirm_binding("uid-high")
     assert found.evicts("second") == ["v2"]
     found.given_back("v2")
     found.all()

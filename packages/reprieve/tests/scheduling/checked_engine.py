@@ -47,7 +47,7 @@ class CheckedEngine:
             self.engine.tick(self.now)
             while (decision := self.engine.step(self.now).decision) is not None:
                 for binding in decision.bindings:
-                    self.engine.bound(binding.pod.uid)
+                    self.engine.confirm_binding(binding.pod.uid)
         return self
 
     @property

@@ -37,7 +37,7 @@ def after(world: World, seconds: float) -> World:
 
 
 def held(world: World) -> dict[str, AdvanceReservation]:
-    return {one.name.partition("/")[2]: one for one in world.engine.reservations.held.values()}
+    return {one.name.partition("/")[2]: one for one in world.engine.reservations.by_ref.values()}
 
 
 def runs(name: str, on: str, *, cpu: int = 4, start: float = 0.0, priority: int = 0, **terms: Any) -> objects.Pod:
@@ -102,15 +102,15 @@ def test_gang_that_has_waited_long_enough_holds_a_reservation() -> None:
     assert not world.nominated
     after(world, DUE + 5)
     assert world.nominated == {"train-0": "n0", "train-1": "n1"}
-    assert held(world)["train"].on_nodes() == "n0, n1"
+    assert held(world)["train"].node_names_text() == "n0, n1"
     reservation = held(world)["train"]
-    assert reservation.when() == "when 2 pods on n0, n1 have ended"
-    assert reservation.backfill() == "no pods may use it until then"
-    first, second = reservation.awaited
+    assert reservation.describe_start() == "when 2 pods on n0, n1 have ended"
+    assert reservation.describe_backfill() == "no pods may use it until then"
+    first, second = reservation.awaited_pods
     world.engine.remove(ObjectRef("Pod", uid=first.uid), world.now)
-    assert reservation.when() == "when 1 pod on n1 has ended"
+    assert reservation.describe_start() == "when 1 pod on n1 has ended"
     world.engine.remove(ObjectRef("Pod", uid=second.uid), world.now)
-    assert reservation.when() == "all pods there have ended"
+    assert reservation.describe_start() == "all pods there have ended"
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,10 @@ def test_known_ends_give_the_earliest_start() -> None:
     items += [runs("r2", "n2", expected_runtime="2h")]
     world = after(world_of(items, pair()).drain(), DUE + 5)
     assert world.nominated == {"train-0": "n1", "train-1": "n2"}
-    assert held(world)["train"].expected == START + 2 * HOUR
-    assert held(world)["train"].when() == "expected start 2020-09-13T14:26:40Z"
-    assert held(world)["train"].backfill() == "pods that state an end before then may use it"
-    assert [one.name for one in held(world)["train"].awaited] == ["r1", "r2"]
+    assert held(world)["train"].expected_start == START + 2 * HOUR
+    assert held(world)["train"].describe_start() == "expected start 2020-09-13T14:26:40Z"
+    assert held(world)["train"].describe_backfill() == "pods that state an end before then may use it"
+    assert [one.name for one in held(world)["train"].awaited_pods] == ["r1", "r2"]
 
 
 def test_pods_with_a_known_end_are_awaited_beside_those_without() -> None:
@@ -201,8 +201,8 @@ def test_pods_with_a_known_end_are_awaited_beside_those_without() -> None:
     items += [runs(f"unknown{i}", f"n{i}", cpu=2) for i in range(2)]
     world = after(world_of(items, pair()).drain(), DUE + 5)
     reservation = held(world)["train"]
-    assert sorted(one.name for one in reservation.awaited) == ["known0", "known1", "unknown0", "unknown1"]
-    assert reservation.expected is None
+    assert sorted(one.name for one in reservation.awaited_pods) == ["known0", "known1", "unknown0", "unknown1"]
+    assert reservation.expected_start is None
 
 
 def test_pods_that_the_holder_may_evict_are_not_awaited() -> None:
@@ -210,8 +210,8 @@ def test_pods_that_the_holder_may_evict_are_not_awaited() -> None:
     low = pod("low", cpu=4, node="n0", priority=-5, start=0.0)
     items = [node("n0"), node("n1"), low, runs("known", "n1", expected_runtime="1h")]
     reservation = held(after(world_of(items, pair()).drain(), DUE + 5))["train"]
-    assert [one.name for one in reservation.awaited] == ["known"]
-    assert reservation.expected == START + HOUR
+    assert [one.name for one in reservation.awaited_pods] == ["known"]
+    assert reservation.expected_start == START + HOUR
 
 
 def test_least_in_the_way_is_waited_for_where_no_end_is_known() -> None:
@@ -221,21 +221,21 @@ def test_least_in_the_way_is_waited_for_where_no_end_is_known() -> None:
     items += [runs("b", "n1", start=-100), runs("c", "n2", start=-300), runs("d", "n3", start=-200)]
     world = after(world_of(items, pair()).drain(), DUE + 5)
     assert set(world.nominated.values()) == {"n2", "n3"}
-    assert held(world)["train"].expected is None
+    assert held(world)["train"].expected_start is None
 
 
 def test_end_beyond_the_longest_reservation_is_unknown() -> None:
     """reservations.md 2.2"""
     world = after(world_of(full(expected_runtime="48h"), pair()).drain(), DUE + 5)
-    assert held(world)["train"].expected is None
+    assert held(world)["train"].expected_start is None
 
 
 def test_what_the_holder_may_evict_is_awaited_where_that_is_all_that_is_in_the_way() -> None:
     """reservations.md 2.2: it was not evicted, as nothing less than a day old may be."""
     lower = [runs(f"r{i}", f"n{i}", priority=-5, expected_runtime=f"{i + 1}h", minimum_runtime="24h") for i in (0, 1)]
     reservation = held(after(world_of(node("n0"), node("n1"), lower, pair()).drain(), DUE + 5))["train"]
-    assert [one.name for one in reservation.awaited] == ["r0", "r1"]
-    assert reservation.expected == START + 2 * HOUR
+    assert [one.name for one in reservation.awaited_pods] == ["r0", "r1"]
+    assert reservation.expected_start == START + 2 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_end_that_is_known(now: float, longest: float, when: float | None) -> No
     running = world.engine.running.of(world.record("train-0"))
     start = expected_starts.expected_start(running, world.entity("train"), START + now, longest)
     assert start is not None
-    assert start.when == when
+    assert start.time == when
 
 
 def test_pods_that_make_no_place_are_awaited_last() -> None:
@@ -260,7 +260,7 @@ def test_pods_that_make_no_place_are_awaited_last() -> None:
         *(pod(f"web{i}", node=f"n{i}", ports=[80], start=0.0) for i in range(2)),
     ]
     world = after(world_of(items, pair(ports=[80])).drain(), DUE + 5)
-    assert [one.name for one in held(world)["train"].awaited] == ["web0", "web1"]
+    assert [one.name for one in held(world)["train"].awaited_pods] == ["web0", "web1"]
 
 
 def test_capacity_that_is_free_already_counts_for_the_least_in_the_way() -> None:
@@ -278,7 +278,7 @@ def test_longest_runners_of_a_node_are_awaited(cpu: int, awaited: list[str]) -> 
     starts = {"a": -9.0, "b": -99.0, "c": -50.0, "d": 0.0}
     items = [node("n0", cpu=4 * cpu), *(runs(name, "n0", cpu=cpu, start=start) for name, start in starts.items())]
     world = after(world_of(items, pod("alone", cpu=4), min_pods=1).drain(), DUE + 5)
-    assert sorted(one.name for one in held(world)["alone"].awaited) == awaited
+    assert sorted(one.name for one in held(world)["alone"].awaited_pods) == awaited
 
 
 def test_pods_that_end_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ def test_reservation_stays_in_the_domain() -> None:
     items += [runs("r2", "n2", expected_runtime="2h"), runs("r3", "n3", expected_runtime="3h")]
     world = after(world_of(items, pair(topology="rack")).drain(), DUE + 5)
     assert set(world.nominated.values()) == {"n2", "n3"}
-    assert held(world)["train"].expected == START + 3 * HOUR
+    assert held(world)["train"].expected_start == START + 3 * HOUR
 
 
 # -- how long (3) ------------------------------------------------------------------------------------------------------
@@ -337,17 +337,17 @@ def test_reservation_moves_for_a_much_earlier_start_only() -> None:
     items: list[Any] = [node(f"n{i}") for i in range(4)]
     items += [runs(f"r{i}", f"n{i}", expected_runtime=f"{i + 1}h") for i in range(4)]
     world = after(world_of(items, pair()).drain(), DUE + 5)
-    assert held(world)["train"].expected == START + 2 * HOUR
+    assert held(world)["train"].expected_start == START + 2 * HOUR
     world.gone("r3")
     after(world, DUE + 5 * MINUTE)
     assert set(world.nominated.values()) == {"n0", "n3"}
-    assert held(world)["train"].expected == START + HOUR
+    assert held(world)["train"].expected_start == START + HOUR
     for turn, (runtime, expected) in enumerate([("59m30s", 60), ("57m", 60), ("50m", 50)]):
         # Half a minute is too little, three minutes are less than a tenth of the wait, ten are more.
         world.change_pod("r0", partial(ends, runtime=runtime))
-        world.engine.queue.freed += 1
+        world.engine.queue.releases += 1
         after(world, DUE + (9 + 2 * turn) * MINUTE)
-        assert held(world)["train"].expected == START + expected * MINUTE
+        assert held(world)["train"].expected_start == START + expected * MINUTE
 
 
 def test_reservations_without_an_expected_start_make_way_for_those_before_them() -> None:
@@ -405,7 +405,7 @@ def test_expected_starts_are_kept_though_others_are_before_them_in_the_queue() -
     early = [replace(one, metadata=replace(one.metadata, creation_timestamp=EARLY)) for one in pair("first")]
     after(world.add(early), 2 * DUE + 4 * MINUTE)
     assert set(held(world)["second"].nodes) == {"n2", "n3"}
-    assert held(world)["second"].expected == START + 2 * HOUR
+    assert held(world)["second"].expected_start == START + 2 * HOUR
 
 
 class _FailsOnEmptyNodes(PerNodeFilter):
@@ -433,7 +433,7 @@ def test_plugin_that_fails_in_the_search_for_a_start_keeps_its_entity_from_a_res
 def test_reservation_ends_after_its_time_and_says_so() -> None:
     """reservations.md 3.4"""
     world = after(world_of(full(), pair(), max_reserved=HOUR, max_idle_share=1.0).drain(), DUE + 5)
-    after(world, held(world)["train"].made + HOUR - 1 - START)
+    after(world, held(world)["train"].created_at + HOUR - 1 - START)
     world.engine.tick(world.now)
     assert held(world)
     after(world, DUE + HOUR + 10)
@@ -450,7 +450,7 @@ def test_reservation_ends_after_its_time_and_says_so() -> None:
 def test_holder_waits_from_the_beginning_after_its_reservation_has_ended() -> None:
     """reservations.md 3.4: also where something changes at once."""
     world = after(world_of(full(), pair(), max_reserved=HOUR, max_idle_share=1.0).drain(), DUE + 5)
-    ended = held(world)["train"].made + HOUR - START
+    ended = held(world)["train"].created_at + HOUR - START
     after(world, ended + 5)
     world.gone("r0")
     after(world, ended + DUE - 1)
@@ -485,9 +485,9 @@ def test_expected_start_is_kept_until_it_has_passed() -> None:
     """reservations.md 3.2: a pod that ends in this second has not overrun."""
     world = after(world_of(full(expected_runtime="1h"), pair()).drain(), HOUR)
     world.engine.tick(START + HOUR)
-    assert held(world)["train"].expected == START + HOUR
+    assert held(world)["train"].expected_start == START + HOUR
     after(world, HOUR + MINUTE + 5)
-    assert held(world)["train"].expected is None
+    assert held(world)["train"].expected_start is None
 
 
 def test_gang_that_has_waited_long_enough_is_looked_at_though_nothing_else_happens() -> None:
@@ -523,9 +523,9 @@ def test_holder_that_waits_for_its_predecessor_may_hold_another_reservation_late
     assert entity is not None
     places = tuple((item, node_name) for item, node_name in held(world)["train"].pods)
     waiting = Decision(ref=entity.ref, result=Result.WAITING, nominations=places)
-    assert reservations.attempted(entity, waiting, world.now) is waiting
+    assert reservations.record_attempt(entity, waiting, world.now) is waiting
     assert not held(world)
-    reservations.attempted(entity, Decision(ref=entity.ref, result=Result.UNSCHEDULABLE), world.now)
+    reservations.record_attempt(entity, Decision(ref=entity.ref, result=Result.UNSCHEDULABLE), world.now)
     after(world, 3 * DUE)
     assert held(world)
 
@@ -534,7 +534,7 @@ def test_holder_that_is_placed_holds_nothing_more() -> None:
     """reservations.md 3.4: at once, so that its reservation keeps none out that is tried next."""
     world = after(world_of(full(), pair()).drain(), DUE + 5)
     reservations, entity = world.engine.reservations, world.entity("train")
-    reservations.attempted(entity, Decision(ref=entity.ref, result=Result.SCHEDULED), world.now)
+    reservations.record_attempt(entity, Decision(ref=entity.ref, result=Result.SCHEDULED), world.now)
     assert not held(world)
 
 
@@ -546,7 +546,7 @@ def test_nothing_is_kept_of_work_that_is_gone() -> None:
     for number in range(400):
         world.add(*gang(f"brief-{number}", 2, cpu=4)).drain()
         world.gone(f"brief-{number}-0").gone(f"brief-{number}-1")
-        most = max(most, sum(map(len, (reservations._due, reservations._next, reservations._waiting))))
+        most = max(most, sum(map(len, (reservations._due_times, reservations._due_heap, reservations._candidates))))
     assert 100 < most < 300
 
 

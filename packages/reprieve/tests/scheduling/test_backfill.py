@@ -33,7 +33,7 @@ def backfill_world(**options: Any) -> World:
     """n0 is free from 20 minutes on, n1 from three hours on; both are reserved."""
     items = [node("n0"), node("n1"), runs("r0", "n0", expected_runtime="20m"), runs("r1", "n1", expected_runtime="3h")]
     world = after(world_of(items, pair(), **options).drain(), 20 * MINUTE)
-    assert held(world)["train"].expected == START + 3 * HOUR
+    assert held(world)["train"].expected_start == START + 3 * HOUR
     return world.gone("r0")
 
 
@@ -123,7 +123,7 @@ def test_holder_takes_nothing_that_is_reserved_for_an_earlier_start() -> None:
     world = after(world_of(items, pair("first"), min_pods=1).drain(), DUE + 5)
     world.add(pod("second", cpu=4))
     after(world, 3 * DUE)
-    assert {name: one.expected for name, one in held(world).items()} == {
+    assert {name: one.expected_start for name, one in held(world).items()} == {
         "first": START + 2 * HOUR,
         "second": START + 3 * HOUR,
     }
@@ -141,7 +141,7 @@ def test_holder_takes_its_own_place_from_a_later_start_but_no_other(first: list[
     world = after(world_of(items, first, gang("second", 3, cpu=4), min_pods=1).drain(), DUE + 5)
     name = first[-1].metadata.name
     assert world.nominated[name] == "n0"
-    assert {held(world)["second"].expected} == {START + 3 * HOUR}
+    assert {held(world)["second"].expected_start} == {START + 3 * HOUR}
     after(world.gone("s1"), 3 * DUE)
     assert name in world.pending
     after(world.gone("r1"), 3 * DUE + 45)
@@ -171,7 +171,7 @@ def moved_backfill(*items: objects.KubernetesObject) -> tuple[World, list[str]]:
     after(after(world, 56 * MINUTE), 57 * MINUTE + 5)
     before = len(world.engine.decisions)
     after(world, 59 * MINUTE + 5)
-    assert held(world)["train"].expected == START + 4 * HOUR
+    assert held(world)["train"].expected_start == START + 4 * HOUR
     return world, [decision.ref for decision in world.engine.decisions[before:]]
 
 
@@ -211,7 +211,7 @@ def test_backfill_is_preferred_to_a_preemption() -> None:
     items += [pod("low", cpu=4, node="n2", priority=-9, start=0, annotations=annotated(expected_runtime="9h"))]
     world = world_of(items, gang("train", 2, cpu=4, policy="Never", never=True))
     after(world.drain(), 20 * MINUTE)
-    assert held(world)["train"].expected == START + 3 * HOUR
+    assert held(world)["train"].expected_start == START + 3 * HOUR
     world.gone("r0").add(pod("small", cpu=4, annotations=annotated(expected_runtime="1h")))
     after(world, 25 * MINUTE)
     assert world.where["small"] == "n0"
@@ -240,7 +240,7 @@ def test_backfilled_pod_that_runs_for_longer_is_evicted_where_the_args_say_so() 
     after(world.gone("r1"), 3 * HOUR + MINUTE)
     assert world.evicted == ["small"]
     assert not world.pending
-    assert world.engine.overruns.made == 1
+    assert world.engine.overruns.evictions == 1
 
 
 @pytest.mark.parametrize(("evicts", "text"), [(True, ""), (False, ""), (True, "soon")])
@@ -281,9 +281,9 @@ def test_standby_keeps_reservations_that_it_heard_of(later: float) -> None:
     engine.tick(now)
     while engine.step(now).decision is not None:
         pass
-    assert held(standby)["train"].on_nodes() == "n2, n3"
+    assert held(standby)["train"].node_names_text() == "n2, n3"
     engine.tick(now + HOUR)
-    assert held(standby)["train"].on_nodes() == "n2, n3"
+    assert held(standby)["train"].node_names_text() == "n2, n3"
 
 
 def test_standby_knows_the_backfilled_pods_of_which_it_heard() -> None:

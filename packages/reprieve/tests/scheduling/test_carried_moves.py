@@ -58,7 +58,7 @@ def scattered(*more: Any, **of_small: Any) -> list[Any]:
 
 def counts(world: World) -> tuple[int, int, int]:
     moves = world.engine.moves
-    return len(moves.under_way), moves.moved, moves.lost
+    return len(moves.started), moves.moved_units, moves.lost_units
 
 
 def ran(world: World) -> dict[str, str]:
@@ -107,7 +107,7 @@ def test_what_does_not_move(items: list[Any], options: dict[str, Any]) -> None:
 def test_profile_without_preemption_moves_nothing() -> None:
     """moving.md 4.1, 4.5"""
     profile = profile_with(drop=["DefaultPreemption"])
-    assert not World(node("n1"), profiles={profile.name: profile}).engine.moves.on
+    assert not World(node("n1"), profiles={profile.name: profile}).engine.moves.enabled
 
 
 def test_class_may_say_that_its_pods_move() -> None:
@@ -206,7 +206,7 @@ def test_place_that_is_not_used_in_time_is_given_back_and_counted() -> None:
 def test_eviction_that_fails_takes_the_places_back() -> None:
     """moving.md 4.4"""
     world = world_of(scattered()).drain()
-    world.engine.preemption_failed(next(iter(world.engine.moves.under_way)).ref, world.now)
+    world.engine.fail_preemption(next(iter(world.engine.moves.started)).ref, world.now)
     assert counts(world) == (0, 0, 0)
     world.add(pod("thief", cpu=1)).drain()
     assert "thief" in ran(world)
@@ -224,7 +224,7 @@ def test_scheduler_that_comes_after_keeps_the_places_of_units_on_their_way() -> 
     assert counts(world) == (1, 0, 0)
     world.add(pod("thief", cpu=1)).drain()
     assert "thief" in world.pending
-    assert not world.engine.moves._left(START)
+    assert not world.engine.moves._remaining_moves(START)
 
 
 @must_meet(moved=2)
@@ -309,8 +309,8 @@ def test_moves_of_before_a_restart_count_without_records(messages: list[str], le
     old = _says(pod("old", cpu=0, node="n2"), "default/old moves to n2", 3601.0)
     world = world_of(node("n1"), node("n2"), *pods, old, moves_per_hour=3)
     world.engine.resume(START)
-    assert world.engine.moves._left(START) == left
-    assert world.engine.moves._left(START + 3541) == 3
+    assert world.engine.moves._remaining_moves(START) == left
+    assert world.engine.moves._remaining_moves(START + 3541) == 3
 
 
 def test_places_are_kept_after_a_restart_without_records() -> None:
@@ -333,7 +333,7 @@ def test_records_count_where_they_have_as_many_moves_as_the_pods(records: tuple[
     for ago in records:
         world.engine.moves.recall(START - ago, {})
     world.engine.resume(START)
-    assert {world.engine.moves._left(at) for at in (START, START + 3545.0)} == {3 - len(records)}
+    assert {world.engine.moves._remaining_moves(at) for at in (START, START + 3545.0)} == {3 - len(records)}
 
 
 # -- when moves are searched (4.3), and what may move (4.2, 4.5) -------------------------------------------------------
@@ -370,7 +370,7 @@ def test_searches_of_pods_that_are_gone_are_forgotten(monkeypatch: pytest.Monkey
     world = world_of(node("n1", cpu=1), pod("stays", cpu=9))
     for number in range(9):
         world.add(pod(f"p{number}", cpu=9)).drain().gone(f"p{number}")
-    kept = world.engine.moves._looked_at
+    kept = world.engine.moves._last_searches
     assert len(kept) <= 6
     assert {"pod/uid-stays", "pod/uid-p8"} <= kept.keys()
 
@@ -382,7 +382,7 @@ def test_plan_of_more_units_than_may_still_move_is_not_carried_out(most: int, mo
     world = world_of(node("n1"), node("n2", cpu=2), pair, pod("train", cpu=4, priority=1), moves_per_hour=most)
     world.engine.step(START)
     assert counts(world) == (moves, 0, 0)
-    assert [world.engine.moves._left(START + seconds) for seconds in (3599.9, 3600)] == [most - moves, most]
+    assert [world.engine.moves._remaining_moves(START + seconds) for seconds in (3599.9, 3600)] == [most - moves, most]
 
 
 def test_unit_of_the_same_priority_moves_once() -> None:
@@ -402,7 +402,7 @@ def test_decision_of_a_move_replaces_what_was_decided_without_it() -> None:
     assert reason is not None
     assert (reason.text, reason.chosen) == ("moves to n2", True)
     assert [(pod.name, where) for pod, where in decision.nominations] == [("train", "n1")]
-    assert (decision.result, decision.cleared, decision.retry_now) == (Result.WAITING, (), False)
+    assert (decision.result, decision.cleared_nominations, decision.retry_now) == (Result.WAITING, (), False)
 
 
 # -- places (4.4) ------------------------------------------------------------------------------------------------------
@@ -500,6 +500,6 @@ def test_place_of_a_recorded_move_is_kept_for_as_long_as_a_new_one(ago: int, kep
     world = world_of(items)
     world.engine.moves.recall(START - ago, {world.record("small").uid: "n2"})
     world.engine.resume(START)
-    assert [(unit.name, unit.when) for unit in world.engine.moves.under_way] == (
+    assert [(unit.name, unit.when) for unit in world.engine.moves.started] == (
         [("default/small", START - ago)] if kept else []
     )

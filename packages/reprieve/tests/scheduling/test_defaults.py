@@ -308,12 +308,12 @@ def test_engine_without_options_is_that_of_a_scheduler_without_a_file() -> None:
         one.set(pod("theirs", cpu=1, scheduler="other"), 0.0)
         tried = []
         while (decision := one.step(0.0).decision) is not None:
-            tried.append((decision.ref, decision.profile, decision.attempt, decision.queued))
+            tried.append((decision.ref, decision.profile, decision.attempt, decision.queued_at))
         assert tried == [("pod/uid-ours", "default-scheduler", 1, 0.0)]
         assert one.attempts == 1
         assert one.reach is not None
         assert not one.waits_for_completions
         assert not one.awaits_permission
-        assert not one.blocking
+        assert not one.may_block
     assert list(EngineOptions().named_profiles) == ["default-scheduler"]
     assert Engine(EngineOptions(share=False)).reach is None

@@ -31,14 +31,14 @@ KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 def test_calls_about_unknown_pods_change_nothing() -> None:
     """Confirmations may come after their pod is gone."""
     engine = World(node("n"), pod("p", cpu=1, node="n")).engine
-    assert engine.bound("nobody") is NO_EFFECTS
-    assert engine.bind_failed("nobody", 1.0) is NO_EFFECTS
+    assert engine.confirm_binding("nobody") is NO_EFFECTS
+    assert engine.fail_binding("nobody", 1.0) is NO_EFFECTS
     assert engine.remove(ObjectRef("Pod", uid="nobody"), 1.0) is UNKNOWN
-    assert engine.pod_terminating("missing", 1.0) is NO_EFFECTS
-    assert engine.preemption_done("pod/missing", 1.0) is NO_EFFECTS
-    assert engine.preemption_failed("pod/missing", 1.0) is NO_EFFECTS
+    assert engine.mark_terminating("missing", 1.0) is NO_EFFECTS
+    assert engine.finish_preemption("pod/missing", 1.0) is NO_EFFECTS
+    assert engine.fail_preemption("pod/missing", 1.0) is NO_EFFECTS
     assert not engine.wants_room("pod/missing")
-    assert not engine.preempting("pod/missing")
+    assert not engine.is_preempting("pod/missing")
     assert engine.ask_permission(1.0) is NO_EFFECTS
     assert not engine.awaits_permission
     assert engine.step(1.0).decision is None
@@ -84,7 +84,7 @@ def test_decision_names_its_profile_and_attempt() -> None:
     assert (first.attempt, first.profile) == (1, "default-scheduler")
     world.add(node("n", cpu=2))
     second = world.settle().engine.decisions[-1]
-    assert (second.attempt, second.queued, second.ref) == (2, first.queued, first.ref)
+    assert (second.attempt, second.queued_at, second.ref) == (2, first.queued_at, first.ref)
 
 
 @pytest.mark.parametrize("kind", ["Job", "JobSet"])
@@ -143,13 +143,13 @@ def test_pending_pod_wants_capacity_until_it_may_not_be_tried() -> None:
     world = World(node("n", cpu=2), pod("low", cpu=2, node="n"), pod("high", cpu=2, priority=5))
     decision = world.step()
     engine, key = world.engine, decision.ref
-    assert (engine.wants_room(key), engine.preempting(key)) == (True, True)
-    engine.preemption_done(key, world.now)
-    assert engine.preempting(key)
+    assert (engine.wants_room(key), engine.is_preempting(key)) == (True, True)
+    engine.finish_preemption(key, world.now)
+    assert engine.is_preempting(key)
     world.gone("low")
-    assert (engine.wants_room(key), engine.preempting(key)) == (True, False)
+    assert (engine.wants_room(key), engine.is_preempting(key)) == (True, False)
     world.gone("high")
-    assert (engine.wants_room(key), engine.preempting(key)) == (False, False)
+    assert (engine.wants_room(key), engine.is_preempting(key)) == (False, False)
 
 
 def test_preemption_that_fails_takes_its_nominations_back() -> None:
@@ -158,11 +158,11 @@ def test_preemption_that_fails_takes_its_nominations_back() -> None:
     world = World(node("n0", cpu=2), node("n1", cpu=2), *low, *gang("g", 2, cpu=2, priority=5))
     decision = world.step()
     assert len(decision.nominations) == 2
-    assert world.engine.preempting(decision.ref)
+    assert world.engine.is_preempting(decision.ref)
     assert world.engine.cluster.doomed == {"uid-low0", "uid-low1"}
-    reverted = world.engine.preemption_failed(decision.ref, world.now).unnominated
+    reverted = world.engine.fail_preemption(decision.ref, world.now).unnominated_pods
     assert sorted(one.name for one in reverted) == ["g-0", "g-1"]
-    assert not world.engine.preempting(decision.ref)
+    assert not world.engine.is_preempting(decision.ref)
     assert world.engine.cluster.doomed == set()
     assert {one.nominated for one in reverted} == {-1}
 
@@ -174,13 +174,13 @@ def test_gated_groups_hold_no_room_after_the_given_time(age: float, held: bool) 
     world.engine.set(pod("p", cpu=1, group="g", nominated="n"), world.now)
     effects = world.engine.give_up_gated(world.now + age, after=5.0)
     assert (world.record("p").nominated >= 0) is held
-    assert [pod.name for pod in effects.unnominated] == ([] if held else ["p"])
+    assert [pod.name for pod in effects.unnominated_pods] == ([] if held else ["p"])
 
 
 def test_effects_are_returned_once() -> None:
     world = World(node("n", cpu=4), group("g", min_count=2))
     world.engine.set(pod("p", cpu=1, group="g", nominated="n"), world.now)
-    assert [pod.name for pod in world.engine.complete(world.now).unnominated] == ["p"]
+    assert [pod.name for pod in world.engine.complete(world.now).unnominated_pods] == ["p"]
     assert world.engine.complete(world.now) is NO_EFFECTS
 
 
@@ -248,13 +248,13 @@ def test_picture_that_contradicts_itself_is_found_where_the_engine_validates(
     if call == "arrival":
         engine.set(pod("q", cpu=1), 2.0)
     elif call == "leaving":
-        engine.pod_terminating("uid-p", 2.0)
+        engine.mark_terminating("uid-p", 2.0)
     elif call == "gone":
         engine.remove(ObjectRef("Pod", uid="uid-p"), 2.0)
     elif call == "step":
         engine.step(2.0)
     elif call == "failed binding":
-        engine.bind_failed("uid-p", 3.0)
+        engine.fail_binding("uid-p", 3.0)
     else:
         engine.set(pod("p", cpu=1, labels={"a": "b"}), 2.0)
     assert checked == [call] * validate
@@ -279,10 +279,10 @@ def test_post_bind_is_called_for_pods_with_a_node(nodes: int) -> None:
     profile = profile_with(after)
     world = World(*[node(f"n{turn}", cpu=turn + 1) for turn in range(nodes)], profiles={profile.name: profile})
     world.add(pod("p", cpu=nodes), pod("waits", cpu=9))
-    world.engine.bound("uid-waits")
+    world.engine.confirm_binding("uid-waits")
     assert after.bound == []
     world.step()
-    world.engine.bound("uid-p")
+    world.engine.confirm_binding("uid-p")
     assert after.bound == [("p", nodes - 1)]
 
 
@@ -292,10 +292,10 @@ def test_bound_pod_is_not_taken_back() -> None:
         world = World(node("n", cpu=1), pod("p", cpu=1))
         world.step()
         if confirmed == "by the call":
-            world.engine.bound("uid-p")
+            world.engine.confirm_binding("uid-p")
         else:
             world.engine.set(pod("p", cpu=1, node="n"), world.now)
-        world.engine.bind_failed("uid-p", world.now)
+        world.engine.fail_binding("uid-p", world.now)
         assert world.where == {"p": "n"}
 
 

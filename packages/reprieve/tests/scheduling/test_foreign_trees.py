@@ -130,7 +130,7 @@ def _hashed(item: Pod, value: str) -> Pod:
 def test_terminating_pod_may_change_its_group() -> None:
     """workloads.md 2.9; its successor (cost.md 5.6) is matched by its group and its labels."""
     world = World(4).add(group(1), *PODS).run()
-    world.engine.pod_terminating("default/w0", world.now)
+    world.engine.mark_terminating("default/w0", world.now)
     world.add(group(3, minTaskMember=TASKS))
     assert world.groups["w0"] == "default/g:worker"
     relabelled = _hashed(pod("w0", "worker"), "other")

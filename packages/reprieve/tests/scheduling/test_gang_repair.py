@@ -50,7 +50,7 @@ def said(world: World) -> tuple[bool, str, str]:
 
 
 def kept(world: World) -> list[str]:
-    return [place.node for places in world.engine.repair.places.kept.values() for place in places]
+    return [place.node for places in world.engine.repair.places.by_group.values() for place in places]
 
 
 def free(world: World) -> bool:
@@ -85,7 +85,7 @@ def test_nothing_is_kept_for_longer() -> None:
 def test_nothing_is_kept_of_what_was_lost_too_long_ago() -> None:
     """repair.md 2.2, 2.5: a standby learns of it, and takes over later."""
     world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain().gone("train-0")
-    assert not world.engine.tick(world.now + 60).kept
+    assert not world.engine.tick(world.now + 60).lost_places
     assert free(world)
 
 
@@ -204,7 +204,7 @@ def test_members_that_have_succeeded_count(size: int, done: int, counted: str, h
     world = world_of([node(f"n{i}", cpu=4) for i in range(size)], gang("train", size, cpu=4)).drain()
     for item in [world.objects[world.record(f"train-{i}").uid] for i in range(done)]:
         if how == "reported":
-            world.engine.pod_succeeded(item.metadata.uid)
+            world.engine.record_success(item.metadata.uid)
         else:
             world.engine.set(replace(item, status=replace(item.status, phase="Succeeded")), world.now)
         if how != "there":
@@ -216,7 +216,7 @@ def test_members_that_have_succeeded_count(size: int, done: int, counted: str, h
 def test_replaced_member_counts_instead_of_the_one_that_has_succeeded() -> None:
     """repair.md 1.3: as many members exist as the gang needs."""
     world = world_of([node(f"n{i}", cpu=4) for i in range(3)], gang("train", 3, cpu=4)).drain()
-    world.engine.pod_succeeded(world.record("train-0").uid)
+    world.engine.record_success(world.record("train-0").uid)
     world.gone("train-0").add(pod("train-3", cpu=4, group="train")).drain()
     world.gone("train-1").add(pod("train-4", cpu=9, group="train")).drain()
     assert said(world) == (False, "BelowMinCount", "2 of 3 members scheduled")
@@ -226,7 +226,7 @@ def test_replaced_member_counts_instead_of_the_one_that_has_succeeded() -> None:
 def test_another_object_of_the_same_name_is_another_gang(once: bool) -> None:
     """repair.md 1.2, 1.3: it is degraded if its own conditions state that it was scheduled."""
     world = world_of([node(f"n{i}", cpu=4) for i in range(3)], gang("train", 3, cpu=4)).drain()
-    world.engine.pod_succeeded(world.record("train-0").uid)
+    world.engine.record_success(world.record("train-0").uid)
     world.gone("train-0").gone("train-1").drain()
     assert said(world)[2] == "1 of 3 members scheduled, 1 has succeeded"
     since = objects.Condition(type="PodGroupInitiallyScheduled", status="True", reason="Scheduled")
@@ -275,7 +275,7 @@ def test_standby_forgets_groups_that_are_gone(monkeypatch: pytest.MonkeyPatch) -
     world = world_of(node("n0"))
     for turn in range(9):
         world.add(group(f"g{turn}", min_count=1), pod(f"p{turn}", cpu=1, node="n0", group=f"g{turn}"))
-        world.engine.pod_succeeded(world.record(f"p{turn}").uid)
+        world.engine.record_success(world.record(f"p{turn}").uid)
         _delete_group(world, f"g{turn}")
         world.gone(f"p{turn}")
     assert len(world.engine.queue.changed_groups) <= 3
@@ -357,10 +357,10 @@ def test_what_is_kept_is_reported_once_and_again_when_the_replacement_has_it() -
     """repair.md 2.3, 3.4"""
     world = broken(size=3)
     world = world.gone("train-1")
-    [place] = world.engine.tick(world.now).kept
+    [place] = world.engine.tick(world.now).lost_places
     assert (place.node, place.lost.name, place.replaced) == ("n1", "train-1", False)
     world.add(pod("train-1", cpu=4, group="train"))
-    [place] = world.engine.tick(world.now).kept
+    [place] = world.engine.tick(world.now).lost_places
     assert (place.node, place.keeper, place.replaced) == ("n1", world.record("train-1"), True)
     assert world.engine._nominations.stands_in_api(place.keeper)
 
@@ -369,7 +369,7 @@ def test_replacement_that_is_there_at_once_is_reported_alone() -> None:
     """repair.md 2.3, 3.4"""
     world = world_of([node("n0", cpu=4), node("n1", cpu=4)], gang("train", 2, cpu=4)).drain()
     world.gone("train-0").add(pod("train-2", cpu=4, group="train"))
-    assert [place.keeper for place in world.engine.tick(world.now).kept] == [world.record("train-2")]
+    assert [place.keeper for place in world.engine.tick(world.now).lost_places] == [world.record("train-2")]
 
 
 def test_first_of_several_replacements_has_the_place() -> None:
@@ -476,7 +476,7 @@ def test_restart_that_was_not_carried_out_is_tried_again_after_a_minute() -> Non
     world = asking()
     at = {99: [], 100: ["train-1"], 159: [], 160: ["train-1"]}
     assert {seconds: restarted(world, seconds) for seconds in at} == at
-    assert world.engine.repair.restarts.made == 2
+    assert world.engine.repair.restarts.evictions == 2
 
 
 def test_restart_waits_until_the_gang_was_tried() -> None:
@@ -524,7 +524,7 @@ def test_budgets_and_limits_hold_for_restarts(kept_by: str) -> None:
         world.engine.cluster.evictions.note(EvictedUnit("u", "default", "pod default/x", "", None), START)
     world.gone("train-0").virtual.until(START + 600)
     assert "train-1" in world.where
-    assert world.engine.repair.restarts.made == 0
+    assert world.engine.repair.restarts.evictions == 0
 
 
 @pytest.mark.parametrize(
@@ -594,7 +594,7 @@ def _random(sizes: list[int], losses: list[tuple[int, int]], **options: Any) -> 
 def test_nothing_is_kept_beyond_its_time(sizes: list[int], losses: list[tuple[int, int]], seconds: int) -> None:
     """repair.md 5.1, 5.3"""
     world, last = _random(sizes, losses, seconds=float(seconds))
-    places = [place for kept in world.engine.repair.places.kept.values() for place in kept]
+    places = [place for kept in world.engine.repair.places.by_group.values() for place in kept]
     assert all(place.until <= last + seconds for place in places)
     world.add(*(pod(f"other-{i}", cpu=2) for i in range(len(places)))).drain()
     world.virtual.until(last + seconds + 15)

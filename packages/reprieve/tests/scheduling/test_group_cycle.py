@@ -133,7 +133,7 @@ def test_only_nominations_that_a_member_had_are_cleared_where_the_group_preempts
         decision = world.step()
         assert decision.preemption is not None
         assert sorted(pod.name for pod, _ in decision.nominations) == ["pa", "pb"]
-        assert [one.name for one in decision.cleared] == ["vast"] * bool(nominated)
+        assert [one.name for one in decision.cleared_nominations] == ["vast"] * bool(nominated)
 
 
 def test_basic_group_has_no_minimum_and_binds_before_it_preempts() -> None:
@@ -162,9 +162,9 @@ def test_failed_bind_of_a_gang_is_retried_in_sight() -> None:
     world = World(node("n", cpu=2), *gang("crew", 2, cpu=1))
     decision = world.step()
     assert len(decision.bindings) == 2
-    world.engine.bound("uid-crew-0")
+    world.engine.confirm_binding("uid-crew-0")
     world.add(pod("thief", cpu=1, priority=9, node="n"))  # over-committed by another scheduler
-    world.engine.bind_failed("uid-crew-1", world.now)
+    world.engine.fail_binding("uid-crew-1", world.now)
     assert world.place("crew") is QueueState.BACKOFF
     world.settle()
     assert world.pending == ["crew-1"]
@@ -182,7 +182,7 @@ def test_failed_bind_paces_a_group_that_would_be_tried_again_at_once() -> None:
         assert decision is not None
         (binding,) = decision.bindings
         assert decision.retry_now
-        world.engine.bind_failed(binding.pod.uid, world.now)
+        world.engine.fail_binding(binding.pod.uid, world.now)
         assert world.place("crew") is QueueState.BACKOFF
         wake = world.engine.next_wakeup(flush=False, holds=False, ignoring=[])
         assert wake is not None
@@ -420,7 +420,7 @@ def test_conflicting_group_gives_its_nominations_back() -> None:
         world.add(pod("a", group="crew", priority=2, nominated=where), pod("b", group="crew", priority=1))
         decision = world.step()
         assert decision.result is Result.ERROR
-        assert [one.name for one in decision.cleared] == ["a"]
+        assert [one.name for one in decision.cleared_nominations] == ["a"]
         assert world.nominated == {}
 
 
@@ -434,7 +434,7 @@ def test_group_that_makes_room_elsewhere_gives_back_what_it_does_not_need() -> N
     )
     decision = world.step()
     assert decision.result is Result.WAITING
-    assert [one.name for one in decision.cleared] == ["a"]
+    assert [one.name for one in decision.cleared_nominations] == ["a"]
     assert world.nominated == {"b": "m"}
 
 

@@ -72,7 +72,7 @@ def test_group_is_as_large_as_its_pods_say_as_long_as_one_of_them_is_there() -> 
     assert found == [2, 4, 4, 4]
     assert [world.gone(name).least for name in "bdca"] == [4, 3, 2, None]
     assert world.group is None
-    assert len(world.engine._groups._objects._sized) == 0
+    assert len(world.engine._groups._objects._sized_groups) == 0
 
 
 def test_all_of_them_run_or_none() -> None:

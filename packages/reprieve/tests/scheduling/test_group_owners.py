@@ -176,7 +176,7 @@ def test_controller_asks_later_and_changes_its_size() -> None:
         world.engine.remove(ObjectRef("Pod", uid=f"default/{one.name}"), world.now)
     objects = world.engine._groups._objects
     assert world.engine.cluster.groups == {}
-    assert (objects._owned, objects._owner_of, len(objects._sized)) == ({}, {}, 0)
+    assert (objects._owned_pods, objects._owner_of, len(objects._sized_groups)) == ({}, {}, 0)
 
 
 def test_gang_of_a_controller_has_the_highest_priority_of_its_pods() -> None:

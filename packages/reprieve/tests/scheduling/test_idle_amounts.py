@@ -101,16 +101,16 @@ def test_limit_is_reached_and_forgotten_after_the_period() -> None:
         idle.advance(60.0 * minute)
         idle.measure(60.0 * minute, reservation)
         idle.measure(60.0 * minute - 300, reservation)  # a clock that goes back changes nothing
-        assert not idle.exhausted(60.0 * minute)
+        assert not idle.is_exhausted(60.0 * minute)
         assert idle.next_time() == pytest.approx(HOUR + 4800 + 1)
     idle.advance(60.0 * 140)
-    assert idle.exhausted(60.0 * 140)
+    assert idle.is_exhausted(60.0 * 140)
     assert idle.next_time() == 60.0 * 140 + 1
     idle.measure(60.0 * 140, [])
     assert idle.next_time() is None
     idle.advance(11 * HOUR)
-    assert idle.exhausted(11 * HOUR), "all of it is within the ten hours"
-    assert not idle.exhausted(11 * HOUR + 660)
+    assert idle.is_exhausted(11 * HOUR), "all of it is within the ten hours"
+    assert not idle.is_exhausted(11 * HOUR + 660)
     idle.measure(11 * HOUR + 660, reservation)
     assert idle.next_time() == pytest.approx(11 * HOUR + 660 + 600 + 1, abs=200)
 

@@ -31,7 +31,7 @@ def test_nomination_echoes_and_those_of_others(begun: str | None, decided: list[
     if begun is not None:
         echoes.begin("u", begun)
     for node in decided:
-        echoes.decided("u", node)
+        echoes.record("u", node)
     assert [(node, echoes.observe("u", node)) for node, _ in observed] == observed
     assert not echoes.observe("another", "")
 
@@ -41,7 +41,7 @@ def test_latest_decision_stands() -> None:
     echoes = NominationEchoes()
     assert not echoes.stands("u")
     for node, stands in [("n1", True), ("", False), ("n2", True)]:
-        echoes.decided("u", node)
+        echoes.record("u", node)
         assert echoes.stands("u") is stands
     assert not echoes.stands("another")
     echoes.forget("u")
@@ -55,25 +55,25 @@ def test_first_and_last_of_many_writes_in_flight_are_known() -> None:
     """Eight of one pod at one time: what the API had before, and what was decided last; older ones are forgotten."""
     known = NominationEchoes()
     for turn in range(7):
-        known.decided("u", f"n{turn}")
+        known.record("u", f"n{turn}")
     assert not known.observe("u", "n0")  # seven decisions after what there was: all are known
     many = NominationEchoes()
     for turn in range(8):
-        many.decided("u", f"n{turn}")
+        many.record("u", f"n{turn}")
     assert not many.observe("u", "")
     assert not many.observe("u", "n1")
     assert not many.observe("u", "n7")
     many = NominationEchoes()
     for turn in range(8):
-        many.decided("u", f"n{turn}")
+        many.record("u", f"n{turn}")
     assert many.observe("u", "n0")
 
 
 def test_nothing_is_kept_of_a_pod_without_a_nomination() -> None:
     """The invariant of the module: a pod that is not in it has none, and none is on its way."""
     echoes = NominationEchoes()
-    echoes.decided("u", "n1")
-    echoes.decided("u", "")
+    echoes.record("u", "n1")
+    echoes.record("u", "")
     assert not echoes.observe("u", "n1")
     assert echoes._values == {"u": ["n1", ""]}
     assert not echoes.observe("u", "")

@@ -36,11 +36,11 @@ def test_message_names_up_to_three_nodes_each_once(count: int, where: str, moved
     cluster.nominate(held, 0)
     places = [(held, 1), *((world.record(f"p{turn}"), turn) for turn in range(2, count + 1)), (world.record("p6"), 1)]
     if moved:
-        nominations.moved([(held, 0)], places, world.now)
+        nominations.release_earlier_places([(held, 0)], places, world.now)
     else:
-        nominations.placed(places, world.now)
+        nominations.release_other_places(places, world.now)
     (room,) = effects.finish([]).released
-    assert (room.pods, room.ref, room.at) == (((held, "n0"),), "pod/uid-p0", world.now)
+    assert (room.pods, room.ref, room.released_at) == (((held, "n0"),), "pod/uid-p0", world.now)
     assert room.reason is (Released.MOVED if moved else Released.PLACED_ELSEWHERE)
     assert room.message == (f"capacity is freed on {where} instead" if moved else f"free capacity was found on {where}")
     assert effects.finish([]) is NO_EFFECTS
@@ -61,7 +61,7 @@ def test_members_may_use_each_others_room(before: list[int], places: list[int], 
     world, nominations, effects = _world()
     for turn, row in enumerate(before):
         world.engine.cluster.nominate(world.record(f"p{turn}"), row)
-    nominations.placed([(world.record(f"p{turn}"), row) for turn, row in enumerate(places)], world.now)
+    nominations.release_other_places([(world.record(f"p{turn}"), row) for turn, row in enumerate(places)], world.now)
     assert [one.name for room in effects.finish([]).released for one, _ in room.pods] == left
 
 
@@ -84,7 +84,7 @@ def test_nominations_of_a_lower_priority_make_way(priority: int, displaced: list
     released = finished.released
     assert [room.message for room in released] == [f"a preemptor of priority {priority} gets it"] * len(displaced)
     assert {room.reason for room in released} <= {Released.TAKEN}
-    assert finished.unnominated == ()
+    assert finished.unnominated_pods == ()
     assert nominations.stands_in_api(new)
 
 
@@ -110,7 +110,7 @@ def test_reservation_counts_from_the_latest_end_of_the_leaving_pods(
         cluster.departures["uid-low0"] = world.now + due
     records = [world.record(item.metadata.name) for item in leaving]
     nominations.decide("pod/uid-p0", [(world.record("p0"), 0)], 9, records, world.now)
-    assert nominations.held.until("pod/uid-p0") == world.now + until
+    assert nominations.reservations.end_of("pod/uid-p0") == world.now + until
 
 
 @pytest.mark.parametrize(("scheduler", "seconds"), [("default-scheduler", 100.0), ("other", 7.0), ("nobody", 100.0)])
@@ -118,25 +118,25 @@ def test_reservation_time_is_that_of_the_profile(scheduler: str, seconds: float)
     """cost.md 5.1: `holdSeconds` of the profile of the pod; a pod without one is treated by the first."""
     world, nominations, _ = _world(1, pod("q", cpu=1, scheduler=scheduler))
     nominations.decide("pod/uid-q", [(world.record("q"), 0)], 9, (), world.now)
-    assert nominations.held.until("pod/uid-q") == world.now + seconds
+    assert nominations.reservations.end_of("pod/uid-q") == world.now + seconds
     nominations.decide("pod/uid-q", (), 9, (), world.now + 5)  # nothing is nominated again, and the hold is what it was
-    assert nominations.held.until("pod/uid-q") == world.now + seconds
+    assert nominations.reservations.end_of("pod/uid-q") == world.now + seconds
 
 
 def test_pod_placed_elsewhere_has_lost_nothing() -> None:
-    """`Effects.unnominated`: pods with a `nominatedNodeName` that is to be cleared, once."""
+    """`Effects.unnominated_pods`: pods with a `nominatedNodeName` that is to be cleared, once."""
     world, nominations, effects = _world(5)
     cluster = world.engine.cluster
     pods = [world.record(f"p{turn}") for turn in range(5)]
     for one in pods[:4]:
         cluster.nominate(one, 0)
     nominations.give_up(pods, world.now)
-    assert list(effects.unnominated) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
+    assert list(effects.unnominated_pods) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
     assert effects.released == [], "without a reason it is not reported"
     cluster.nominate(pods[1], 2)
     cluster.place(pods[2], 2)
     nominations.forget("uid-p3")
-    assert [pod.name for pod in effects.finish([]).unnominated] == ["p0"]
+    assert [pod.name for pod in effects.finish([]).unnominated_pods] == ["p0"]
     assert effects.finish([]) is NO_EFFECTS
     cluster.displace(pods[2])
 
@@ -170,10 +170,10 @@ def test_nomination_that_only_the_api_has_waits_for_its_victims(
     world, nominations, _ = _world(1, there, pod("q", cpu=1, gates=["g"]))
     low = world.record("low")
     low.terminating, low.preempted = terminating, preempted
-    nominations.known(world.record("q"), "n0", world.now)
-    assert nominations.held.until("pod/uid-q") == world.now + until
-    nominations.known(world.record("q"), "n0", world.now + 50)
-    assert nominations.held.until("pod/uid-q") == world.now + until, "it has begun already"
+    nominations.add_known(world.record("q"), "n0", world.now)
+    assert nominations.reservations.end_of("pod/uid-q") == world.now + until
+    nominations.add_known(world.record("q"), "n0", world.now + 50)
+    assert nominations.reservations.end_of("pod/uid-q") == world.now + until, "it has begun already"
     low.terminating = False
 
 
@@ -209,12 +209,12 @@ def test_reservation_reports_the_nominations_that_it_displaces() -> None:
     cluster, new = world.engine.cluster, world.record("new")
     cluster.nominate(world.record("p0"), 0)
     cluster.nominate(new, 1)
-    nominations.held.begin("pod/uid-new", world.now, 100.0)
+    nominations.reservations.begin("pod/uid-new", world.now, 100.0)
     nominations.reserve("pod/uid-new", [(new, 0)], 9, world.now)
     assert world.nominated == {"new": "n0"}
-    assert "pod/uid-new" not in nominations.held
+    assert "pod/uid-new" not in nominations.reservations
     finished = effects.finish([])
-    assert [pod.name for pod in finished.unnominated] == ["p0"]
+    assert [pod.name for pod in finished.unnominated_pods] == ["p0"]
     assert [(released.reason, released.message) for released in finished.released] == [
         (Released.MOVED, "capacity is freed on n0 instead"),
         (Released.TAKEN, "a preemptor of priority 9 gets it"),
@@ -226,7 +226,7 @@ def test_reservation_that_ends_without_nominations_wakes_nothing() -> None:
     world, nominations, effects = _world(0, pod("p", cpu=9))
     world.drain()
     assert world.place("p") is QueueState.UNSCHEDULABLE
-    nominations.held.begin("pod/uid-p", world.now, 5.0)
+    nominations.reservations.begin("pod/uid-p", world.now, 5.0)
     nominations.give_back_unused(world.now + 5.0)
     assert world.place("p") is QueueState.UNSCHEDULABLE
     assert effects.finish([]) is NO_EFFECTS

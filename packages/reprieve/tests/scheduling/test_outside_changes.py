@@ -50,7 +50,7 @@ def waiting() -> World:
 
 def taken(world: World) -> list[str]:
     """Pods with a nomination that ended without a decision since the last call, and that got no other place."""
-    ended = [pod for effects in world.engine.effects for pod in effects.unnominated]
+    ended = [pod for effects in world.engine.effects for pod in effects.unnominated_pods]
     world.engine.effects.clear()
     return [pod.name for pod in dict.fromkeys(ended) if pod.nominated < 0 and pod.row < 0]
 
@@ -73,7 +73,7 @@ def test_failed_preemption_ends_its_nominations() -> None:
     """preemption.md 7.5: the nomination is reverted, the preemptor is activated again at once."""
     world = waiting()
     assert world.engine.cluster.doomed == {world.record("low").uid}
-    world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
+    world.engine.fail_preemption(f"pod/{world.record('p').uid}", world.now)
     assert world.engine.cluster.doomed == set(), "no pod leaves any more"
     assert taken(world) == ["p"]
     assert world.place("p") is QueueState.ACTIVE
@@ -81,7 +81,7 @@ def test_failed_preemption_ends_its_nominations() -> None:
 
 def test_preemptor_on_its_way_out_holds_no_room() -> None:
     world = waiting()
-    world.engine.pod_terminating(world.record("p").uid, world.now)
+    world.engine.mark_terminating(world.record("p").uid, world.now)
     assert world.nominated == {}
     assert taken(world) == ["p"]
 
@@ -103,7 +103,7 @@ def test_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> None:
         world.engine.remove(ObjectRef("PodGroup", "default/g"), world.now)
         assert sorted(taken(world)) == ["g-0", "g-1"]
     else:
-        world.engine.preemption_done("group/default/g", world.now)
+        world.engine.finish_preemption("group/default/g", world.now)
         world.gone("g-1")
         assert taken(world) == ["g-0"]
     assert world.nominated == {}
@@ -112,7 +112,7 @@ def test_group_that_may_not_be_tried_gives_its_nominations_up(how: str) -> None:
 def test_nomination_made_again_is_not_reported_as_ended() -> None:
     """The shell asks between cycles: what was void and is valid again is no news."""
     world = waiting()
-    world.engine.preemption_failed(f"pod/{world.record('p').uid}", world.now)
+    world.engine.fail_preemption(f"pod/{world.record('p').uid}", world.now)
     assert world.step().result is Result.WAITING
     assert taken(world) == []
 
@@ -134,7 +134,7 @@ def test_echo_of_our_own_nomination_is_no_news() -> None:
     """n1, then n2 while the first is on its way: hearing of n1 takes nothing back, hearing of n2 neither."""
     world = waiting()
     uid = world.record("p").uid
-    world.engine.preemption_failed(f"pod/{uid}", world.now)
+    world.engine.fail_preemption(f"pod/{uid}", world.now)
     world.engine.remove(ObjectRef("Node", "n1"), world.now)
     world.add(node("n3"), pod("low3", cpu=4, node="n3"))
     assert world.step().result is Result.WAITING
@@ -156,7 +156,7 @@ def test_other_changes_of_a_pod_leave_its_nomination_alone() -> None:
 def test_failed_binding_ends_the_nomination_the_api_still_has() -> None:
     world = World(node("n1"), nominated(pod("p", cpu=1), "n1"))
     [binding] = world.step().bindings
-    world.engine.bind_failed(binding.pod.uid, world.now)
+    world.engine.fail_binding(binding.pod.uid, world.now)
     assert taken(world) == ["p"]
 
 
@@ -173,8 +173,8 @@ def test_pod_deleted_while_it_is_bound_gives_everything_back() -> None:
     assert ledger.held == {"p"}
     world.engine.remove(ObjectRef("Pod", uid=uid), world.now)
     assert ledger.held == set()
-    world.engine.bound(uid)
-    world.engine.bind_failed(uid, world.now)
+    world.engine.confirm_binding(uid)
+    world.engine.fail_binding(uid, world.now)
     world.add(pod("q", cpu=4))
     assert [b.pod.name for b in world.step().bindings] == ["q"]
 
@@ -185,7 +185,7 @@ def test_node_may_vanish_under_assumed_pods() -> None:
     [binding] = world.step().bindings
     world.engine.remove(ObjectRef("Node", "n1"), world.now)
     world.add(node("n2"))
-    world.engine.bind_failed(binding.pod.uid, world.now)
+    world.engine.fail_binding(binding.pod.uid, world.now)
     assert world.settle().where == {"p": "n2"}
 
 
@@ -199,7 +199,7 @@ def test_pod_bound_by_another_client_is_where_it_was_put() -> None:
         bound = replace(world.objects[uid], spec=replace(world.objects[uid].spec, node_name=other))
         if first == "told":
             world.engine.set(bound, world.now)
-        world.engine.bind_failed(uid, world.now)
+        world.engine.fail_binding(uid, world.now)
         world.engine.set(bound, world.now)
         assert world.where == {"p": other}
         assert len(world.engine.queue) == 0
@@ -213,10 +213,10 @@ def test_victim_that_was_only_reserved_has_left_when_its_binding_is_given_up() -
     decision = world.step()
     assert decision.preemption is not None
     key = decision.ref
-    assert world.engine.preempting(key)
-    world.engine.bind_failed(binding.pod.uid, world.now)
-    assert not world.engine.preempting(key)
-    world.engine.preemption_done(key, world.now)
+    assert world.engine.is_preempting(key)
+    world.engine.fail_binding(binding.pod.uid, world.now)
+    assert not world.engine.is_preempting(key)
+    world.engine.finish_preemption(key, world.now)
     assert world.settle().where == {"p": "n1"}
 
 
@@ -315,10 +315,10 @@ def test_only_pods_that_leave_by_a_preemption_are_waited_for(preempted: bool | N
     world = World(node("n1"), node("n2"), pod("leaving", cpu=4, node="n1"), pod("other", cpu=4, node="n2"))
     world.add(nominated(pod("p", cpu=4, priority=100), "n1"))
     uid, said = world.record("leaving").uid, {} if preempted is None else {"preempted": preempted}
-    world.engine.pod_terminating(uid, world.now, **said)
+    world.engine.mark_terminating(uid, world.now, **said)
     assert world.record("leaving").preempted is bool(preempted)
     assert (world.step().preemption is None) is bool(preempted)
-    world.engine.pod_terminating(uid, world.now)
+    world.engine.mark_terminating(uid, world.now)
     assert world.record("leaving").preempted is bool(preempted), "a pod that was preempted once stays so"
 
 

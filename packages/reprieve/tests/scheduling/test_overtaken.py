@@ -75,7 +75,7 @@ def test_place_that_still_does_is_waited_for() -> None:
 def test_pod_that_leaves_by_itself_counts_as_gone() -> None:
     """It makes up for what was taken: the preemptor still waits."""
     world = _begun(pod("leaving", cpu=1, node="n1", priority=30, grace=GRACE))
-    world.engine.pod_terminating(world.record("leaving").uid, world.now)
+    world.engine.mark_terminating(world.record("leaving").uid, world.now)
     world.add(pod("high", cpu=1, priority=20))
     world.virtual.until(world.now + 15)
     assert (world.nominated, world.evicted) == ({"mid": "n1"}, ["low"])
@@ -94,7 +94,7 @@ def test_preemptor_is_tried_when_the_calls_of_its_preemption_are_done() -> None:
     key = world.entity("mid").ref
     world.engine.set(pod("high", cpu="1500m", priority=20, node="n1"), world.now)
     assert world.engine.step(world.now + 20).decision is None
-    world.engine.preemption_done(key, world.now + 20)
+    world.engine.finish_preemption(key, world.now + 20)
     decision = world.engine.step(world.now + 20).decision
     assert decision is not None
     assert decision.preemption is not None

@@ -282,7 +282,7 @@ def test_preemption_delay_holds_for_plugins() -> None:
     mine = pod("high", cpu=4, priority=9, annotations=annotated(preemption_delay="50s"))
     world = World(*NODES, *LOW, mine, plugins=[Evicts(_to(high="n2"), ["default/low2"])])
     decision = world.step()
-    assert decision.put_off is not None
+    assert decision.deferral is not None
     assert world.evicted == []
     world.settle()
     assert world.evicted == ["low2"]

@@ -257,7 +257,7 @@ def test_plugin_that_exits_is_reported_where_no_attempt_fails(method: str, error
         found.step()
         engine = found.engine
         found.virtual.keep_effects(
-            engine.bind_failed("uid-p", found.now) if method == "unreserve" else engine.bound("uid-p")
+            engine.fail_binding("uid-p", found.now) if method == "unreserve" else engine.confirm_binding("uid-p")
         )
     assert any(expected in trouble.text for trouble in found.incidents())
 
@@ -270,7 +270,7 @@ def test_plugin_instruction_that_raises_is_contained(error: str) -> None:
     patches = r.PatchObject("PersistentVolumeClaim", "default", "c", {}, again=does)
     found = world(behaving("pre_bind", gives([waits, patches])), pod("p"))
     [binding] = found.step().bindings
-    awaited, patched = binding.before
+    awaited, patched = binding.pre_bind
     assert isinstance(awaited, r.AwaitObject)
     assert isinstance(patched, r.PatchObject)
     assert patched.again is not None
@@ -408,10 +408,10 @@ def test_where_nothing_can_fail_it_is_noted(method: str) -> None:
     found = world(behaving(method, raises), pod("p"))
     found.step()
     if method == "unreserve":
-        effects = found.engine.bind_failed("uid-p", found.now)
+        effects = found.engine.fail_binding("uid-p", found.now)
         assert found.record("p").row < 0
     else:
-        effects = found.engine.bound("uid-p")
+        effects = found.engine.confirm_binding("uid-p")
         assert found.record("p").row >= 0
     [trouble] = effects.incidents
     assert (trouble.point.lower(), trouble.kind) == (method.replace("_", ""), "error")
@@ -422,10 +422,10 @@ def test_guarded_plugin_writes_what_it_gives_up() -> None:
     back = r.PatchObject("PersistentVolumeClaim", "default", "c", {"metadata": {"annotations": {"a": None}}})
     found = world(behaving("give_up", gives([back])), pod("p"))
     found.step()
-    assert found.engine.bind_failed("uid-p", found.now).writes == (back,)
+    assert found.engine.fail_binding("uid-p", found.now).writes == (back,)
     wrong = world(behaving("give_up", gives("x")), pod("p"))
     wrong.step()
-    effects = wrong.engine.bind_failed("uid-p", wrong.now)
+    effects = wrong.engine.fail_binding("uid-p", wrong.now)
     assert effects.writes == ()
     [trouble] = effects.incidents
     assert "expected a sequence of instructions" in trouble.text

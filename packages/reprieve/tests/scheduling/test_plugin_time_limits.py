@@ -150,7 +150,7 @@ def test_group_s_algorithm_runs_where_the_cycle_runs() -> None:
 
 
 def test_only_plugins_that_may_wait_make_steps_that_may_wait(watchdog: Watchdog) -> None:
-    """`Engine.blocking` tells the shell to run cycles beside its event loop."""
-    assert not world(Vectorised()).engine.blocking
-    assert world(Vectorised(), watch=watchdog).engine.blocking
-    assert not World().engine.blocking
+    """`Engine.may_block` tells the shell to run cycles beside its event loop."""
+    assert not world(Vectorised()).engine.may_block
+    assert world(Vectorised(), watch=watchdog).engine.may_block
+    assert not World().engine.may_block

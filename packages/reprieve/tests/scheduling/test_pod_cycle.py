@@ -224,7 +224,7 @@ def test_binding_is_assumed_before_it_is_confirmed() -> None:
     assert [b.pod.name for b in world.step().bindings] == ["p"]
     assert not world.record("p").bound
     assert world.step().result is Result.UNSCHEDULABLE
-    world.engine.bound("uid-p")
+    world.engine.confirm_binding("uid-p")
     assert world.record("p").bound
 
 
@@ -233,11 +233,11 @@ def test_binding_that_fails_gives_the_room_back() -> None:
     world = World(node("n", cpu=1), pod("p", cpu=1), pod("q", cpu=1))
     world.step()
     world.step()
-    world.engine.bind_failed("uid-p", world.now)
+    world.engine.fail_binding("uid-p", world.now)
     assert world.record("p").row < 0
     assert world.place("p") is QueueState.BACKOFF
     assert world.place("q") is QueueState.BACKOFF
-    world.engine.bind_failed("uid-p", world.now)  # the second report of the same failure changes nothing
+    world.engine.fail_binding("uid-p", world.now)  # the second report of the same failure changes nothing
     assert len(world.settle().where) == 1
 
 
@@ -247,7 +247,7 @@ def test_binding_that_keeps_failing_backs_off_further_and_further() -> None:
     waits = []
     for _ in range(5):
         assert world.step().result is Result.SCHEDULED
-        world.engine.bind_failed("uid-p", world.now)
+        world.engine.fail_binding("uid-p", world.now)
         entity = world.entity("p")
         assert entity.state is QueueState.BACKOFF
         waits.append(entity.wake - world.now)
@@ -259,8 +259,8 @@ def test_failed_binding_of_a_pod_that_is_leaving_is_not_tried_again() -> None:
     """A terminating pod is not scheduled."""
     world = World(node("n", cpu=1), pod("p", cpu=1))
     world.step()
-    world.engine.pod_terminating("uid-p", world.now)
-    world.engine.bind_failed("uid-p", world.now)
+    world.engine.mark_terminating("uid-p", world.now)
+    world.engine.fail_binding("uid-p", world.now)
     assert len(world.engine.queue) == 0
     world.gone("p")
     assert world.engine.cluster.pods == {}
@@ -269,7 +269,7 @@ def test_failed_binding_of_a_pod_that_is_leaving_is_not_tried_again() -> None:
 def test_confirmed_binding_cannot_fail_any_more() -> None:
     """What the API confirmed is so."""
     world = World(node("n", cpu=1), pod("p", cpu=1)).settle()
-    world.engine.bind_failed("uid-p", world.now)
+    world.engine.fail_binding("uid-p", world.now)
     assert world.where == {"p": "n"}
 
 
@@ -359,7 +359,7 @@ def test_pod_is_decided_about_by_the_profile_it_names(
     decision = engine.step(1.0).decision
     assert (decision.profile if decision is not None else None) == decided_by
     assert decision is None or [binding.node for binding in decision.bindings] == [f"in-{decided_by}"]
-    assert decision is None or (decision.attempt, decision.queued) == (1, 0.0)
+    assert decision is None or (decision.attempt, decision.queued_at) == (1, 0.0)
     assert engine.attempts == (decision is not None)
 
 
@@ -371,7 +371,7 @@ def test_cache_sizes_are_summed_over_all_profiles() -> None:
     world.add(pod("q", cpu=1, scheduler="second"), pod("q2", cpu=1, scheduler="second")).drain()
     assert world.engine.sizes()["views"] == 2
     assert world.engine.sizes()["waiting_entities"] == 0
-    assert not world.engine.blocking
+    assert not world.engine.may_block
 
 
 def _for_scheduler(profile: Profile, name: str) -> Profile:

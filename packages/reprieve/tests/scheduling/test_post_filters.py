@@ -131,7 +131,7 @@ def test_nomination_ends_where_a_plugin_clears_it(clear: bool, of: str) -> None:
     mine = pod("p", cpu=2, nominated="n", group="crew" if crew else None)
     world = World(node("n", cpu=1), *crew, mine, profiles=_profile([], _no("a", clear_nomination=clear)))
     decision = world.step()
-    assert [one.name for one in decision.cleared] == (["p"] if clear else [])
+    assert [one.name for one in decision.cleared_nominations] == (["p"] if clear else [])
     assert world.nominated == ({} if clear else {"p": "n"})
 
 
@@ -148,23 +148,23 @@ def test_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> Non
     (rejection,) = decision.rejections
     assert rejection.reason == "SchedulerError"
     assert rejection.message.endswith("plugin 'A': ValueError: ups")
-    assert [one.name for one in decision.cleared] == ["p"]
+    assert [one.name for one in decision.cleared_nominations] == ["p"]
     assert world.place("p") is QueueState.BACKOFF
     assert len(world.incidents()) == 1
-    assert (decision.in_vain is not None) is (of == "group")
-    assert decision.in_vain is None or decision.in_vain.why is NoRoom.ERROR
+    assert (decision.unhelpful is not None) is (of == "group")
+    assert decision.unhelpful is None or decision.unhelpful.why is NoRoom.ERROR
 
 
 def test_reason_without_preemption_is_the_answer_of_the_last_plugin_that_has_one() -> None:
-    """`Decision.in_vain`: for explain and the record; a plugin without an answer takes nothing back."""
+    """`Decision.unhelpful`: for explain and the record; a plugin without an answer takes nothing back."""
     world = World(node("n", cpu=1), *gang("crew", 2, cpu=1))
     first = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.DOES_NOT_FIT)
     last = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
-    profiles = _profile([], _no(in_vain=first), _no(in_vain=last), _no("c", in_vain="nonsense"))
+    profiles = _profile([], _no(unhelpful=first), _no(unhelpful=last), _no("c", unhelpful="nonsense"))
     decision = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step()
-    assert decision.in_vain is last
-    profiles = _profile([], _no(in_vain=first), PostFilterResult(SUCCESS))
-    assert World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step().in_vain is None
+    assert decision.unhelpful is last
+    profiles = _profile([], _no(unhelpful=first), PostFilterResult(SUCCESS))
+    assert World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step().unhelpful is None
 
 
 @pytest.mark.parametrize("of", ["pod", "group"])
@@ -177,10 +177,10 @@ def test_deferred_entity_is_tried_at_the_given_time_without_an_event(of: str) ->
     (_, second, _) = (unguarded(plugin) for plugin in world.engine.running["default-scheduler"].profile.post_filters)
     deferral = Deferral(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
     assert isinstance(second, Says)
-    second.answer = _no("b", put_off=deferral)
+    second.answer = _no("b", deferral=deferral)
     decision = world.step()
     assert calls == ["A", "B"]
-    assert decision.put_off is deferral
+    assert decision.deferral is deferral
     assert decision.nominations == ((world.record("p"), "n"),)
     assert world.nominated == {"p": "n"}
     assert world.place("p") is QueueState.UNSCHEDULABLE

@@ -16,11 +16,11 @@ def test_shared_victim_counts_for_both_until_it_has_left() -> None:
     flights = PreemptionsInFlight()
     assert flights.begin("pod/a", ["1", "2"])
     assert flights.begin("pod/b", ["2"])
-    flights.left("2")
-    assert (flights.waits("pod/a"), flights.waits("pod/b")) == (True, False)
+    flights.remove_victim("2")
+    assert (flights.has_victims("pod/a"), flights.has_victims("pod/b")) == (True, False)
     assert (flights.is_victim("1"), flights.is_victim("2")) == (True, False)
-    flights.left("unknown")
-    flights.left("1")
+    flights.remove_victim("unknown")
+    flights.remove_victim("1")
     assert len(flights) == 0
     assert not flights.is_victim("1")
 
@@ -33,7 +33,7 @@ def test_preemption_takes_the_place_of_the_preemptors_earlier_one() -> None:
     flights.begin("pod/a", ["3"])
     assert (flights.is_victim("1"), flights.is_victim("2"), flights.is_victim("3")) == (True, False, True)
     assert not flights.begin("pod/a", [])
-    assert (flights.waits("pod/a"), flights.is_victim("3")) == (False, False)
+    assert (flights.has_victims("pod/a"), flights.is_victim("3")) == (False, False)
     flights.forget("pod/b")
     flights.forget("pod/b")
     assert len(flights) == 0
@@ -71,15 +71,15 @@ def test_victim_is_waited_for_until_its_devices_are_given_back(last: str) -> Non
     assert decision.preemption is not None
     assert [pod.name for verdict in decision.preemption.victims for pod in verdict.unit.pods] == ["low0", "low1"]
     key = decision.ref
-    world.engine.preemption_done(key, world.now)
+    world.engine.finish_preemption(key, world.now)
     world.gone("low0").gone("low1")
-    assert world.engine.preempting(key), "all devices are still taken"
+    assert world.engine.is_preempting(key), "all devices are still taken"
     _given_back(world, "c", to=("uid-low0",))
-    assert world.engine.preempting(key), "of one victim alone"
+    assert world.engine.is_preempting(key), "of one victim alone"
     first = "d" if last == "c" else "c"
     _given_back(world, first)
-    assert world.engine.preempting(key)
+    assert world.engine.is_preempting(key)
     _given_back(world, last)
-    assert not world.engine.preempting(key)
+    assert not world.engine.is_preempting(key)
     assert world.engine._resources._lingering == {}
     assert world.settle().where == {"p": "n"}

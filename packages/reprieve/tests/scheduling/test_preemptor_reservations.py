@@ -55,9 +55,9 @@ def test_time_runs_from_when_the_last_victim_has_left() -> None:
     held = PreemptorReservations()
     assert held.begin("pod/a", 130.0, 100.0) == 230.0
     assert held.begin("pod/b", 130.0, 100.0) == 230.0
-    held.room_is_there(["pod/a", "pod/unknown"], 105.0)
-    assert (held.next_end(), held.until("pod/a"), held.until("pod/b")) == (205.0, 205.0, 230.0)
-    held.room_is_there(["pod/b"], 140.0)  # after it should have been: the end stays
+    held.start_now(["pod/a", "pod/unknown"], 105.0)
+    assert (held.next_end(), held.end_of("pod/a"), held.end_of("pod/b")) == (205.0, 205.0, 230.0)
+    held.start_now(["pod/b"], 140.0)  # after it should have been: the end stays
     assert held.end_due(229.0) == [("pod/a", 100.0)]
     held.begin("pod/b", 300.0, 100.0)  # decided again: the end of before is none
     assert (held.end_due(399.0), held.end_due(400.0), held.next_end()) == ([], [("pod/b", 100.0)], None)
@@ -349,7 +349,7 @@ def test_standby_that_takes_over_during_a_preemption_evicts_nothing_more(
     engine.resume(now)
     decisions = _decided(engine, now)
     assert decisions
-    assert not any(decision.preemption is not None or decision.cleared for decision in decisions)
+    assert not any(decision.preemption is not None or decision.cleared_nominations for decision in decisions)
     assert standby.nominated == {item.metadata.name: name for item, name in zip(waiting, places, strict=True)}
     for item in leaving:
         engine.remove(item.ref, now + 5)
@@ -373,8 +373,8 @@ def test_degraded_gang_keeps_all_places_of_its_preemption_over_a_restart() -> No
     world.engine.complete(START)
     world.engine.resume(START)
     assert len(waiting) == len(world.nominated) == 2
-    assert not world.engine.repair.places.kept
-    assert world.engine._nominations.held.until("group/default/high") is not None
+    assert not world.engine.repair.places.by_group
+    assert world.engine._nominations.reservations.end_of("group/default/high") is not None
 
 
 def _decided(engine: Engine, now: float) -> list[Decision]:
@@ -390,10 +390,10 @@ def test_placed_preemptor_has_no_reservation_left() -> None:
     """cost.md 5.1: nothing ends later for it."""
     world = World(node("n1", cpu=4), pod("low", cpu=4, node="n1"), pod("high", cpu=4, priority=1))
     ref = world.step().ref
-    assert world.engine._nominations.held.until(ref) is not None
+    assert world.engine._nominations.reservations.end_of(ref) is not None
     world.gone("low")
-    world.engine.preemption_done(ref, world.now)
+    world.engine.finish_preemption(ref, world.now)
     world.engine.tick(world.now + 60)
     assert world.engine.step(world.now + 60).decision is not None
     assert world.where == {"high": "n1"}
-    assert world.engine._nominations.held.until(ref) is None
+    assert world.engine._nominations.reservations.end_of(ref) is None

@@ -25,7 +25,7 @@ def test_nominations_of_the_time_before_a_restart_are_kept() -> None:
     world = world_of(full(), waiting_since(EARLY, pair(), "n0", "n1")).drain()
     assert world.nominated == {"train-0": "n0", "train-1": "n1"}
     assert held(world)
-    assert not any(decision.cleared for decision in world.engine.decisions)  # not given up for a moment
+    assert not any(decision.cleared_nominations for decision in world.engine.decisions)  # not given up for a moment
     after(world, HOUR)  # longer than what is held for a preemptor
     assert world.nominated == {"train-0": "n0", "train-1": "n1"}
 
@@ -53,9 +53,9 @@ def test_nominated_places_are_kept_after_a_restart_where_no_other_is_much_earlie
     alone: list[Any] = [pod("alone", cpu=4)]
     world = world_of(there, waiting_since(EARLY, pair() if size == 2 else alone, "n2", "n3"), min_pods=1).drain()
     assert sorted(world.nominated.values()) == places.split()[:size]
-    assert [reservation.as_before for reservation in held(world).values()] == [places == "n2 n3"]
+    assert [reservation.unchanged for reservation in held(world).values()] == [places == "n2 n3"]
     if places == "n2 n3":
-        assert not any(decision.cleared for decision in world.engine.decisions)
+        assert not any(decision.cleared_nominations for decision in world.engine.decisions)
     after(world, HOUR / 2)
     assert sorted(world.nominated.values()) == places.split()[:size]
 
@@ -91,7 +91,7 @@ def test_holder_of_before_a_restart_keeps_its_reservation_when_others_are_tried_
     world = world_of(full(), early, late, min_pods=1, max_reservations=1)
     world.engine.resume(world.now)
     assert world.drain().nominated == {"late": "n1"}
-    assert not any(decision.cleared for decision in world.engine.decisions)
+    assert not any(decision.cleared_nominations for decision in world.engine.decisions)
 
 
 @pytest.mark.parametrize("runtime", [None, "2h"], ids=["no ends", "known ends"])

@@ -87,11 +87,11 @@ def test_what_has_waited_for_long_is_tried_first_and_evicts_no_more() -> None:
 def test_what_is_idle_is_measured() -> None:
     """reservations.md 5.1"""
     world = after(world_of(full(), pair()).drain(), DUE + 5)
-    assert world.engine.reservations.idle.amounts == {"cpu": 0}
+    assert world.engine.reservations.idle_amounts.amounts == {"cpu": 0}
     world.gone("r0")
     after(world, DUE + MINUTE)
     world.engine.tick(world.now)
-    assert world.engine.reservations.idle.amounts == {"cpu": 4000}
+    assert world.engine.reservations.idle_amounts.amounts == {"cpu": 4000}
 
 
 def test_youngest_reservation_with_idle_amounts_ends_when_too_much_is_idle() -> None:
@@ -142,7 +142,7 @@ def test_long_pending_gang_gets_a_reservation_beside_an_old_pod() -> None:
 def test_no_more_is_idle_than_may_be_within_any_such_time(small: list[tuple[int, int]], most: float) -> None:
     """reservations.md 5.2: over every ten `maxReserved`, whatever comes and ends."""
     world = world_of([node(f"n{i}") for i in range(4)], max_idle_share=most, max_reserved=HOUR).drain()
-    idle = world.engine.reservations.idle
+    idle = world.engine.reservations.idle_amounts
     ended: list[tuple[float, str]] = []
     shares: list[float] = []
     for minute in range(0, 24 * 60, 5):

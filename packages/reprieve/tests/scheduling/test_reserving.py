@@ -170,7 +170,7 @@ def test_binding_lists_what_is_to_be_done_first_and_how(
     """scheduling.md 5.5: PreBind wants plain data, in the order of the plugins; the first that binds does it."""
     made: list[str] = []
     (binding,) = _world(*_two(made, first, second)).step().bindings
-    assert (binding.before, binding.how, binding.node) == (before, how, "n")
+    assert (binding.pre_bind, binding.method, binding.node) == (before, how, "n")
     asked = ["A bind p", "B bind p"][: 1 if "bind" in first else 2]
     assert made == [*BOTH_RESERVED, *PERMITTED, *INSTRUCTED, *asked]
 
@@ -182,7 +182,7 @@ def test_without_a_bind_plugin_the_api_binds(instructed: bool) -> None:
     profile = profile_with(plugin, drop=["DefaultBinder"])
     world = World(node("n", cpu=4), pod("p", cpu=1), profiles={profile.name: profile})
     (binding,) = world.step().bindings
-    assert (binding.before, binding.how) == ((ONE,) if instructed else (), None)
+    assert (binding.pre_bind, binding.method) == ((ONE,) if instructed else (), None)
 
 
 def test_group_members_that_are_not_refused_are_bound() -> None:
@@ -224,9 +224,9 @@ def test_permit_plugins_are_called_again_for_waiting_pods(
     door.calls.clear()
     now = world.now + seconds
     effects = world.engine.ask_permission(now)
-    assert [binding.pod.name for binding in effects.allowed] == allowed
-    assert [(r.pod.name, r.reason, r.message) for r in effects.refused] == refused
-    assert all(binding is waiting for binding in effects.allowed)
+    assert [binding.pod.name for binding in effects.permitted_bindings] == allowed
+    assert [(r.pod.name, r.reason, r.message) for r in effects.rejections] == refused
+    assert all(binding is waiting for binding in effects.permitted_bindings)
     assert world.engine.awaits_permission is (not allowed and not refused)
     assert world.where == ({} if refused else {"p": "n"})
     assert door.calls == ["Speaks permit p", *(["Speaks give_up p", "Speaks unreserve p"] if refused else [])]
@@ -236,7 +236,7 @@ def test_pod_deleted_while_it_waits_for_permission_is_not_bound() -> None:
     """Its capacity is free at once, and no refusal is reported."""
     world = _world(Speaks([], permit=WAIT))
     world.step()
-    world.engine.pod_terminating("uid-p", world.now)
+    world.engine.mark_terminating("uid-p", world.now)
     assert world.engine.ask_permission(world.now) is NO_EFFECTS
     assert not world.engine.awaits_permission
     assert (world.where, len(world.engine.queue)) == ({}, 0)
@@ -260,7 +260,7 @@ def test_permit_plugins_are_called_in_the_order_in_which_pods_began_to_wait() ->
         world.step()
     door.calls.clear()
     door.answers["permit"] = SUCCESS
-    allowed = world.engine.ask_permission(world.now).allowed
+    allowed = world.engine.ask_permission(world.now).permitted_bindings
     assert [binding.pod.name for binding in allowed] == ["b", "a", "c"]
 
 
@@ -278,7 +278,7 @@ def test_nomination_of_a_failed_binding_is_taken_back(how: str) -> None:
     made.clear()
     engine = world.engine
     ref = ObjectRef("Pod", uid="uid-p")
-    effects = engine.bind_failed("uid-p", world.now) if how == "refused" else engine.remove(ref, world.now)
+    effects = engine.fail_binding("uid-p", world.now) if how == "refused" else engine.remove(ref, world.now)
     assert made == ["A give_up p", "B give_up p", *UNDONE]
     assert effects.writes == (back,)
     (incident,) = effects.incidents
@@ -291,8 +291,8 @@ def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
     world = _world(*_two(made, {"post_bind": ValueError("ups")}, {}))
     world.step()
     made.clear()
-    assert len(world.engine.bound("uid-p").incidents) == 1
-    assert world.engine.bound("uid-nobody") is NO_EFFECTS
+    assert len(world.engine.confirm_binding("uid-p").incidents) == 1
+    assert world.engine.confirm_binding("uid-nobody") is NO_EFFECTS
     assert made == ["A post_bind p", "B post_bind p"]
     assert world.record("p").bound
 
@@ -306,7 +306,7 @@ def test_plain_profile_has_no_permit_plugins() -> None:
     assert {world.step().result, world.step().result} == {Result.SCHEDULED}
     assert made[0] == "Speaks reserve q"
     assert not any(line.endswith(" p") for line in made)
-    world.engine.bound("uid-p")
+    world.engine.confirm_binding("uid-p")
     assert not any("post_bind" in line for line in made)
 
 

@@ -287,7 +287,7 @@ def test_policy_that_never_preempts_holds_for_resizes() -> None:
     """resizes.md 3.3: the condition of the attempt says so, after the resources that are short."""
     world = World(node("n1", cpu=4), growing(never=True), pod("low", cpu=2, node="n1")).drain()
     (decision,) = world.engine.decisions
-    assert (decision.result, world.evicted, decision.put_off) == (Result.UNSCHEDULABLE, [], None)
+    assert (decision.result, world.evicted, decision.deferral) == (Result.UNSCHEDULABLE, [], None)
     assert decision.rejections[0].message.startswith("0/1 nodes are available: 1 Insufficient cpu. ")
 
 
@@ -523,7 +523,7 @@ def test_victim_that_is_about_to_leave_evicts_no_pods() -> None:
     second = world.engine.step(world.now).decision
     assert second is not None
     assert (second.preemption, second.rejections[0].message) == (None, "the pod is being evicted")
-    world.engine.preemption_failed(first.ref, world.now)
+    world.engine.fail_preemption(first.ref, world.now)
     assert entity_state(world, "middle") is QueueState.BACKOFF
 
 
@@ -536,6 +536,6 @@ def test_resize_of_a_victim_that_stays_is_tried_again() -> None:
     world.engine.tick(START + 60)
     world.engine.step(START + 60)
     assert entity_state(world) is QueueState.UNSCHEDULABLE
-    world.engine.preemption_failed(preemptor, START + 60)
+    world.engine.fail_preemption(preemptor, START + 60)
     world.engine.tick(START + 120)
     assert entity_state(world) is QueueState.ACTIVE

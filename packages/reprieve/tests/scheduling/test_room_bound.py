@@ -423,7 +423,7 @@ def _unknown_changes(world: World) -> None:
 HAPPENINGS: dict[str, Callable[[World], object]] = {
     "a pod goes": lambda w: w.gone("r0"),
     "another goes": lambda w: w.gone("r3"),
-    "one is terminating": lambda w: w.engine.pod_terminating("uid-r5", w.now),
+    "one is terminating": lambda w: w.engine.mark_terminating("uid-r5", w.now),
     "one comes": lambda w: w.add(pod("new", cpu=1, node="na0", priority=9, labels={"app": "x"})),
     "one is counted now": _relabelled("r2", app="x"),
     "one is counted no more": _relabelled("r1", app="y"),

@@ -33,16 +33,16 @@ def test_when_a_shared_victim_has_left_it_is_under_way_for_neither() -> None:
     """preemption.md 2.3: under way ends when the victims have left, for each preemptor that waited for them."""
     engine, keys = engine_with_shared_victims()
     for name in ("low1", "low2"):
-        assert [engine.preempting(key) for key in keys].count(True) >= 1
+        assert [engine.is_preempting(key) for key in keys].count(True) >= 1
         engine.remove(ObjectRef("Pod", uid=uid_of(engine, name)), 5.0)
-    assert [engine.preempting(key) for key in keys] == [False, False]
+    assert [engine.is_preempting(key) for key in keys] == [False, False]
 
 
 def test_preemption_that_failed_does_not_end_the_other() -> None:
     """preemption.md 7.5 is about the preemptor with the failed call."""
     engine, (first, second) = engine_with_shared_victims()
-    engine.preemption_failed(first, 5.0)
-    assert [engine.preempting(first), engine.preempting(second)] == [False, True]
+    engine.fail_preemption(first, 5.0)
+    assert [engine.is_preempting(first), engine.is_preempting(second)] == [False, True]
     engine.remove(ObjectRef("Pod", uid=uid_of(engine, "low1")), 6.0)
     engine.remove(ObjectRef("Pod", uid=uid_of(engine, "low2")), 6.0)
-    assert not engine.preempting(second)
+    assert not engine.is_preempting(second)

@@ -136,7 +136,7 @@ def test_same_name_twice() -> None:
         third_party([f"{HERE}:Wants", f"{HERE}:Wants"], entry_points=())
     with pytest.raises(PluginLoadError, match="is taken by entry point Wants = other:Wants"):
         third_party([f"{HERE}:Wants"], entry_points=(offered("Wants", "Wants", "other"),))
-    assert third_party([f"{HERE}:Wants"], entry_points=ENTRY).named == ("Wants",)
+    assert third_party([f"{HERE}:Wants"], entry_points=ENTRY).named_plugins == ("Wants",)
 
 
 ENABLES = {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "X"}]}}}]}

@@ -49,7 +49,7 @@ def test_tree_is_placed_as_one() -> None:
         ("default/b", False, True),
     ]
     assert [one.ref for one in decision.conditions] == ["composite/default/root", "group/default/a", "group/default/b"]
-    assert [(level.group, level.ok, level.succeeded, level.of) for level in decision.levels] == [
+    assert [(level.group, level.ok, level.succeeded, level.total) for level in decision.levels] == [
         ("default/root", True, 2, 2),
         ("default/a", True, 2, 2),
         ("default/b", True, 2, 2),
@@ -68,8 +68,8 @@ def test_all_or_nothing_at_the_root() -> None:
     assert "waiting for minCount pods from a gang to be scheduled" in world.message("a-0")
     assert "Insufficient cpu" in world.message("b-1")
     (root, _, b) = world.engine.decisions[-1].levels
-    assert (root.ok, root.needed, root.succeeded, root.short) == (False, 2, 1, ("b",))
-    assert (b.ok, b.succeeded, b.of) == (False, 1, 2)
+    assert (root.ok, root.needed, root.succeeded, root.failed_groups) == (False, 2, 1, ("b",))
+    assert (b.ok, b.succeeded, b.total) == (False, 1, 2)
 
 
 def test_failed_child_leaves_its_room_to_its_siblings() -> None:
@@ -99,7 +99,7 @@ def test_level_that_cannot_succeed_stops() -> None:
     )
     decision = world.step()
     assert [level.group.split("/")[1] for level in decision.levels] == ["root", "a", "b", "c"]
-    assert decision.levels[0].why.endswith("minCount (3) cannot be satisfied: 0 scheduled, 2 remaining")
+    assert decision.levels[0].reason.endswith("minCount (3) cannot be satisfied: 0 scheduled, 2 remaining")
 
 
 def test_leaf_that_has_too_few_pods_fails_before_the_first() -> None:
@@ -134,7 +134,7 @@ def test_tree_that_gains_nothing_reports_it() -> None:
     items = [composite("root"), *leaf("a", 3, min_count=1)]
     world = World(node("n", cpu=2), *items).settle()
     assert len(world.where) == 2
-    assert world.engine.decisions[-1].levels[0].why.endswith("no pods were schedulable")
+    assert world.engine.decisions[-1].levels[0].reason.endswith("no pods were schedulable")
     assert conditions(world)["root"] == (True, "Scheduled")
 
 
@@ -522,7 +522,9 @@ def test_every_level_counts_what_was_filled_up() -> None:
         *leaf("c", 4),
     ]
     (decision,) = [World(node("n", cpu=7), *items, **retrying()).step()]
-    assert [(level.group, level.ok, level.succeeded, level.of, level.short) for level in decision.levels] == [
+    assert [
+        (level.group, level.ok, level.succeeded, level.total, level.failed_groups) for level in decision.levels
+    ] == [
         ("default/root", True, 2, 2, ()),
         ("default/mid", True, 1, 2, ("b",)),
         ("default/a", True, 2, 2, ()),

@@ -63,12 +63,12 @@ def settle(engine: Engine, now: float, *, confirms: bool = True) -> None:
     while (decision := engine.step(now).decision) is not None:
         for binding in decision.bindings:
             if confirms:
-                engine.bound(binding.pod.uid)
+                engine.confirm_binding(binding.pod.uid)
         if decision.preemption is not None:
             for uid in [pod.uid for verdict in decision.preemption.victims for pod in verdict.unit.pods]:
-                engine.pod_terminating(uid, now, preempted=True)
+                engine.mark_terminating(uid, now, preempted=True)
                 engine.remove(ObjectRef("Pod", uid=uid), now)
-            engine.preemption_done(decision.ref, now)
+            engine.finish_preemption(decision.ref, now)
 
 
 def _owned(name: str, job: str, **more: Any) -> Any:
@@ -113,7 +113,7 @@ def refused(engine: Engine, life: str, now: float) -> None:
     """A binding fails and is done again."""
     engine.set(pod(f"p{life}", cpu=1), now)
     settle(engine, now, confirms=False)
-    engine.bind_failed(f"uid-p{life}", now)
+    engine.fail_binding(f"uid-p{life}", now)
     settle(engine, now + 30.0)
 
 
@@ -180,13 +180,13 @@ def nominated(engine: Engine, life: str, now: float) -> str:
 def without_success(engine: Engine, life: str, now: float) -> None:
     """A preemption fails, and its preemptor goes."""
     key = nominated(engine, life, now)
-    engine.preemption_failed(key, now)
+    engine.fail_preemption(key, now)
 
 
 def given_up(engine: Engine, life: str, now: float) -> None:
     """The preemptor goes while its victims still leave."""
     key = nominated(engine, life, now)
-    engine.preemption_done(key, now)
+    engine.finish_preemption(key, now)
     engine.remove(ObjectRef("Pod", uid=f"uid-high{life}"), now)
 
 

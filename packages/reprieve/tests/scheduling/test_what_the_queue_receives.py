@@ -167,12 +167,12 @@ Event = tuple[str, str, str, str]
             [("SELECTOR_CHANGED", "", "", "")] * 2,
         ),
         (_removes("Service", "default/web"), []),
-        (lambda w: w.engine.pod_terminating("uid-r", w.now), [("POD_TERMINATING", "n", "r", "default/team")]),
-        (lambda w: [w.engine.pod_terminating("uid-s", w.now) for _ in "12"], [("POD_TERMINATING", "m", "s", "")]),
-        (lambda w: w.engine.pod_terminating("uid-w", w.now), [W_GONE]),
-        (lambda w: w.engine.pod_terminating("uid-p", w.now), []),
-        (lambda w: w.engine.pod_terminating("uid-named", w.now), [("POD_GONE", "n", "named", "")]),
-        (lambda w: w.engine.pod_terminating("uid-nobody", w.now), []),
+        (lambda w: w.engine.mark_terminating("uid-r", w.now), [("POD_TERMINATING", "n", "r", "default/team")]),
+        (lambda w: [w.engine.mark_terminating("uid-s", w.now) for _ in "12"], [("POD_TERMINATING", "m", "s", "")]),
+        (lambda w: w.engine.mark_terminating("uid-w", w.now), [W_GONE]),
+        (lambda w: w.engine.mark_terminating("uid-p", w.now), []),
+        (lambda w: w.engine.mark_terminating("uid-named", w.now), [("POD_GONE", "n", "named", "")]),
+        (lambda w: w.engine.mark_terminating("uid-nobody", w.now), []),
         (_changes("held", without_gates), [("GATES_REMOVED", "", "held", "default/crew")]),
         (_changes("p", lambda item: bound_to(item, "m")), [("POD_PLACED", "m", "p", "")]),
         (_changes("w", lambda item: bound_to(item, "n")), [("POD_PLACED", "n", "w", "default/crew")]),
@@ -336,7 +336,7 @@ def test_pod_that_terminates_gives_an_event_wherever_it_runs(on: str, monkeypatc
     world = World(node("first"), node("second"), pod("p", node=on))
     record = world.record("p")
     events = _events(world, monkeypatch)
-    world.engine.pod_terminating(record.uid, world.now)
+    world.engine.mark_terminating(record.uid, world.now)
     assert [(event.kind, event.row) for event in events] == ([(EventKind.POD_TERMINATING, record.row)] if on else [])
 
 

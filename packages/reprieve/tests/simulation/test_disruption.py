@@ -208,7 +208,9 @@ def test_status_that_the_controller_would_write(spec: Json, status: tuple[int, i
         owned(made_pod("waits", cpu=1, labels=labels)),
         made_pod("stranger", cpu=1, node="n1", labels={"app": "b"}),
     )
-    world.engine.pod_terminating(next(pod.uid for pod in world.engine.cluster.pods.values() if pod.name == "leaves"), 0)
+    world.engine.mark_terminating(
+        next(pod.uid for pod in world.engine.cluster.pods.values() if pod.name == "leaves"), 0
+    )
     budgets = [budget("other", maxUnavailable=0, selector={"matchLabels": {"app": "c"}}), budget(**spec)]
     empty, found = with_statuses(budgets, world.engine.cluster.pods.values())
     assert empty.status is not None

@@ -84,7 +84,7 @@ class RecordBuilder:
         if not message and rejections:
             message = rejections[0].message
         members = _members(cluster, decision) if decision.ref.startswith("group/") else None
-        preemption, order, failed = decision.preemption, decision.order_matters, decision.in_vain
+        preemption, order, failed = decision.preemption, decision.order_matters, decision.unhelpful
         lacking = decision.result is Result.UNSCHEDULABLE and rejections
         return DecisionRecord(
             id=0,
@@ -96,7 +96,7 @@ class RecordBuilder:
             message=message,
             attempt=decision.attempt,
             profile=decision.profile,
-            timings=Timings(attempt_seconds=seconds, waiting_seconds=max(0.0, now - decision.queued)),
+            timings=Timings(attempt_seconds=seconds, waiting_seconds=max(0.0, now - decision.queued_at)),
             nodes=diagnosis.nodes if diagnosis is not None else 0,
             reasons=reason_counts(diagnosis),
             rejected_by=tuple(sorted(decision.rejected_by)),
@@ -108,7 +108,7 @@ class RecordBuilder:
             if preemption is not None
             else None,
             in_vain=failed_preemption(cluster, failed, now) if failed is not None else None,
-            waits=_deferral(decision.put_off) if decision.put_off is not None else None,
+            waits=_deferral(decision.deferral) if decision.deferral is not None else None,
             reservation=reservation_record(self._engine, decision.ref),
             resize=decision.resize,
             order=OrderRecord(search=self._search(decision), placed=order.placed) if order is not None else None,
@@ -219,9 +219,9 @@ def _levels(decision: Decision) -> tuple[LevelRecord, ...]:
             ok=level.ok,
             needed=level.needed,
             succeeded=level.succeeded,
-            of=level.of,
-            why=level.why,
-            short=level.short[:MOST_NAMES],
+            of=level.total,
+            why=level.reason,
+            short=level.failed_groups[:MOST_NAMES],
         )
         for level in shown[:MOST_LEVELS]
     )
@@ -284,16 +284,16 @@ def _kept_record(engine: Engine, ref: str) -> ReservationRecord | None:
 
 def reservation_record(engine: Engine, ref: str) -> ReservationRecord | None:
     """Return the reservation that an entity holds now, in the form used in records."""
-    reservation = engine.reservations.held.get(ref)
+    reservation = engine.reservations.by_ref.get(ref)
     if reservation is None:
         return _kept_record(engine, ref)
     waits = sorted(pod.key for pod in reservation.waits_for)
     return ReservationRecord(
         nodes=tuple(reservation.nodes[:MOST_NAMES]),
         nodes_total=len(reservation.nodes),
-        expected_start=readable_time(reservation.expected) if reservation.expected is not None else "",
+        expected_start=readable_time(reservation.expected_start) if reservation.expected_start is not None else "",
         waits_for=tuple(waits[:MOST_NAMES]),
         waits_for_total=len(waits),
-        message=reservation.when(),
-        backfill=reservation.backfill(),
+        message=reservation.describe_start(),
+        backfill=reservation.describe_backfill(),
     )

@@ -64,7 +64,7 @@ class QueueItem(Document, frozen=True, kw_only=True):
 
 def reserved_sentence(engine: Engine, key: str) -> str:
     """Return the reservation of an entity in words; empty if it has none."""
-    reserved = engine.reservations.held.get(key)
+    reserved = engine.reservations.by_ref.get(key)
     if reserved is None:
         return ""
-    return f"reserved on {reserved.on_nodes()}: {reserved.when()}; {reserved.backfill()}"
+    return f"reserved on {reserved.node_names_text()}: {reserved.describe_start()}; {reserved.describe_backfill()}"

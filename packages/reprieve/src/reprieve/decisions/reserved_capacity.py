@@ -12,10 +12,12 @@ def reserved_capacity(engine: Engine) -> tuple[ReservedCapacity, ...]:
         ReservedCapacity(
             holder=preemptor_name(reservation.pods[0][0], reservation.group),
             nodes=tuple(sorted(reservation.nodes)),
-            expected_start=readable_time(reservation.expected) if reservation.expected is not None else None,
+            expected_start=readable_time(reservation.expected_start)
+            if reservation.expected_start is not None
+            else None,
             waits_for=tuple(sorted(pod.key for pod in reservation.waits_for)),
-            message=reservation.when(),
-            backfill=reservation.backfill(),
+            message=reservation.describe_start(),
+            backfill=reservation.describe_backfill(),
         )
-        for reservation in engine.reservations.held.values()
+        for reservation in engine.reservations.by_ref.values()
     )

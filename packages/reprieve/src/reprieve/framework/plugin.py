@@ -433,9 +433,9 @@ class PostFilterResult:
     """Preemption would not help: earlier nominations no longer hold."""
     deferred_writes: tuple[Instruction, ...] = ()
     """Writes to carry out that may make the pod fit later; no other PostFilter runs then."""
-    put_off: object | None = None
+    deferral: object | None = None
     """The event the plugin waits for instead, as its plain data; no other PostFilter runs then."""
-    in_vain: object | None = None
+    unhelpful: object | None = None
     """After a failure: what was tried and why it did not help, as the plugin's plain data."""
     nominations: Mapping[str, str] = field(default_factory=dict)
     """`namespace/name` of a pod to schedule -> name of its node."""

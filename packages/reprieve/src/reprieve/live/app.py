@@ -391,7 +391,7 @@ def page_snapshots(
         return (
             *(engine.attempts, cluster.touched.total, len(cluster.pods), len(queue), sum(queue.incoming.values())),
             *(cluster.nodes.static_version, cluster.nodes.nominations, cluster.groups_version, len(cluster.doomed)),
-            *(len(cluster.departures), len(engine.reservations.held), engine.repair.health.changes),
+            *(len(cluster.departures), len(engine.reservations.by_ref), engine.repair.health.changes),
         )
 
     return PageSnapshots(read, changed, clock)

@@ -1,6 +1,6 @@
 """Executes the bindings that the engine has assumed: PreBind instructions, the bind itself, and its outcome.
 
-Rules (scheduling.md 2): the instructions of `Binding.before` run in order, each after the previous one has succeeded;
+Rules (scheduling.md 2): the instructions of `Binding.pre_bind` run in order, each after the previous one has succeeded;
 then the pod is bound by POST pods/NAME/binding, or as its Bind plugin requires. A refusal (404, 409) is final for this
 attempt; the `WriterPool` retries after server errors. A 409 for a pod that is already on the intended node is a success
 (`Writes.bind`).
@@ -112,7 +112,7 @@ class Binder:
         """Start a binding."""
         self._under_way += 1
         self.counts.started += 1
-        if binding.before or isinstance(binding.how, CallExtender | PatchObject | CreateObject):
+        if binding.pre_bind or isinstance(binding.method, CallExtender | PatchObject | CreateObject):
             self._preparing[binding.pod.uid] = self._spawn(self._instructed(binding))
         else:
             self._writes.bind(binding.pod, binding.node, binding.annotations).add_done_callback(
@@ -212,7 +212,7 @@ class Binder:
 
     async def _instructed(self, binding: Binding) -> None:
         try:
-            for instruction in binding.before:
+            for instruction in binding.pre_bind:
                 await self._execute(instruction)
             self._binding.add(binding.pod.uid)
             await self._bind(binding)
@@ -232,7 +232,7 @@ class Binder:
 
     async def _bind(self, binding: Binding) -> None:
         """Bind the pod by its Bind plugin; if an ignorable extender fails, bind it directly."""
-        how = binding.how
+        how = binding.method
         if isinstance(how, CallExtender | PatchObject | CreateObject):
             try:
                 await self._execute(how)

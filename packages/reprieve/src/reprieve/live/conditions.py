@@ -227,7 +227,7 @@ class Conditions:
             self.rejected(rejection)
         for pod, node in decision.nominations:
             self.nominated(pod, node)
-        for pod in decision.cleared:
+        for pod in decision.cleared_nominations:
             self.cleared(pod)
         for condition in decision.conditions:
             self.group(condition)

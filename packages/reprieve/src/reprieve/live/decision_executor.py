@@ -83,7 +83,7 @@ class DecisionExecutor:
             self.conditions,
             observer,
             client.clock,
-            done=lambda ref: self._notify(lambda now: self._engine.preemption_done(ref, now)),
+            done=lambda ref: self._notify(lambda now: self._engine.finish_preemption(ref, now)),
             failed=self._preemption_failed,
             release=self._release,
             wanted=self._engine.wants_room,
@@ -141,10 +141,10 @@ class DecisionExecutor:
 
     def capacity_reserved(self, reservation: AdvanceReservation) -> None:
         """Write the nominations of a reservation that still apply, and report it (reservations.md 3)."""
-        current = self._engine.reservations.held.get(reservation.ref)
+        current = self._engine.reservations.by_ref.get(reservation.ref)
         if current is not reservation:
             return
-        for pod, node in reservation.standing(self._engine.cluster.nodes.row_of):
+        for pod, node in reservation.current_places(self._engine.cluster.nodes.row_of):
             self.conditions.nominated(pod, node)
         self._observer.capacity_reserved(reservation, now=self._now())
 
@@ -223,7 +223,7 @@ class DecisionExecutor:
 
     def bound(self, binding: Binding) -> None:
         """Notify the engine of a bound pod."""
-        self._notify(lambda _: self._engine.bound(binding.pod.uid))
+        self._notify(lambda _: self._engine.confirm_binding(binding.pod.uid))
         self._settled(binding.pod)
         self._observer.bound(binding.pod, binding.node, now=self._now())
 
@@ -233,7 +233,7 @@ class DecisionExecutor:
         first = self._settled(pod)
 
         def report(now: float) -> Effects:
-            effects = self._engine.bind_failed(pod.uid, now)
+            effects = self._engine.fail_binding(pod.uid, now)
             group = self._engine.cluster.groups.get(pod.group) if first and pod.group is not None else None
             if group is not None and not taken_back and group.scheduled < group.min_count:
                 self._not_scheduled_after_all(group, f"binding of pod {pod.key} failed: {error}")
@@ -276,7 +276,7 @@ class DecisionExecutor:
         assert self._loop is not None
         if not await self.binder.take_back(pod):
             return False
-        self._notify(lambda now: self._engine.bind_failed(pod.uid, now))
+        self._notify(lambda now: self._engine.fail_binding(pod.uid, now))
         await self._loop.calls_made()
         return pod.row < 0
 
@@ -285,8 +285,8 @@ class DecisionExecutor:
         message = f"preemption failed: {error}"
 
         def report(now: float) -> Effects:
-            effects = self._engine.preemption_failed(preemption.ref, now)
-            pods = effects.unnominated
+            effects = self._engine.fail_preemption(preemption.ref, now)
+            pods = effects.unnominated_pods
             if not pods:
                 return effects
             for pod in pods:

@@ -245,10 +245,10 @@ class SchedulingLoop:
         """Store the effects of a call of the engine until they can be reported; incidents are reported at once."""
         if effects is None or effects is NO_EFFECTS:
             return
-        self._unnominated += effects.unnominated
-        self._reserved += effects.reserved
+        self._unnominated += effects.unnominated_pods
+        self._reserved += effects.reservations
         self._released += effects.released
-        self._kept += effects.kept
+        self._kept += effects.lost_places
         self._satisfaction.update((state.group, state) for state in effects.satisfaction)
         self._evictions += effects.evictions
         self._writes += effects.writes
@@ -323,7 +323,7 @@ class SchedulingLoop:
         else:
             effects = engine.ask_permission(self.time())
         self.keep(effects)
-        self._listener.permitted(effects.allowed, effects.refused)
+        self._listener.permitted(effects.permitted_bindings, effects.rejections)
 
     def _send_deferred_writes(self) -> None:
         writes, self._writes = self._writes, []

@@ -165,7 +165,7 @@ class NodeRequests:
         """Record the end of an attempt: the gang fails, or it can be placed."""
         if not self.on or decision.resize or decision.ref.startswith("pod/"):
             return
-        hopeless = decision.result is Result.UNSCHEDULABLE and decision.preemption is None and decision.put_off is None
+        hopeless = decision.result is Result.UNSCHEDULABLE and decision.preemption is None and decision.deferral is None
         if hopeless and self._wanted(decision):
             self._waiting.setdefault(decision.ref, _Waiting(now))
         else:

@@ -16,7 +16,7 @@ async def recall(store: HistoryStore, history: EvictionHistory, now: float, move
 
     Raises sqlite3.Error if the records cannot be read.
     """
-    longest = max(history.longest, HOUR if moves is not None and moves.on else 0.0)
+    longest = max(history.longest, HOUR if moves is not None and moves.enabled else 0.0)
     if longest > 0:
         for record in reversed(await store.evictions(now - longest)):
             _count(record, history, moves)

@@ -123,7 +123,7 @@ class ShadowDecisions:
             nodes = {pod.uid: names[row] for pod, row in preemption.nominations}
             self._assume(self._plans, decision.ref, _Assumption(until, nodes))
             # No calls are made for it, so none are awaited: the preemptor waits for its victims to terminate.
-            self._keep(self._engine.preemption_done(decision.ref, now))
+            self._keep(self._engine.finish_preemption(decision.ref, now))
 
     def _assume(self, assumptions: dict[str, _Assumption], key: str, assumption: _Assumption) -> None:
         assumptions[key] = assumption
@@ -235,7 +235,7 @@ class ShadowDecisions:
         placed = self._placed.get(self._engine.cluster.entity_ref(stored))
         if placed is not None:
             placed.pods.pop(stored.uid, None)
-        self._keep(self._engine.bound(stored.uid))
+        self._keep(self._engine.confirm_binding(stored.uid))
         self._ledger.bound(stored, pod.spec.node_name, now)
 
     def _note_eviction(self, pod: PodRecord, now: float) -> None:
@@ -270,12 +270,12 @@ class ShadowDecisions:
         """Drop the assumed placement of an entity's pods; they are queued again."""
         placed = self._placed.pop(key, None)
         for uid in placed.pods if placed is not None else ():
-            self._keep(self._engine.bind_failed(uid, now))
+            self._keep(self._engine.fail_binding(uid, now))
 
     def _drop_plan(self, key: str, now: float) -> None:
         """Drop the plan to evict pods for an entity; it is tried again."""
         if self._plans.pop(key, None) is not None:
-            self._keep(self._engine.preemption_failed(key, now))
+            self._keep(self._engine.fail_preemption(key, now))
             self._engine.queue.wake(key, now)
 
     def _keep(self, effects: Effects) -> None:

@@ -376,17 +376,17 @@ def _repair(engine: Engine) -> Iterable[Metric]:
     yield CounterMetricFamily(
         "reprieve_pod_group_restarts",
         "Number of evictions of gangs that had less than their minimum for too long.",
-        value=engine.repair.restarts.made,
+        value=engine.repair.restarts.evictions,
     )
     yield CounterMetricFamily(
         "reprieve_backfill_overruns",
         "Number of evictions of backfilled work that ran for longer than it stated.",
-        value=engine.overruns.made,
+        value=engine.overruns.evictions,
     )
     moves = CounterMetricFamily(
         "reprieve_moves", "Number of units that were moved, by whether they run at their new places.", labels=["result"]
     )
-    yield with_samples(moves, ((["moved"], engine.moves.moved), (["lost"], engine.moves.lost)))
+    yield with_samples(moves, ((["moved"], engine.moves.moved_units), (["lost"], engine.moves.lost_units)))
 
 
 def _state_of(engine: Engine) -> Iterable[Metric]:
@@ -415,7 +415,7 @@ def _state_of(engine: Engine) -> Iterable[Metric]:
         "Amount of each resource that is idle because it is reserved for pending pods, in base units, CPU in cores.",
         labels=["resource"],
     )
-    amounts = {"cpu": 0, "memory": 0, **engine.reservations.idle.amounts}
+    amounts = {"cpu": 0, "memory": 0, **engine.reservations.idle_amounts.amounts}
     yield with_samples(idle, (([name], amount / 1000 if name == "cpu" else amount) for name, amount in amounts.items()))
     yield from _repair(engine)
     incoming = CounterMetricFamily(

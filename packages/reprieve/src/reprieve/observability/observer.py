@@ -172,7 +172,7 @@ class Observer:
         else:
             metrics.algorithm_seconds.observe(seconds)
         self._count_batch(profile)
-        assumed = _Assumed(began, decision.queued, decision.attempt, profile)
+        assumed = _Assumed(began, decision.queued_at, decision.attempt, profile)
         for bindings in (decision.bindings, decision.waiting):
             for binding in bindings:
                 self._assumed[binding.pod.uid] = assumed
@@ -190,8 +190,8 @@ class Observer:
             self._report_foreign(decision.condition, now)
         if decision.preemption is not None:
             self._count_preemption(decision.preemption, seconds)
-        elif decision.in_vain is not None:
-            self._count_without_success(decision.in_vain, seconds)
+        elif decision.unhelpful is not None:
+            self._count_without_success(decision.unhelpful, seconds)
         elif decision.result is Result.UNSCHEDULABLE and not is_group:  # the search for victims failed
             metrics.preemption_attempts.inc()
             metrics.evaluation_seconds.labels("pod", UNSCHEDULABLE).observe(seconds)
@@ -301,9 +301,9 @@ class Observer:
 
     def capacity_reserved(self, reservation: AdvanceReservation, *, now: float) -> None:
         """Report a new or moved reservation (reservations.md 6), on the group or the pod unless it is unchanged."""
-        note = f"Capacity reserved on {reservation.on_nodes()}: {reservation.when()}"
+        note = f"Capacity reserved on {reservation.node_names_text()}: {reservation.describe_start()}"
         first, says = reservation.pods[0][0], (NORMAL, "CapacityReserved", "Scheduling", note, now)
-        if not reservation.as_before and not self._group_event(reservation.group, None, first, *says):
+        if not reservation.unchanged and not self._group_event(reservation.group, None, first, *says):
             self._event(first, None, *says)
         self.log.info("Reserved capacity", v=DECISIONS, by=reservation.ref, nodes=len(reservation.nodes), reason=note)
         if self._records is not None:
@@ -335,7 +335,7 @@ class Observer:
         of_group = f"of {restart.group.kind.lower()} {restart.group.key}"
         note = f"{'1 pod' if number == 1 else f'{number} pods'} {of_group} {'is' if number == 1 else 'are'} evicted"
         note += f": {restart.message}"
-        self._about_gang(restart.broken.group, restart.pods[0], WARNING, GANG_RESTARTED, note, now)
+        self._about_gang(restart.state.group, restart.pods[0], WARNING, GANG_RESTARTED, note, now)
 
     def _overrun(self, overrun: Overrun, now: float) -> None:
         """Report on the pods that backfilled work is evicted because it runs too long (reservations.md 4.5)."""

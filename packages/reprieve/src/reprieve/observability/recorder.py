@@ -150,7 +150,7 @@ class RecordKeeper:
             return
         preemption = latest.record.preemption
         released = ReleaseRecord(
-            time=micro_time(room.at),
+            time=micro_time(room.released_at),
             reason=room.reason.value,
             message=room.message,
             nodes=tuple(room.nodes[:MOST_NAMES]),

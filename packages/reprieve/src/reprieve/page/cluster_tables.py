@@ -124,7 +124,7 @@ def claimed_devices(engine: Engine, rows: Sequence[int]) -> tuple[str, dict[int,
 
 def _nodes(engine: Engine, rows: Sequence[int], blocks: Mapping[int, int], labels: Sequence[str] | None) -> NodeTable:
     nodes = engine.cluster.nodes
-    reserved = {int(row) for reservation in engine.reservations.held.values() for row in reservation.rows}
+    reserved = {int(row) for reservation in engine.reservations.by_ref.values() for row in reservation.rows}
     leaving = {pod.row for uid in engine.cluster.departures if (pod := engine.cluster.pods.get(uid)) and pod.row >= 0}
     flags = []
     sets: dict[int, int] = {}
@@ -272,12 +272,12 @@ def backfilling(engine: Engine) -> set[str]:
     """
     nodes = engine.cluster.nodes
     result: set[str] = set()
-    for reservation in engine.reservations.held.values():
+    for reservation in engine.reservations.by_ref.values():
         own = {pod.uid for pod, _ in reservation.pods}
         for row in reservation.rows.tolist():
             result.update(
                 uid
                 for uid, pod in nodes.pods[row].items()
-                if uid not in own and pod.start is not None and pod.start >= reservation.made
+                if uid not in own and pod.start is not None and pod.start >= reservation.created_at
             )
     return result

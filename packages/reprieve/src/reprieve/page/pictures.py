@@ -108,8 +108,8 @@ class PictureTaker:
         engine = self._engine
         pods = engine.cluster.pods
         marks = {(pods[uid].row, uid, 0.0) for uid in engine.cluster.doomed if uid in pods and pods[uid].row >= 0}
-        reservations = engine.reservations.held.items()
-        return marks | {(int(row), ref, reserved.made) for ref, reserved in reservations for row in reserved.rows}
+        reservations = engine.reservations.by_ref.items()
+        return marks | {(int(row), ref, reserved.created_at) for ref, reserved in reservations for row in reserved.rows}
 
 
 def merged(pictures: Sequence[Picture]) -> Picture:

@@ -297,7 +297,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
         return replace(result, proposal=with_remains(cluster, preemption))
 
     def _deferred(self, deferral: Deferral, prefix: str = "") -> PostFilterResult:
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + deferral.message, self.name), put_off=deferral)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + deferral.message, self.name), deferral=deferral)
 
     def _attached(self) -> _Attached:
         if self._attached_to is None:

@@ -49,7 +49,7 @@ def preempt_for_group(
     why = ineligible(cluster, spec.priority, never, rows, under_way=attempt.preemption_under_way)
     if why is not None:
         unhelpful = UnhelpfulPreemption(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
-        return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), in_vain=unhelpful)
+        return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), unhelpful=unhelpful)
     request = GroupRequest(running, attempt, spec.priority, cluster.class_terms_of(group), options)
     # 2. Which units may be evicted for it?
     units = potential_victims(cluster, spec.priority, scheduled_pods(cluster), request.terms)
@@ -63,8 +63,8 @@ def preempt_for_group(
     # 3. In which placements does it fit, and which units must be evicted there?
     result = candidates_within_terms(request, units)
     if not result.candidates:
-        status = Status(Code.UNSCHEDULABLE, result.refused or GROUP_UNSCHEDULABLE, plugin)
-        return _no_preemption(request, status, result.in_vain)
+        status = Status(Code.UNSCHEDULABLE, result.refusal or GROUP_UNSCHEDULABLE, plugin)
+        return _no_preemption(request, status, result.unhelpful)
     # 4. What would the victims evict in turn?
     avoided = None
     if options.cascades is not None:
@@ -97,7 +97,7 @@ def _no_preemption(request: GroupRequest, status: Status, why: UnhelpfulPreempti
     protected, waits = protection(cluster, request.priority, scheduled_pods(cluster), request.terms)
     if protected:
         status = replace(status, reason=f"{status.reason}: {protected}")
-    return PostFilterResult(status, clear_nomination=True, in_vain=why, put_off=waits)
+    return PostFilterResult(status, clear_nomination=True, unhelpful=why, deferral=waits)
 
 
 def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUnit]) -> GroupCandidates:
@@ -124,8 +124,8 @@ def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUni
         else:
             terms.restricted = True
         result = candidates_among(request, terms.units())
-    why = result.in_vain
+    why = result.unhelpful
     if terms.restricted or why is None:  # results for units that may be evicted together do not apply to all others
         why = UnhelpfulPreemption(attempt.group, NoRoom.BUDGETS)
     refused = f"{GROUP_UNSCHEDULABLE}: {terms.refusal}" if terms.restricted else ""
-    return GroupCandidates([], in_vain=why, refused=refused)
+    return GroupCandidates([], unhelpful=why, refusal=refused)

@@ -91,9 +91,9 @@ class GroupCandidates:
     candidates: list[GroupCandidate]
     passed_over: int = 0
     by_score: GroupCandidate | None = None
-    in_vain: UnhelpfulPreemption | None = None
+    unhelpful: UnhelpfulPreemption | None = None
     """Why there are no candidates."""
-    refused: str = ""
+    refusal: str = ""
     """The reason in words, if it is a rule."""
     limits: tuple[SearchLimit, ...] = ()
     """Limits that ended the search for cheaper victims."""

@@ -113,7 +113,7 @@ class PodPreemption:
             if protected:
                 text = f"{text} {protected}."
             status = Status(Code.UNSCHEDULABLE, text, self._plugin)
-            return PostFilterResult(status, clear_nomination=True, put_off=waits)
+            return PostFilterResult(status, clear_nomination=True, deferral=waits)
         if choice is None or judges:
             candidates = judged_outside(judges, state, candidates)
             choice = self._cheapest_of(candidates)
@@ -174,7 +174,7 @@ class PodPreemption:
         terms = cluster.class_terms_of(pod)
         protected, waits = protection(cluster, pod.priority, cluster.nodes.pods[row].values(), terms)
         status = Status(Code.UNSCHEDULABLE, f"{text} {protected}." if protected else text, self._plugin)
-        return PostFilterResult(status, put_off=waits)
+        return PostFilterResult(status, deferral=waits)
 
     def _spares(self, pod: PodRecord, verdicts: Sequence[Verdict]) -> bool:
         """Return whether these victims spare the gang of the resized pod, which must not be evicted."""

@@ -52,7 +52,7 @@ class ResizePreemption:
         protected, waits = protection(cluster, self._priority, nearby, terms)
         text = f"preemption: {result}"
         status = Status(Code.UNSCHEDULABLE, f"{text}; {protected}." if protected else text, self._plugin)
-        return PostFilterResult(status, put_off=waits)
+        return PostFilterResult(status, deferral=waits)
 
     def _preemption(self, verdicts: tuple[Verdict, ...], cost: Cost) -> Preemption:
         return Preemption(

@@ -181,7 +181,7 @@ def _why(
         return READY
     if decision.preemption is not None and decision.preemption.victims:
         return PREEMPTING
-    if decision.put_off is not None or decision.result is Result.ERROR:
+    if decision.deferral is not None or decision.result is Result.ERROR:
         return BACKOFF
     large = [
         _large_enough(engine, item)

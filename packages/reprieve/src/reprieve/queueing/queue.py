@@ -77,7 +77,7 @@ class SchedulingQueue:
         """Pods that entered a state, by the cause (`scheduler_queue_incoming_pods_total`)."""
         self.arrivals: dict[tuple[QueueState, Cause, str], int] = {}
         """Entities that entered a state, by the cause and their kind (`scheduler_queue_incoming_entities_total`)."""
-        self.freed = 0
+        self.releases = 0
         """A counter of the events that may have freed capacity."""
         self._cause: Cause = EventKind.POD_ADDED
         self._first_profile, first = next(iter(profiles.items()))
@@ -331,7 +331,7 @@ class SchedulingQueue:
     def on_event(self, event: ClusterEvent, now: float, *, but: str = "") -> None:
         """Wake the entities that an event may help, except the entity with the ref `but`, which caused it."""
         if event.kind in FREEING:
-            self.freed += 1
+            self.releases += 1
         if event.group is not None:
             self.changed_groups[event.group] = now
         watch = self._hints.watch

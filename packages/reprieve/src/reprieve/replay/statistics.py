@@ -191,7 +191,7 @@ def report(name: str, replay: Replay, *, interrupted: bool = False) -> PolicyRep
             of_evicted_jobs=distribution(account.evictions for account in arrived if account.evictions).mean or 0.0,
             most_of_one_job=max((account.evictions for account in arrived), default=0),
             moves=counts.moves,
-            lost_moves=replay.engine.moves.lost,
+            lost_moves=replay.engine.moves.lost_units,
             budget_violations=counts.budget_violations,
             runs_lost_to_nodes=sum(account.lost_runs for account in arrived),
             pods_of_the_cluster_file=counts.foreign_pods,

@@ -138,7 +138,7 @@ class Replay:
         )
         classes = {item.metadata.name: item.value for item, _ in items if isinstance(item, objects.PriorityClass)}
         check(jobs, classes, self.terms.per_gpu)
-        self.makers = Makers(self.terms, classes, owned=self.engine.moves.on)
+        self.makers = Makers(self.terms, classes, owned=self.engine.moves.enabled)
         for item, created in items:
             self._world.add(item, created)
         self._world.watcher = self
@@ -248,7 +248,7 @@ class Replay:
 
     def _reserved_idle(self) -> int:
         """Milli-GPUs that are idle now because they are reserved."""
-        idle = self.engine.reservations.idle.amounts
+        idle = self.engine.reservations.idle_amounts.amounts
         return idle.get(self.terms.gpu, 0) * 1000 // self.terms.per_gpu if idle else 0
 
     def _waiting_jobs(self) -> int:

@@ -25,25 +25,25 @@ class AdvanceReservation:
     pods: tuple[tuple[PodRecord, str], ...]
     """(pod, node reserved for it)."""
     priority: int
-    made: float
+    created_at: float
     """Time when it was made; it lasts for `maxReserved` from then."""
-    expected: float | None
+    expected_start: float | None
     """Time when the holder is expected to start; None: it waits for pods that state no end."""
-    awaited: tuple[PodRecord, ...]
+    awaited_pods: tuple[PodRecord, ...]
     """The pods on its nodes that must end first."""
     rows: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     amounts: Amounts = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64), repr=False)
     """The reserved amounts: `int64[rows]`, each once, and `int64[columns, rows]` by column of the resource table."""
     members: int = 0
     """Number of pods of the holder when it was made."""
-    reviewed: float = 0.0
+    reviewed_at: float = 0.0
     """Time when it was last computed."""
-    lost: bool = False
+    nomination_lost: bool = False
     """One of its nominations was lost since then."""
-    as_before: bool = False
+    unchanged: bool = False
     """It existed before a restart and is unchanged, so it is not reported."""
-    freed: int = 0
-    """The value of `SchedulingQueue.freed` at that time."""
+    releases: int = 0
+    """The value of `SchedulingQueue.releases` at that time."""
 
     @property
     def holder(self) -> Group | PodRecord:
@@ -55,7 +55,7 @@ class AdvanceReservation:
         """`namespace/name` of the group, or of the pod."""
         return self.holder.key
 
-    def standing(self, row_of: Mapping[str, int]) -> list[tuple[PodRecord, str]]:
+    def current_places(self, row_of: Mapping[str, int]) -> list[tuple[PodRecord, str]]:
         """Return the `pods` that still hold their node, which a higher priority may take. `row_of`: rows by name."""
         return [(pod, node) for pod, node in self.pods if pod.nominated == row_of.get(node)]
 
@@ -67,28 +67,28 @@ class AdvanceReservation:
     @property
     def waits_for(self) -> tuple[PodRecord, ...]:
         """Return the pods that must end first and still run."""
-        return tuple(pod for pod in self.awaited if pod.row >= 0)
+        return tuple(pod for pod in self.awaited_pods if pod.row >= 0)
 
-    def when(self) -> str:
+    def describe_start(self) -> str:
         """Return in words when the holder is expected to start: at a time, or when pods on its nodes have ended."""
-        if self.expected is not None:
-            return f"expected start {readable_time(self.expected)}"
+        if self.expected_start is not None:
+            return f"expected start {readable_time(self.expected_start)}"
         waits = self.waits_for
         if not waits:
             return "all pods there have ended"
         pods = "1 pod" if len(waits) == 1 else f"{len(waits)} pods"
-        return f"when {pods} on {self._where(waits)} {'has' if len(waits) == 1 else 'have'} ended"
+        return f"when {pods} on {self._describe_nodes(waits)} {'has' if len(waits) == 1 else 'have'} ended"
 
-    def backfill(self) -> str:
+    def describe_backfill(self) -> str:
         """Return in words which pods of the same or a lower priority may use the capacity until then."""
-        if self.expected is None:
+        if self.expected_start is None:
             return "no pods may use it until then"
         return "pods that state an end before then may use it"
 
-    def _where(self, waits: tuple[PodRecord, ...]) -> str:
+    def _describe_nodes(self, waits: tuple[PodRecord, ...]) -> str:
         by_row = {pod.nominated: node for pod, node in self.pods}
         return names_text(list(dict.fromkeys(by_row[pod.row] for pod in waits if pod.row in by_row)), MOST_NAMED)
 
-    def on_nodes(self) -> str:
+    def node_names_text(self) -> str:
         """Return the names of the nodes: `n1, n2, n3 and 5 more`."""
         return names_text(self.nodes, MOST_NAMED)

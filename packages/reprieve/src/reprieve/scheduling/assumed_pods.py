@@ -10,7 +10,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.events import ClusterEvent, EventKind
 from reprieve.framework.status import Code
 from reprieve.queueing.queue import SchedulingQueue
-from reprieve.scheduling.binding_plugins import given_up, permitted, run_post_bind, unreserve
+from reprieve.scheduling.binding_plugins import given_up, run_permit, run_post_bind, unreserve
 from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Rejection
 from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.nominations import Nominations
@@ -42,7 +42,7 @@ class AssumedPods:
         """Pods that a Permit plugin lets wait, and the time since they wait, by UID."""
 
     @property
-    def waits(self) -> bool:
+    def has_waiting(self) -> bool:
         """Return whether a Permit plugin lets a pod wait."""
         return bool(self._waiting)
 
@@ -54,10 +54,10 @@ class AssumedPods:
         """Record that a Permit plugin lets a pod wait."""
         self._waiting[binding.pod.uid] = (binding, now)
 
-    def bound(self, uid: str) -> None:
+    def confirm(self, uid: str) -> None:
         """Handle a binding that the API confirmed."""
         self._attempts.pop(uid, None)
-        self._nominations.bound(uid)
+        self._nominations.remove_bound(uid)
         pod = self._cluster.pods.get(uid)
         if pod is not None:
             pod.bound = True
@@ -65,7 +65,7 @@ class AssumedPods:
             if self._running.listen and pod.row >= 0:
                 run_post_bind(self._running.of(pod), pod, pod.row)
 
-    def failed(self, uid: str, now: float) -> None:
+    def fail(self, uid: str, now: float) -> None:
         """Handle a binding that failed permanently: the pod's capacity is released and the pod is queued again."""
         pod = self._cluster.pods.get(uid)
         if pod is None or pod.row < 0 or pod.bound:
@@ -75,7 +75,7 @@ class AssumedPods:
         self._cluster.displace(pod)
         if self._nominations.stands_in_api(pod):
             self._nominations.end(pod)
-        self._nominations.victim_left(uid, now)  # a victim that was only reserved has freed its capacity
+        self._nominations.remove_victim(uid, now)  # a victim that was only reserved has freed its capacity
         if not pod.terminating:
             self._queue.add_pod(pod, now, attempts=attempts)
         self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
@@ -98,14 +98,14 @@ class AssumedPods:
         allowed, refused = [], []
         for binding, since in list(self._waiting.values()):
             pod = binding.pod
-            status = permitted(self._running.of(pod), binding)
+            status = run_permit(self._running.of(pod), binding)
             if pod.terminating:
-                self.failed(pod.uid, now)
+                self.fail(pod.uid, now)
             elif status.ok:
                 del self._waiting[pod.uid]
                 allowed.append(binding)
             elif status.code is not Code.WAIT or now - since >= PERMIT_TIMEOUT:
-                self.failed(pod.uid, now)
+                self.fail(pod.uid, now)
                 text = status.reason or f"{status.plugin} did not permit it in {PERMIT_TIMEOUT:.0f} s"
                 reason = SCHEDULER_ERROR if status.code is Code.ERROR else UNSCHEDULABLE
                 refused.append(Rejection(pod, reason, text))

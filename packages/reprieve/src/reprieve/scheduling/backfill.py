@@ -52,29 +52,29 @@ class Backfill:
         self._running = running
         self._overruns = overruns
 
-    def instead(self, entity: Entity, decision: Decision, now: float) -> Decision:
+    def replace(self, entity: Entity, decision: Decision, now: float) -> Decision:
         """Return the decision, or the one by which the entity uses reserved capacity."""
         if decision.result not in (Result.UNSCHEDULABLE, Result.WAITING):
             return decision
-        own = self._reservations.held.get(entity.ref)
+        own = self._reservations.by_ref.get(entity.ref)
         if own is not None:
             alternative = self._on_its_places(entity, own)
             if alternative is not None:
                 return alternative
-        lifted = self._before(entity, now)
-        alternative = self._without(lifted, entity) if lifted else None
+        lifted = self._later_reservations(entity, now)
+        alternative = self._decide_without(lifted, entity) if lifted else None
         if alternative is None:
             return decision
-        return self._noted(alternative, entity, now)
+        return self._record(alternative, entity, now)
 
-    def _noted(self, decision: Decision, entity: Entity, now: float) -> Decision:
+    def _record(self, decision: Decision, entity: Entity, now: float) -> Decision:
         """Record pods that use reserved capacity, and until when; annotations preserve it over a restart."""
         pods = [binding.pod for binding in decision.bindings]
         end = self.end_of(pods, now, self._reservations.margin_of(entity)) if pods else None
         if end is None:
             return decision
         if self._reservations.evicts_overrun(entity.profile):
-            self._overruns.lent(pods, end)
+            self._overruns.record(pods, end)
         until = {BACKFILLED_UNTIL: readable_time(math.ceil(end))}
         return replace(decision, bindings=tuple(replace(binding, annotations=until) for binding in decision.bindings))
 
@@ -84,19 +84,19 @@ class Backfill:
             text = pod.annotations.get(BACKFILLED_UNTIL)
             if text is not None and pod.row >= 0 and self._reservations.evicts_overrun(pod.scheduler_name):
                 with suppress(ValueError):  # set by another client: nothing is known about the pod
-                    self._overruns.lent([pod], moment(text))
+                    self._overruns.record([pod], moment(text))
 
     def _on_its_places(self, entity: Entity, own: AdvanceReservation) -> Decision | None:
         """Place a holder on its reserved capacity, even if that is reserved for others from a later time on."""
         rows = set(own.rows.tolist())
-        beside = [r for r in self._reservations.held.values() if _is_later(r, own) and not rows.isdisjoint(r.rows)]
-        decision = self._without(beside, entity) if beside else None
+        beside = [r for r in self._reservations.by_ref.values() if _is_later(r, own) and not rows.isdisjoint(r.rows)]
+        decision = self._decide_without(beside, entity) if beside else None
         if decision is None:
             return None
         wanted = Counter(node for _, node in own.pods)
         return decision if not Counter(binding.node for binding in decision.bindings) - wanted else None
 
-    def _without(self, lifted: Sequence[AdvanceReservation], entity: Entity) -> Decision | None:
+    def _decide_without(self, lifted: Sequence[AdvanceReservation], entity: Entity) -> Decision | None:
         """Decide for an entity without these reservations; None if it does not fit."""
         pods = list(entity.ready.values())
         running = self._running.of(pods[0])
@@ -111,12 +111,12 @@ class Backfill:
     def wake(self, now: float) -> None:
         """Wake entities for capacity that is now reserved from another time; events of freed capacity wake others."""
         reservations = self._reservations
-        if not reservations.held or not reservations.changed:
+        if not reservations.by_ref or not reservations.changed:
             return
         reservations.changed = False
-        if all(reservation.expected is None for reservation in reservations.held.values()):
+        if all(reservation.expected_start is None for reservation in reservations.by_ref.values()):
             return
-        rows = np.unique(np.concatenate([reservation.rows for reservation in reservations.held.values()]))
+        rows = np.unique(np.concatenate([reservation.rows for reservation in reservations.by_ref.values()]))
         nodes = self._cluster.nodes
         free = nodes.allocatable[:, rows] - nodes.used[:, rows]
         fits: dict[int, bool] = {}
@@ -135,14 +135,14 @@ class Backfill:
             if entity.state is QueueState.UNSCHEDULABLE
             and entity.ready
             and may_fit(next(iter(entity.ready.values())))
-            and self._before(entity, now)
+            and self._later_reservations(entity, now)
         )
         for entity in heapq.nsmallest(_TRIED, waiting, key=self._queue.order):
             self._queue.wake(entity.ref, now)
 
-    def _before(self, entity: Entity, now: float) -> list[AdvanceReservation]:
+    def _later_reservations(self, entity: Entity, now: float) -> list[AdvanceReservation]:
         """Return other reservations, of the same or a higher priority, that begin after the entity's end."""
-        reservations = self._reservations.held
+        reservations = self._reservations.by_ref
         if not reservations:
             return []
         end = self.end_of(entity.ready.values(), now, self._reservations.margin_of(entity))
@@ -151,7 +151,10 @@ class Backfill:
         return [
             r
             for r in reservations.values()
-            if r.ref != entity.ref and r.priority >= entity.priority and r.expected is not None and end <= r.expected
+            if r.ref != entity.ref
+            and r.priority >= entity.priority
+            and r.expected_start is not None
+            and end <= r.expected_start
         ]
 
     def end_of(self, pods: Iterable[PodRecord], now: float, margin: float) -> float | None:
@@ -167,4 +170,8 @@ def _is_later(reservation: AdvanceReservation, base: AdvanceReservation) -> bool
 
 
 def _turn(reservation: AdvanceReservation) -> tuple[float, float, str]:
-    return reservation.expected if reservation.expected is not None else float("inf"), reservation.made, reservation.ref
+    return (
+        reservation.expected_start if reservation.expected_start is not None else float("inf"),
+        reservation.created_at,
+        reservation.ref,
+    )

@@ -8,7 +8,7 @@ from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin import CycleState
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, PluginError, Status, call_plugin
-from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, instead
+from reprieve.scheduling.decision import SCHEDULER_ERROR, UNSCHEDULABLE, Binding, Decision, Rejection, replace_bindings
 
 
 def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningProfile]) -> Decision:
@@ -23,7 +23,7 @@ def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningPr
         status = reserve(running, binding)
         if status.ok or status.code is Code.WAIT:
             try:
-                binding = instructed(running, binding)
+                binding = add_instructions(running, binding)
             except PluginError as error:
                 running.report(error)
                 unreserve(running, binding)
@@ -39,7 +39,7 @@ def reserve_all(decision: Decision, running_for: Callable[[PodRecord], RunningPr
             if not failed:
                 rejected_by.add(status.plugin)
     if len(bindings) == len(decision.bindings):
-        return instead(decision, tuple(bindings))
+        return replace_bindings(decision, tuple(bindings))
     return replace(
         decision,
         bindings=tuple(bindings),
@@ -65,13 +65,13 @@ def reserve(running: RunningProfile, binding: Binding) -> Status:
         running.report(error)
         unreserve(running, binding)
         return Status(Code.ERROR, str(error), error.plugin)
-    status = permitted(running, binding)
+    status = run_permit(running, binding)
     if not status.ok and status.code is not Code.WAIT:
         unreserve(running, binding)
     return status
 
 
-def permitted(running: RunningProfile, binding: Binding) -> Status:
+def run_permit(running: RunningProfile, binding: Binding) -> Status:
     """Call all Permit plugins: SUCCESS, WAIT if one of them decides later, or the first refusal or error."""
     answer = SUCCESS
     permits = running.profile.permits
@@ -91,7 +91,7 @@ def permitted(running: RunningProfile, binding: Binding) -> Status:
     return answer
 
 
-def instructed(running: RunningProfile, binding: Binding) -> Binding:
+def add_instructions(running: RunningProfile, binding: Binding) -> Binding:
     """Return the binding with the instructions of its PreBind and Bind plugins. Raises PluginError."""
     state = CycleState(running.cluster, binding.pod)
     before: list[Instruction] = []
@@ -102,7 +102,7 @@ def instructed(running: RunningProfile, binding: Binding) -> Binding:
         if how is not None:
             # `replace` takes several times as long, and this runs for every bound pod
             return Binding(binding.pod, binding.node, binding.row, tuple(before), how, binding.annotations)
-    return replace(binding, before=tuple(before)) if before else binding
+    return replace(binding, pre_bind=tuple(before)) if before else binding
 
 
 def run_post_bind(running: RunningProfile, pod: PodRecord, row: int) -> None:

@@ -45,7 +45,7 @@ _NOT_STARTED: Final = "the pod that moved there did not start in time"
 
 
 @dataclass(slots=True, eq=False)
-class _Moving:
+class _StartedMove:
     """One unit that moves; `left`: places without their pod; `lost`: whether one of them was taken or not used."""
 
     ref: str
@@ -73,36 +73,38 @@ class CarriedMoves:
         self._cluster, self._queue, self._nominations, self._running = cluster, queue, nominations, running
         self._effects = effects
         plugin = first_of(DefaultPreemption, next(iter(running.values())).profile.plugins)
-        self._most = plugin.moves_per_hour if plugin is not None else 0
-        self.on = self._most > 0
+        self._hourly_limit = plugin.moves_per_hour if plugin is not None else 0
+        self.enabled = self._hourly_limit > 0
         self._times: deque[float] = deque()
         """Times of the moves in the last hour."""
-        self._looked_at: dict[str, tuple[float, int]] = {}
-        """Time of the last search for an entity, and the value of `SchedulingQueue.freed` then."""
-        self._recalled: list[tuple[float, Mapping[str, str]]] = []
+        self._last_searches: dict[str, tuple[float, int]] = {}
+        """Time of the last search for an entity, and the value of `SchedulingQueue.releases` then."""
+        self._earlier_moves: list[tuple[float, Mapping[str, str]]] = []
         """Moves from before a restart: the time of the decision, and the node for each pod, by UID."""
-        self.under_way: list[_Moving] = []
-        self.moved = 0
+        self.started: list[_StartedMove] = []
+        self.moved_units = 0
         """Number of units that run at their new places."""
-        self.lost = 0
+        self.lost_units = 0
         """Number of units that lost their place by moving."""
 
     # -- deciding --------------------------------------------------------------------------------------------------
 
-    def instead(self, entity: Entity, decision: Decision, now: float) -> Decision:
+    def replace(self, entity: Entity, decision: Decision, now: float) -> Decision:
         """Return the decision, or one that moves units if the entity would fail or evict others."""
         evicts = decision.preemption is not None and bool(decision.preemption.victims)
         if decision.result is not Result.UNSCHEDULABLE and not (evicts and decision.result is Result.WAITING):
             return decision
-        left = self._left(now)
-        looked, freed = self._looked_at.get(entity.ref, (-_PAUSE, -1))
-        if not left or now < looked + _PAUSE or (freed == self._queue.freed and not evicts):
+        left = self._remaining_moves(now)
+        looked, freed = self._last_searches.get(entity.ref, (-_PAUSE, -1))
+        if not left or now < looked + _PAUSE or (freed == self._queue.releases and not evicts):
             return decision
-        if self._nominations.in_flight.waits(entity.ref) or (decision.nominations and not evicts):
+        if self._nominations.in_flight.has_victims(entity.ref) or (decision.nominations and not evicts):
             return decision
-        if len(self._looked_at) > 2 * len(self._queue) + _FEWEST_KEPT:
-            self._looked_at = {ref: when for ref, when in self._looked_at.items() if self._queue.get(ref) is not None}
-        self._looked_at[entity.ref] = now, self._queue.freed
+        if len(self._last_searches) > 2 * len(self._queue) + _FEWEST_KEPT:
+            self._last_searches = {
+                ref: when for ref, when in self._last_searches.items() if self._queue.get(ref) is not None
+            }
+        self._last_searches[entity.ref] = now, self._queue.releases
         ceilings = ceilings_for(self._cluster, entity.priority, _RESPECTING)
         plan, _ = find_moves(self._running, entity, lambda unit: self._may_move(unit, entity, ceilings))
         if plan is None or len(plan.moves) > left:
@@ -112,16 +114,16 @@ class CarriedMoves:
             return decision
         return self._decision(entity, decision, plan)
 
-    def _left(self, now: float) -> int:
+    def _remaining_moves(self, now: float) -> int:
         """Return the number of units that may still move within the hour."""
         while self._times and self._times[0] <= now - HOUR:
             self._times.popleft()
-        return self._most - len(self._times)
+        return self._hourly_limit - len(self._times)
 
     def _may_move(self, unit: PreemptionUnit, entity: Entity, ceilings: Ceilings) -> bool:
         """Return whether a unit is annotated as movable, a controller recreates it, and no rule forbids a move now."""
         cluster = self._cluster
-        if unit.priority > entity.priority or any(moving.name == unit.name for moving in self.under_way):
+        if unit.priority > entity.priority or any(moving.name == unit.name for moving in self.started):
             return False
         if not all(cluster.terms_of(pod).movable and _owner(cluster, pod) for pod in unit.pods):
             return False
@@ -151,9 +153,9 @@ class CarriedMoves:
             result=Result.WAITING,
             preemption=preemption,
             nominations=places,
-            cleared=tuple(pod for pod in decision.cleared if pod.uid not in nominated),
-            put_off=None,
-            in_vain=None,
+            cleared_nominations=tuple(pod for pod in decision.cleared_nominations if pod.uid not in nominated),
+            deferral=None,
+            unhelpful=None,
             retry_now=False,
         )
 
@@ -172,7 +174,7 @@ class CarriedMoves:
 
     def _keep(self, ref: str, name: str, pods: Sequence[tuple[PodRecord, int]], when: float, now: float) -> None:
         places = [keep(self._cluster, pod, row, now + pod.grace + SECONDS) for pod, row in pods]
-        self.under_way.append(_Moving(ref, name, when, _owner(self._cluster, pods[0][0]), places))
+        self.started.append(_StartedMove(ref, name, when, _owner(self._cluster, pods[0][0]), places))
 
     def _note(self, pod: PodRecord, moved: Moved) -> None:
         """Annotate a pod as part of a move, so that a later scheduler reads it (`resume`)."""
@@ -183,14 +185,14 @@ class CarriedMoves:
     def recall(self, when: float, to: Mapping[str, str]) -> None:
         """Take over a move that an earlier scheduler decided: it counts, and its places are kept (`resume`)."""
         self._times.append(when)
-        self._recalled.append((when, to))
+        self._earlier_moves.append((when, to))
 
     def resume(self, now: float) -> None:
         """Take over moves after the initial load: units that still move keep their new places."""
         pods, row_of = self._cluster.pods, self._cluster.nodes.row_of
         self._recall_by_pods(now)
-        last = {uid: number for number, (_, to) in enumerate(self._recalled) for uid in to}
-        for number, (when, to) in enumerate(self._recalled):
+        last = {uid: number for number, (_, to) in enumerate(self._earlier_moves) for uid in to}
+        for number, (when, to) in enumerate(self._earlier_moves):
             leaving = [
                 (pods[uid], row_of[node])
                 for uid, node in to.items()
@@ -200,16 +202,16 @@ class CarriedMoves:
             if leaving and now < when + leaving[0][0].grace + SECONDS:
                 moved = leaving[0][0].moved or Moved(when, leaving[0][0].key, "")
                 self._keep("", moved.unit, leaving, moved.when, now)
-        self._recalled.clear()
+        self._earlier_moves.clear()
 
     def _recall_by_pods(self, now: float) -> None:
         """Add moves that only annotations of pods show: moving pods, their replacements, and preemptors.
 
         If the records have at least as many moves of the last hour, the records count.
         """
-        if not self.on:
+        if not self.enabled:
             return
-        recorded = {uid for _, to in self._recalled for uid in to}
+        recorded = {uid for _, to in self._earlier_moves for uid in to}
         units: dict[float, set[str]] = {}
         most: dict[float, int] = {}
         leaving: dict[tuple[float, str], dict[str, str]] = {}
@@ -222,23 +224,25 @@ class CarriedMoves:
             most[moved.when] = max(most.get(moved.when, 0), moved.units, len(units.get(moved.when, ())))
             if pod.uid not in recorded:
                 leaving.setdefault((moved.when, moved.unit), {})[pod.uid] = moved.node
-        self._recalled += [(when, to) for (when, _), to in leaving.items()]  # those that stay are left out by `resume`
+        self._earlier_moves += [
+            (when, to) for (when, _), to in leaving.items()
+        ]  # those that stay are left out by `resume`
         if sum(most.values()) > len(self._times):
             counted = [min(when, now) for when, count in most.items() for _ in range(count)]
-            self._times = deque(sorted(counted)[-self._most :])
+            self._times = deque(sorted(counted)[-self._hourly_limit :])
 
     def _holds(self, pod: PodRecord, moved: Moved) -> bool:
         """Return whether a pod's annotation of a move is still true: a pod that stayed in its place did not move."""
         in_place = not moved.node or pod.row == self._cluster.nodes.row_of.get(moved.node)
         return in_place or pod.terminating or pod.row < 0
 
-    def appeared(self, uid: str, now: float) -> None:
+    def nominate_replacement(self, uid: str, now: float) -> None:
         """Nominate a replacement that appeared to the new place."""
         pod = self._cluster.pods.get(uid)
         if pod is None or pod.scheduled or pod.nominated >= 0 or pod.terminating:
             return
         owner = _owner(self._cluster, pod)
-        places = ((moving.owner == owner, place) for moving in self.under_way for place in moving.left)
+        places = ((moving.owner == owner, place) for moving in self.started for place in moving.left)
         free = [
             (likeness(place.lost, pod, same_owner=same), number, place)
             for number, (same, place) in enumerate(places)
@@ -251,7 +255,7 @@ class CarriedMoves:
 
     def review(self, now: float) -> None:
         """End moves with running replacements, and places that were not used in time."""
-        for moving in list(self.under_way):
+        for moving in list(self.started):
             for place in list(moving.left):
                 keeper = place.keeper
                 if keeper.row >= 0:
@@ -263,19 +267,19 @@ class CarriedMoves:
                     moving.lost = True
                     self._nominations.give_back(place, now, _NOT_STARTED)
             if not moving.left:
-                self.under_way.remove(moving)
-                self.moved, self.lost = self.moved + (not moving.lost), self.lost + moving.lost
+                self.started.remove(moving)
+                self.moved_units, self.lost_units = self.moved_units + (not moving.lost), self.lost_units + moving.lost
 
-    def failed(self, ref: str, now: float) -> None:
+    def end_failed(self, ref: str, now: float) -> None:
         """End the moves for an entity with a failed eviction: its units stay."""
-        for moving in [moving for moving in self.under_way if moving.ref == ref]:
-            self.under_way.remove(moving)
+        for moving in [moving for moving in self.started if moving.ref == ref]:
+            self.started.remove(moving)
             for place in moving.left:
                 self._nominations.give_back(place, now, _NOT_STARTED)
 
     def next_time(self) -> float | None:
         """Return when `review` has something to do, if nothing else happens."""
-        return min((place.until for moving in self.under_way for place in moving.left), default=None)
+        return min((place.until for moving in self.started for place in moving.left), default=None)
 
 
 def _owner(cluster: ClusterState, pod: PodRecord) -> Owner | None:

@@ -96,11 +96,11 @@ class Registry:
     """In the order they run; enabled unless a configuration says otherwise."""
     weights: Mapping[str, int]
     """Default weights of in-tree scores."""
-    also_called: Mapping[str, str] = field(default_factory=dict)
+    kube_names: Mapping[str, str] = field(default_factory=dict)
     """Names in configurations for kube-scheduler -> our names."""
     third_party: Mapping[str, Factory] = field(default_factory=dict)
-    """Plugins that are enabled only by a configuration or by `named`."""
-    named: tuple[str, ...] = ()
+    """Plugins that are enabled only by a configuration or by `named_plugins`."""
+    named_plugins: tuple[str, ...] = ()
     """Third-party plugins to enable in every profile that does not mention them."""
     watch: CallPolicy = field(default_factory=CallPolicy)
     """The caller of third-party plugins."""
@@ -119,7 +119,7 @@ class Registry:
 
 def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registry: Registry, path: str) -> Profile:
     """Return one profile. Raises ConfigurationError; `path`: the profile's location in the file."""
-    configuration = _by_our_names(configuration, registry.also_called)
+    configuration = _by_our_names(configuration, registry.kube_names)
     plugins = configuration.plugins
     multi = _multi_point(plugins, registry, f"{path}.plugins.multiPoint")
     args = _args(configuration, registry, path)
@@ -143,8 +143,8 @@ def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registr
                 where = f"{path}.plugins.{point}.enabled[{index}].name"
                 raise ConfigurationError(where, f"plugin {ref.name!r} does not extend {point}")
         if kind is PodGroupPostFilterPlugin:
-            chosen = _following(chosen, plugins.post_filter)
-        names = tuple(name for name in _expanded(multi, chosen) if isinstance(built[name], kind))
+            chosen = _group_post_filters(chosen, plugins.post_filter)
+        names = tuple(name for name in _expand(multi, chosen) if isinstance(built[name], kind))
         if names != tuple(name for name in named if isinstance(built[name], kind)):
             order[kind.__name__] = names
     every = list(built.values())
@@ -202,7 +202,7 @@ def _multi_point(plugins: Plugins, registry: Registry, where: str) -> dict[str, 
     for name, ref in own.items():
         multi[name] = ref.weight or 1
     mentioned = off | {ref.name for _, point in plugins.points() for ref in point.enabled}
-    for name in registry.named:
+    for name in registry.named_plugins:
         if name not in mentioned:
             multi.setdefault(name, 1)
     return multi
@@ -234,7 +234,7 @@ def _check_set(plugins: Plugins, point: str, chosen: PluginSet, registry: Regist
             raise ConfigurationError(where, f"{entry.name!r} can only be disabled together with {main_point}")
 
 
-def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
+def _group_post_filters(own: PluginSet, of_pods: PluginSet) -> PluginSet:
     """Return the plugins of podGroupPostFilter: those of postFilter, except plugins that are named there.
 
     A file that disables preemption at postFilter, for years the only such point of kube-scheduler, disables it for
@@ -249,7 +249,7 @@ def _following(own: PluginSet, of_pods: PluginSet) -> PluginSet:
     )
 
 
-def _expanded(multi: Mapping[str, int], chosen: PluginSet) -> Iterator[str]:
+def _expand(multi: Mapping[str, int], chosen: PluginSet) -> Iterator[str]:
     """Yield the plugins of one extension point, in the order they run."""
     own = [ref.name for ref in chosen.enabled]
     off = {entry.name for entry in chosen.disabled}
@@ -289,10 +289,10 @@ def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where
         kind = args.get("kind", f"{name}Args")
         if kind != f"{name}Args" or args.get("apiVersion", API_VERSION) != API_VERSION:
             raise ConfigurationError(f"{where}.kind", f"{kind!r}: expected {name}Args of {API_VERSION}")
-        return _made(registry.in_tree[name], gates, args, where)
+        return _make(registry.in_tree[name], gates, args, where)
     own = {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}
     try:
-        return contained(_made(registry.third_party[name], gates, own, where), registry.watch)
+        return contained(_make(registry.third_party[name], gates, own, where), registry.watch)
     except ConfigurationError:
         raise
     except PluginError as error:
@@ -304,7 +304,7 @@ def _build(name: str, gates: FeatureGates, registry: Registry, args: Args, where
         raise ConfigurationError(where, text) from error
 
 
-def _made(make: Factory, gates: FeatureGates, args: Args, where: str) -> Plugin:
+def _make(make: Factory, gates: FeatureGates, args: Args, where: str) -> Plugin:
     try:
         return make(gates, args)
     except ConfigurationError as error:

@@ -43,9 +43,9 @@ class Binding:
     pod: PodRecord
     node: str
     row: int
-    before: tuple[Instruction, ...] = ()
+    pre_bind: tuple[Instruction, ...] = ()
     """Instructions to carry out before the binding, in order (PreBind)."""
-    how: object | None = None
+    method: object | None = None
     """How the Bind plugin binds (`ApiBinding`, an `Instruction`); None: POST the binding subresource."""
     annotations: Mapping[str, str] | None = None
     """Annotations that the binding sets on the pod."""
@@ -79,9 +79,9 @@ class GroupCondition:
 
 @dataclass(frozen=True, slots=True)
 class TreeLevel:
-    """The result of one group of a tree in an attempt (composite.md 3.3): `succeeded` of its `of` children.
+    """The result of one group of a tree in an attempt (composite.md 3.3): `succeeded` of its `total` children.
 
-    Children are pods or groups; `needed` is the minimum that must succeed, `short` names the child groups that did not.
+    Children are pods or groups; `needed` of them must succeed, `failed_groups` names the groups that did not.
     """
 
     kind: str
@@ -90,9 +90,9 @@ class TreeLevel:
     ok: bool
     needed: int
     succeeded: int
-    of: int
-    why: str = ""
-    short: tuple[str, ...] = ()
+    total: int
+    reason: str = ""
+    failed_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,13 @@ class Decision:
     levels: tuple[TreeLevel, ...] = ()
     """For a tree: the result of each group that was tried, the root first."""
     preemption: Preemption | None = None
-    in_vain: UnhelpfulPreemption | None = None
+    unhelpful: UnhelpfulPreemption | None = None
     """Why no capacity was freed for a pod group that needed some."""
     order_matters: OrderMatters | None = None
     """Set for a gang that failed and that another order of its pods may place."""
     nominations: tuple[tuple[PodRecord, str], ...] = ()
     """`status.nominatedNodeName` to set."""
-    cleared: tuple[PodRecord, ...] = ()
+    cleared_nominations: tuple[PodRecord, ...] = ()
     """`status.nominatedNodeName` to clear."""
     diagnosis: Diagnosis | None = None
     """Why the pod, or the first member, did not fit."""
@@ -135,7 +135,7 @@ class Decision:
     """Instructions of a PostFilter by which the pod may fit later (`Effects.writes`)."""
     rejected_by: frozenset[str] = frozenset()
     retry_now: bool = False
-    put_off: Deferral | None = None
+    deferral: Deferral | None = None
     """Why an eviction is deferred."""
     held_until: float | None = None
     """Latest end of the reservation for a preemption; None: without an end, or no preemption."""
@@ -143,7 +143,7 @@ class Decision:
     """The decision is about the deferred resize of a running pod (resizes.md), not about a pending pod."""
     attempt: int = 1
     """The number of this attempt of the entity, counted from 1."""
-    queued: float = 0.0
+    queued_at: float = 0.0
     """The first time at which the entity could be tried, in the caller's seconds."""
     profile: str = ""
     """The name of the profile that decided."""
@@ -159,17 +159,17 @@ class Decision:
         return self.result is Result.ERROR or any(r.reason == SCHEDULER_ERROR for r in self.rejections)
 
 
-def stamped(decision: Decision, attempt: int, queued: float, profile: str) -> Decision:
+def stamp(decision: Decision, attempt: int, queued: float, profile: str) -> Decision:
     """Stamp a decision in place: a cycle has just made it, and nothing else refers to it yet.
 
     A copy would take a tenth of the time of the decision for a simple pod.
     """
-    for name, value in (("attempt", attempt), ("queued", queued), ("profile", profile)):
+    for name, value in (("attempt", attempt), ("queued_at", queued), ("profile", profile)):
         object.__setattr__(decision, name, value)
     return decision
 
 
-def instead(decision: Decision, bindings: tuple[Binding, ...]) -> Decision:
-    """Return the decision with the same bindings, each with its instructions; changed in place, as by `stamped`."""
+def replace_bindings(decision: Decision, bindings: tuple[Binding, ...]) -> Decision:
+    """Return the decision with the same bindings, each with its instructions; changed in place, as by `stamp`."""
     object.__setattr__(decision, "bindings", bindings)
     return decision

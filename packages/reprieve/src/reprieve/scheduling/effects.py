@@ -27,14 +27,14 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
 
     decision: Decision | None = None
     """The outcome of a cycle; None if nothing was ready to be tried, and after other calls than `Engine.step`."""
-    unnominated: tuple[PodRecord, ...] = ()
+    unnominated_pods: tuple[PodRecord, ...] = ()
     """Pods with a nomination that ended without a decision to report it: clear `status.nominatedNodeName`.
 
     Their node is gone, their group may not be tried any more, they are being deleted, or their preemption failed.
     """
-    reserved: tuple[AdvanceReservation, ...] = ()
+    reservations: tuple[AdvanceReservation, ...] = ()
     """Reservations that were made or moved: set `status.nominatedNodeName` of their pods (reservations.md 3)."""
-    kept: tuple[LostPlace, ...] = ()
+    lost_places: tuple[LostPlace, ...] = ()
     """Capacity of lost members that is reserved or given to replacements: set `status.nominatedNodeName` of these."""
     satisfaction: tuple[Satisfaction, ...] = ()
     """The PodGroupSatisfied conditions of gangs to write (repair.md 3)."""
@@ -46,9 +46,9 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     """Writes that belong to no binding, such as claims to release. A write that fails is not repeated."""
     incidents: tuple[PluginIncident, ...] = ()
     """Errors of plugins, with tracebacks, for the log and the counters."""
-    allowed: tuple[Binding, ...] = ()
+    permitted_bindings: tuple[Binding, ...] = ()
     """Bindings that a Permit plugin let wait and now permits."""
-    refused: tuple[Rejection, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
     """Pods that a Permit plugin let wait and now refuses."""
     known: bool = True
     """Whether the object to remove was known."""
@@ -62,10 +62,10 @@ class EffectsInProgress:
     """Collects the effects of the running call of the engine."""
 
     def __init__(self) -> None:
-        self.unnominated: dict[str, PodRecord] = {}
+        self.unnominated_pods: dict[str, PodRecord] = {}
         """By UID."""
-        self.reserved: list[AdvanceReservation] = []
-        self.kept: list[LostPlace] = []
+        self.reservations: list[AdvanceReservation] = []
+        self.lost_places: list[LostPlace] = []
         self.satisfaction: list[Satisfaction] = []
         self.evictions: list[DirectEviction] = []
         self.released: list[ReleasedReservation] = []
@@ -84,27 +84,27 @@ class EffectsInProgress:
 
         A pod placed elsewhere is no longer nominated.
         """
-        lists = (self.reserved, self.kept, self.satisfaction, self.evictions, self.released, self.writes)
-        own = self.unnominated or any(lists)
+        lists = (self.reservations, self.lost_places, self.satisfaction, self.evictions, self.released, self.writes)
+        own = self.unnominated_pods or any(lists)
         if not (own or incidents or allowed or refused):
             if decision is None:
                 return NO_EFFECTS if known else UNKNOWN
             return Effects(decision=decision)
         effects = Effects(
             decision=decision,
-            unnominated=tuple(pod for pod in self.unnominated.values() if pod.nominated < 0 and pod.row < 0),
-            reserved=tuple(self.reserved),
-            kept=tuple(self.kept),
+            unnominated_pods=tuple(pod for pod in self.unnominated_pods.values() if pod.nominated < 0 and pod.row < 0),
+            reservations=tuple(self.reservations),
+            lost_places=tuple(self.lost_places),
             satisfaction=tuple(self.satisfaction),
             evictions=tuple(self.evictions),
             released=tuple(self.released),
             writes=tuple(self.writes),
             incidents=tuple(incidents),
-            allowed=allowed,
-            refused=refused,
+            permitted_bindings=allowed,
+            rejections=refused,
             known=known,
         )
-        self.unnominated.clear()
+        self.unnominated_pods.clear()
         for entries in lists:
             entries.clear()
         return effects

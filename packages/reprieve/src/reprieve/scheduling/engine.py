@@ -3,7 +3,7 @@
     engine.set(node, now); engine.set(pod, now); engine.remove(pod.ref, now)
     while (effects := engine.step(now)).decision is not None:
         act(effects)                       # bind, evict, write conditions
-    engine.bound(uid); engine.bind_failed(uid, now); engine.preemption_done(ref, now)
+    engine.confirm_binding(uid); engine.fail_binding(uid, now); engine.finish_preemption(ref, now)
 
 `step` pops one entity, runs its cycle, and *assumes* the outcome in the cluster cache at once, so that the next cycle
 sees it; the driver carries it out and reports back.  Every call that changes something returns its `Effects`.  The same
@@ -36,7 +36,7 @@ from reprieve.scheduling.assumed_pods import AssumedPods
 from reprieve.scheduling.backfill import Backfill
 from reprieve.scheduling.binding_plugins import reserve_all
 from reprieve.scheduling.carried_moves import CarriedMoves
-from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamped
+from reprieve.scheduling.decision import Binding, Decision, Rejection, Result, stamp
 from reprieve.scheduling.effects import Effects, EffectsInProgress
 from reprieve.scheduling.engine_options import EngineOptions
 from reprieve.scheduling.gang_repair import GangRepair
@@ -73,7 +73,7 @@ class Engine:
         self.cluster.evictions = EvictionHistory(eviction_limits(profiles.values()))
         self.waits_for_completions = waits_for_completions(profiles.values())
         """Whether some preemptors may wait for pods that end by themselves; then the driver reports Jobs."""
-        self._stands_for = {name: p.name for p in profiles.values() for name in p.also_known_as}
+        self._profile_aliases = {name: p.name for p in profiles.values() for name in p.also_known_as}
         """Further names of profiles (alsoKnownAs)."""
         self.reach = RoomBound(self.cluster, self.running) if options.share else None
         ageing = reservation_options(next(iter(profiles.values()))).ageing
@@ -91,7 +91,7 @@ class Engine:
         self._nominations = Nominations(
             *shared, {name: hold_seconds(profile) for name, profile in profiles.items()}, self._in_progress
         )
-        self._assumed = AssumedPods(*shared, self._nominations, self.running, self._in_progress)
+        self._assumed_pods = AssumedPods(*shared, self._nominations, self.running, self._in_progress)
         self.repair = GangRepair(*shared, self._nominations, profiles, self._in_progress)
         self._groups = GroupChanges(
             *shared,
@@ -109,10 +109,10 @@ class Engine:
             self._groups.resizes,
             self._nominations,
             self._groups,
-            self._assumed,
+            self._assumed_pods,
             self.sources,
             self.repair,
-            aliases=self._stands_for,
+            aliases=self._profile_aliases,
             scheduled_here=self._ours,
             linger=self._resources.linger,
         )
@@ -120,7 +120,7 @@ class Engine:
         self.overruns = Overruns(self.cluster)
         self._backfill = Backfill(*shared, self.reservations, self.running, self.overruns)
         self.moves = CarriedMoves(*shared, self._nominations, self.running, self._in_progress)
-        self._together = JointAttempts(self.cluster, self.queue, self.running, self.preempting)
+        self._joint_attempts = JointAttempts(self.cluster, self.queue, self.running, self.is_preempting)
         self._handlers = handlers(self._pods, self._groups, self._resources, OtherChanges(*shared, self._nominations))
 
     # -- objects -----------------------------------------------------------------------------------
@@ -134,39 +134,39 @@ class Engine:
         if handler is None:
             raise TypeError(f"{item.KIND} is not a kind that the scheduler reads")
         handler.set(item, now, created)
-        if self.moves.under_way and item.KIND == objects.Pod.KIND:
-            self.moves.appeared(item.metadata.uid or item.key, now)
-        return self.finished()
+        if self.moves.started and item.KIND == objects.Pod.KIND:
+            self.moves.nominate_replacement(item.metadata.uid or item.key, now)
+        return self.collect_effects()
 
     def remove(self, ref: ObjectRef, now: float) -> Effects:
         """Remove an object; a pod is identified by its UID. `Effects.known` states whether the object was known."""
         handler = self._handlers.get(ref.kind)
-        return self.finished(known=handler is not None and handler.remove(ref, now))
+        return self.collect_effects(known=handler is not None and handler.remove(ref, now))
 
     def reads(self, kind: str) -> bool:
         """Return whether the engine reads objects of that kind."""
         return kind in self._handlers
 
-    def pod_terminating(self, uid: str, now: float, *, preempted: bool = False) -> Effects:
+    def mark_terminating(self, uid: str, now: float, *, preempted: bool = False) -> Effects:
         """Handle a pod's deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
-        self._pods.terminating(uid, now, preempted=preempted)
-        return self.finished()
+        self._pods.mark_terminating(uid, now, preempted=preempted)
+        return self.collect_effects()
 
-    def pod_succeeded(self, uid: str) -> None:
+    def record_success(self, uid: str) -> None:
         """Record that a pod succeeded before it is removed: its gang has not lost it (repair.md 1.3)."""
         pod = self.cluster.pods.get(uid)
         if pod is not None and pod.group is not None:
-            self.repair.health.succeeded(pod.group, uid, kept=False)
+            self.repair.health.record_success(pod.group, uid, kept=False)
 
     def set_job(self, job: Job, now: float) -> Effects:
         """Handle a Job that appeared or changed: only its deadline counts, its pods are known (cost.md 6.4)."""
         self._groups.set_deadline(job, now)
-        return self.finished()
+        return self.collect_effects()
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> Effects:
         """Set the kinds of controllers that are reported from now on; pods of other kinds do not wait for them."""
         self._groups.watch_owners(kinds, now)
-        return self.finished()
+        return self.collect_effects()
 
     def complete(self, now: float) -> Effects:
         """Process the end of the initial load: groups that may not be tried release their old reservations."""
@@ -190,7 +190,7 @@ class Engine:
             for pod in entity.ready.values():
                 if (until := protected_from_its_start(self.cluster, pod)) is not None:
                     self.queue.put_last(entity.ref, until)
-        return self.finished()
+        return self.collect_effects()
 
     def give_up_gated(self, now: float, *, after: float) -> Effects:
         """End the nominations of groups that could not be tried for `after` seconds.
@@ -201,7 +201,7 @@ class Engine:
         for entity in list(self.queue.entities()):
             if entity.group is not None and now - entity.since >= after:
                 self._groups.give_up_if_gated(entity, now)
-        return self.finished()
+        return self.collect_effects()
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Engine:
         """Run one cycle and assume its outcome; `Effects.decision` is None when nothing is ready to be tried now."""
         self.cluster.held_by_this_thread = True
         try:
-            return self.finished(decision=self._step(now))
+            return self.collect_effects(decision=self._step(now))
         finally:
             self.cluster.held_by_this_thread = False
 
@@ -217,16 +217,16 @@ class Engine:
         """Advance the time: end reservations that are due, and queue entities that waited for a point in time."""
         self._pass_time(now)
         self.queue.tick(now)
-        return self.finished()
+        return self.collect_effects()
 
     def _pass_time(self, now: float) -> None:
         self.repair.review(now)
-        if self.moves.under_way:
+        if self.moves.started:
             self.moves.review(now)
         self._nominations.give_back_unused(now)
-        if self.reservations.on:
+        if self.reservations.enabled:
             self.reservations.review(now)
-            self._in_progress.evictions += self.overruns.review(self.reservations.held.values(), now)
+            self._in_progress.evictions += self.overruns.review(self.reservations.by_ref.values(), now)
             self._backfill.wake(now)
 
     def next_wakeup(self, *, flush: bool = True, holds: bool = True, ignoring: Collection[str] = ()) -> float | None:
@@ -238,7 +238,7 @@ class Engine:
         times.append(self.moves.next_time())
         if holds:
             times += [
-                self._nominations.held.next_end(),
+                self._nominations.reservations.next_end(),
                 self.reservations.next_time(),
                 self.repair.restarts.next_time(),
                 self.overruns.next_time(),
@@ -247,7 +247,7 @@ class Engine:
 
     def _step(self, now: float) -> Decision | None:
         self._pass_time(now)
-        entity, part = self._together.pop(now)
+        entity, part = self._joint_attempts.pop(now)
         if entity is None:
             return None
         self.cluster.now = now
@@ -265,52 +265,52 @@ class Engine:
         if entity.resizing:
             return self._try_resize(entity, now)
         decided = self._decide(entity, part)
-        if part is None and self._together.plan(entity, decided, now):
-            first, part = self._together.pop(now)
+        if part is None and self._joint_attempts.plan(entity, decided, now):
+            first, part = self._joint_attempts.pop(now)
             assert first is not None
             entity, decided = first, self._decide(first, part)
         queued = now if entity.queued is None else entity.queued
-        if self.reservations.on:
-            decided = self._backfill.instead(entity, decided, now)
-        if self.moves.on and part is None:
-            decided = self.moves.instead(entity, decided, now)
-        if self.reservations.on:
-            decided = self.reservations.attempted(entity, decided, now)
-        decided = self.repair.attempted(decided)
-        return self._apply(entity, stamped(decided, entity.attempts, queued, entity.profile), now)
+        if self.reservations.enabled:
+            decided = self._backfill.replace(entity, decided, now)
+        if self.moves.enabled and part is None:
+            decided = self.moves.replace(entity, decided, now)
+        if self.reservations.enabled:
+            decided = self.reservations.record_attempt(entity, decided, now)
+        decided = self.repair.keep_nominations(decided)
+        return self._apply(entity, stamp(decided, entity.attempts, queued, entity.profile), now)
 
     def _try_resize(self, entity: Entity, now: float) -> Decision:
         """Decide for deferred resizes and assume the outcome: victims, or removal from the queue (resizes.md 2)."""
         pods = sorted(entity.ready.values(), key=lambda pod: pod.key)
         running = self.running.of(pods[0])
         try:
-            decided = decide_resizes(running, entity.ref, pods, under_way=self.preempting(entity.ref))
+            decided = decide_resizes(running, entity.ref, pods, under_way=self.is_preempting(entity.ref))
         except PluginError as error:
             running.report(error)
             decided = failed_resizes(entity.ref, pods, str(error))
         queued = now if entity.queued is None else entity.queued
-        decision = stamped(decided, entity.attempts, queued, entity.profile)
+        decision = stamp(decided, entity.attempts, queued, entity.profile)
         if decision.result is Result.SCHEDULED:
             self.queue.done(entity, pods)
             return decision
         if decision.preemption is not None:
             self._wait_for_victims(entity, decision.preemption, now)
         self._requeue(entity, decision, now)
-        if decision.put_off is not None and decision.put_off.until is not None:
-            self.queue.wake_at(entity, decision.put_off.until)
+        if decision.deferral is not None and decision.deferral.until is not None:
+            self.queue.wake_at(entity, decision.deferral.until)
         return decision
 
     def _decide(self, entity: Entity, part: JointPart | None = None) -> Decision:
         pods = list(entity.ready.values())
         running = self.running.of(pods[0])
-        under_way = self.preempting(entity.ref)
+        under_way = self.is_preempting(entity.ref)
         lingering = any(uid not in self.cluster.pods for uid in self._nominations.in_flight.victims_of(entity.ref))
         try:
             if entity.group is None:
                 return schedule_pod(
                     running, entity.ref, pods[0], under_way=under_way, lingering=lingering, planned=part
                 )
-            with self.repair.places.lifted(entity.ref):
+            with self.repair.places.lift(entity.ref):
                 return schedule_group(
                     running, entity.ref, entity.group, pods, under_way=under_way, lingering=lingering, planned=part
                 )
@@ -338,44 +338,46 @@ class Engine:
         """Assume the outcome; return the decision with the changes by Reserve, Permit and displaced nominations."""
         cluster, queue = self.cluster, self.queue
         self._in_progress.writes += decision.deferred_writes
-        freed = [(pod, pod.nominated) for pod in decision.cleared if pod.nominated >= 0]
+        freed = [(pod, pod.nominated) for pod in decision.cleared_nominations if pod.nominated >= 0]
         if decision.preemption is None:
             self._nominations.release(freed, Released.NO_USE, "freeing capacity there no longer helps", now)
-        for pod in decision.cleared:
+        for pod in decision.cleared_nominations:
             self._nominations.clear(pod)
-        self._nominations.placed(((binding.pod, binding.row) for binding in decision.bindings), now)
+        self._nominations.release_other_places(((binding.pod, binding.row) for binding in decision.bindings), now)
         for binding in decision.bindings:
             if binding.pod.nominated not in (binding.row, NO_ROW):
                 freed.append((binding.pod, binding.pod.nominated))
             cluster.clear_nomination(binding.pod)
             cluster.place(binding.pod, binding.row)
-            self._assumed.add(binding.pod, entity.attempts)
+            self._assumed_pods.add(binding.pod, entity.attempts)
         if decision.bindings and self.running.reserve:
             decision = reserve_all(decision, self.running.of)
             for binding in decision.waiting:
-                self._assumed.wait(binding, now)
+                self._assumed_pods.wait(binding, now)
         queue.done(entity, [binding.pod for binding in decision.bindings])
         queue.done(entity, [binding.pod for binding in decision.waiting])
-        wanted = decision.preemption or decision.put_off
+        wanted = decision.preemption or decision.deferral
         places = tuple((pod, cluster.nodes.row_of[node]) for pod, node in decision.nominations)
         if places:
             freed += [(pod, pod.nominated) for pod, row in places if pod.nominated not in (row, NO_ROW)]
-            self._nominations.moved(freed, places, now)
+            self._nominations.release_earlier_places(freed, places, now)
             displaced = self._hold(entity, wanted, places, now)
-            held_until = self._nominations.held.until(entity.ref)
-            decision = replace(decision, cleared=decision.cleared + displaced, held_until=held_until)
+            held_until = self._nominations.reservations.end_of(entity.ref)
+            decision = replace(
+                decision, cleared_nominations=decision.cleared_nominations + displaced, held_until=held_until
+            )
         if entity.ready or entity.held:
             self._requeue(entity, decision, now)
-            if decision.put_off is not None and decision.put_off.until is not None:
-                queue.wake_at(entity, decision.put_off.until)
+            if decision.deferral is not None and decision.deferral.until is not None:
+                queue.wake_at(entity, decision.deferral.until)
         else:
-            self._nominations.held.forget(entity.ref)
+            self._nominations.reservations.forget(entity.ref)
         for binding in decision.bindings:
             event = ClusterEvent(EventKind.POD_PLACED, row=binding.row, pod=binding.pod, group=binding.pod.group)
             queue.on_event(event, now)
             self._nominations.overtake(binding.pod, binding.row, now)
         for pod, row in freed:
-            self._nominations.freed(pod, row, now, but=entity.ref)
+            self._nominations.release_from(pod, row, now, but=entity.ref)
         return decision
 
     def _requeue(self, entity: Entity, decision: Decision, now: float) -> None:
@@ -417,9 +419,9 @@ class Engine:
         return {**cluster.signatures.sizes(), **cluster.pod_affinity.sizes(), **waiting, **self.running.sizes()}
 
     @property
-    def blocking(self) -> bool:
+    def may_block(self) -> bool:
         """Return whether a step may wait for something outside, such as an extender or a plugin's thread."""
-        return self.running.blocking
+        return self.running.may_block
 
     # -- outcomes of decisions -----------------------------------------------------------------------
 
@@ -428,35 +430,35 @@ class Engine:
         entity = self.queue.get(ref)
         return entity is not None and bool(entity.ready) and (entity.gate.ok or entity.gate.code is Code.ERROR)
 
-    def bound(self, uid: str) -> Effects:
+    def confirm_binding(self, uid: str) -> Effects:
         """Handle a binding that the API confirmed."""
-        self._assumed.bound(uid)
-        return self.finished()
+        self._assumed_pods.confirm(uid)
+        return self.collect_effects()
 
-    def bind_failed(self, uid: str, now: float) -> Effects:
+    def fail_binding(self, uid: str, now: float) -> Effects:
         """Handle a binding that failed permanently: the pod's capacity is released and the pod is queued again."""
-        self._assumed.failed(uid, now)
-        return self.finished()
+        self._assumed_pods.fail(uid, now)
+        return self.collect_effects()
 
     @property
     def awaits_permission(self) -> bool:
         """Return whether pods wait for a Permit plugin."""
-        return self._assumed.waits
+        return self._assumed_pods.has_waiting
 
     def ask_permission(self, now: float) -> Effects:
-        """Call the Permit plugins again for the pods they let wait: `Effects.allowed` and `Effects.refused`."""
-        allowed, refused = self._assumed.ask_permission(now)
-        return self.finished(allowed=allowed, refused=refused)
+        """Call the Permit plugins again for waiting pods: `Effects.permitted_bindings` and `Effects.rejections`."""
+        allowed, refused = self._assumed_pods.ask_permission(now)
+        return self.collect_effects(allowed=allowed, refused=refused)
 
-    def preemption_done(self, ref: str, now: float) -> Effects:
+    def finish_preemption(self, ref: str, now: float) -> Effects:
         """Handle a preemption with successful API calls; the preemptor may be tried when its victims have terminated.
 
         It may be tried at once if its nomination has been cleared meanwhile: then it no longer waits for those victims.
         """
-        self.queue.unblock(ref, now, retry=self._nominations.in_flight.waits(ref) and not self.preempting(ref))
-        return self.finished()
+        self.queue.unblock(ref, now, retry=self._nominations.in_flight.has_victims(ref) and not self.is_preempting(ref))
+        return self.collect_effects()
 
-    def preemption_failed(self, ref: str, now: float) -> Effects:
+    def fail_preemption(self, ref: str, now: float) -> Effects:
         """Handle a preemption with a failed API call: clear its nominations and try again (preemption.md 7.5).
 
         It is tried at once, or after its backoff if the previous one failed too.
@@ -467,18 +469,18 @@ class Engine:
         entity = self.queue.get(ref)
         if entity is not None:
             self._nominations.give_up(entity.ready.values(), now)
-        self.moves.failed(ref, now)
-        self._groups.resizes.stays(spared, now)
+        self.moves.end_failed(ref, now)
+        self._groups.resizes.retry(spared, now)
         self.queue.unblock(ref, now, retry=True, failed=True)
-        return self.finished()
+        return self.collect_effects()
 
-    def preempting(self, ref: str) -> bool:
+    def is_preempting(self, ref: str) -> bool:
         """Return whether a preemption for this entity is in progress: victims still exist, and it is nominated.
 
         If a nomination was cleared by a more important pod, the deletion of the node or the API, the entity may preempt
         elsewhere at once, while its victims still terminate (preemption.md 2.3).
         """
-        entity = self.queue.get(ref) if self._nominations.in_flight.waits(ref) else None
+        entity = self.queue.get(ref) if self._nominations.in_flight.has_victims(ref) else None
         return entity is not None and any(pod.nominated >= 0 or pod.resizing for pod in entity.ready.values())
 
     # -- internals ---------------------------------------------------------------------------------
@@ -491,12 +493,12 @@ class Engine:
         members = self._groups.members(key)
         if members:
             return any(map(self._ours, members))
-        return any(name in self.running or name in self._stands_for for name in SCHEDULERS_OF[api_version])
+        return any(name in self.running or name in self._profile_aliases for name in SCHEDULERS_OF[api_version])
 
     def _ours(self, pod: PodRecord) -> bool:
         return self._any_scheduler or pod.scheduler_name in self.running
 
-    def finished(
+    def collect_effects(
         self,
         *,
         decision: Decision | None = None,

@@ -36,12 +36,12 @@ MOST_PODS = 8192
 class ExpectedStart:
     """The expected start of an entity: (pod, row) of all members, the time, and the pods that it waits for there.
 
-    `when` in seconds since the epoch; None: some of the pods it waits for state no end.
+    `time` in seconds since the epoch; None: some of the pods it waits for state no end.
     """
 
     places: Assigned
-    when: float | None
-    awaited: tuple[PodRecord, ...]
+    time: float | None
+    awaited_pods: tuple[PodRecord, ...]
 
 
 def expected_start(
@@ -95,7 +95,7 @@ def expected_start(
         earliest = after_known_ends(cluster, timed, assign)
         if earliest is not None:
             when, places = earliest
-            return ExpectedStart(places, max(when, now), _on(places, [pod for end, pod in timed if end <= when]))
+            return ExpectedStart(places, max(when, now), _pods_on(places, [pod for end, pod in timed if end <= when]))
         cluster.displace_all([pod for _, pod in timed])
         ordered = sorted(_cheapest_first(cluster, entity, unknown), key=lambda pod: pod.row not in rows)
         left = None if ends_known else _fewest(cluster, ordered, assign)
@@ -103,7 +103,7 @@ def expected_start(
             return None
         count, places = left
         cluster.roll_back(mark)
-        return ExpectedStart(places, None, _on(places, [pod for _, pod in timed] + ordered[:count]))
+        return ExpectedStart(places, None, _pods_on(places, [pod for _, pod in timed] + ordered[:count]))
 
 
 def present_places(running: RunningProfile, entity: Entity, nominated: Mapping[str, int] = NOWHERE) -> Assigned | None:
@@ -199,7 +199,7 @@ def _cheapest_first(cluster: ClusterState, entity: Entity, pods: Sequence[PodRec
     return [pod for *_, step in steps for pod in step][:MOST_PODS]
 
 
-def _on(places: Assigned, pods: Sequence[PodRecord]) -> tuple[PodRecord, ...]:
+def _pods_on(places: Assigned, pods: Sequence[PodRecord]) -> tuple[PodRecord, ...]:
     """Return the pods that are on the rows of the places."""
     rows = {row for _, row in places}
     return tuple(pod for pod in pods if pod.row in rows)

@@ -59,7 +59,7 @@ class Satisfaction:
 class _KnownGang:
     uid: str
     """The UID of the object: a new object of the same name is another gang."""
-    once: bool = False
+    was_scheduled: bool = False
     """Whether the gang has been scheduled once."""
     succeeded: set[str] = field(default_factory=set)
     """UIDs of members that have succeeded and that the API may still have."""
@@ -68,7 +68,7 @@ class _KnownGang:
     state: Satisfaction | None = None
     degraded_since: float | None = None
     """The condition in the API, from before a restart."""
-    home: str = ""
+    entity_key: str = ""
     """Key of the entity that is tried first because of this gang."""
 
 
@@ -85,14 +85,14 @@ class GangHealth:
         """Number of times that gangs became satisfied, and not satisfied."""
         self.changes = 0
         """A counter that grows when a gang becomes degraded, or is no longer."""
-        self._succeeded: dict[str, str] = {}
+        self._groups_of_succeeded: dict[str, str] = {}
         """The groups of pods that have succeeded and that the API may still have, by UID."""
-        self._first = Counter[str]()
+        self._first_tried = Counter[str]()
         """Number of degraded gangs for which an entity is tried first, by its key."""
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def seen(self, group: objects.PodGroup) -> None:
+    def read_conditions(self, group: objects.PodGroup) -> None:
         """Read the conditions of a group in the API, which have its state from before a restart."""
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         conditions = {condition.type: condition for condition in group.status.conditions}
@@ -100,24 +100,24 @@ class GangHealth:
         if satisfied is None and (scheduled is None or scheduled.status != "True"):
             return
         gang = self._gang(key, group.metadata.uid or key)
-        gang.once = True
+        gang.was_scheduled = True
         if satisfied is not None and satisfied.status == "False" and satisfied.last_transition_time is not None:
             gang.degraded_since = satisfied.last_transition_time.timestamp()
 
-    def succeeded(self, key: str, uid: str, *, kept: bool = True) -> None:
+    def record_success(self, key: str, uid: str, *, kept: bool = True) -> None:
         """Record that a member succeeded; `kept`: its pod may be reported again until it is deleted."""
         state = self._cluster.groups.get(key)
         gang = self._gang(key, state.uid if state is not None and state.spec is not None else "")
         if kept:
             gang.succeeded.add(uid)
-            self._succeeded[uid] = key
+            self._groups_of_succeeded[uid] = key
         else:
             gang.succeeded_before += 1
         self._queue.changed_groups.setdefault(key, self._cluster.now)
 
-    def deleted(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         """Handle the deletion of a pod, which may have succeeded before."""
-        gang = self._gangs.get(self._succeeded.pop(uid, ""))
+        gang = self._gangs.get(self._groups_of_succeeded.pop(uid, ""))
         if gang is not None and uid in gang.succeeded:
             gang.succeeded.discard(uid)
             gang.succeeded_before += 1
@@ -162,7 +162,7 @@ class GangHealth:
         changed.clear()
         return news
 
-    def forget_gone(self) -> None:
+    def forget_deleted(self) -> None:
         """Forget deleted groups that had an event."""
         changed, groups = self._queue.changed_groups, self._cluster.groups
         for key in [key for key in changed if key not in groups]:
@@ -176,12 +176,12 @@ class GangHealth:
         if gang is not None and gang.uid not in ("", group.uid):
             self._forget(group.key)
             gang = None
-        if gang is None or not gang.once:
+        if gang is None or not gang.was_scheduled:
             is_foreign = group.spec is not None and group.spec.foreign is not None
             if group.scheduled < (1 if is_foreign else needed):
                 return None
             gang = self._gang(group.key, group.uid)
-            gang.once = True
+            gang.was_scheduled = True
         before = gang.state
         if before is None and not group.members and not gang.succeeded:
             return None
@@ -201,16 +201,16 @@ class GangHealth:
         return gang.state
 
     def _go_first(self, gang: _KnownGang, home: str) -> None:
-        if gang.home == home:
+        if gang.entity_key == home:
             return
-        before, gang.home = gang.home, home
+        before, gang.entity_key = gang.entity_key, home
         if home:
-            self._first[home] += 1
+            self._first_tried[home] += 1
             self._queue.put_first(home, True)
         if before:
-            self._first[before] -= 1
-            if not self._first[before]:
-                del self._first[before]
+            self._first_tried[before] -= 1
+            if not self._first_tried[before]:
+                del self._first_tried[before]
                 self._queue.put_first(before, False)
 
     def _forget(self, key: str) -> None:

@@ -47,19 +47,19 @@ class GangRepair:
         self._options = {name: repair_options(profile) for name, profile in profiles.items()}
         self._common = next(iter(self._options.values()))
         self.health = GangHealth(cluster, queue)
-        self.places = LostPlaces(cluster, queue, nominations, self.health, effects, self._seconds_for)
+        self.places = LostPlaces(cluster, queue, nominations, self.health, effects, self._repair_seconds)
         self.restarts = GangRestarts(cluster, queue, self.health, self._degraded_seconds)
         self._protected = ProtectedGangs(cluster, queue)
 
-    def _of(self, pod: PodRecord) -> RepairOptions:
+    def _options_of(self, pod: PodRecord) -> RepairOptions:
         return self._options.get(pod.scheduler_name, self._common)
 
-    def _seconds_for(self, pod: PodRecord) -> float:
-        return self._of(pod).seconds
+    def _repair_seconds(self, pod: PodRecord) -> float:
+        return self._options_of(pod).seconds
 
     def _degraded_seconds(self, group: GroupState) -> float:
         pod = next(iter(group.members.values()), None)
-        return self._of(pod).degraded_seconds if pod is not None else 0.0
+        return self._options_of(pod).degraded_seconds if pod is not None else 0.0
 
     def review(self, now: float) -> None:
         """Process the events of gangs and the time."""
@@ -70,17 +70,20 @@ class GangRepair:
         self.places.review(changed, now)
         self._effects.evictions += self.restarts.review(now)
 
-    def attempted(self, decision: Decision) -> Decision:
+    def keep_nominations(self, decision: Decision) -> Decision:
         """Return the decision; replacements stay nominated to capacity that is reserved for them."""
-        if not decision.cleared or decision.nominations or not self.places.kept:
+        if not decision.cleared_nominations or decision.nominations or not self.places.by_group:
             return decision
-        return replace(decision, cleared=tuple(pod for pod in decision.cleared if not self.places.keeps(pod)))
+        return replace(
+            decision,
+            cleared_nominations=tuple(pod for pod in decision.cleared_nominations if not self.places.keeps(pod)),
+        )
 
     def trim(self) -> None:
         """Forget deleted groups: a standby receives many and reviews none."""
         changed, groups = self._queue.changed_groups, self._cluster.groups
         if len(changed) > 2 * len(groups) + _FEWEST_KEPT:
-            self.health.forget_gone()
+            self.health.forget_deleted()
 
     def resume(self, now: float) -> None:
         """Take over nominations of members of degraded gangs after the initial load; they last as long as new ones."""
@@ -88,10 +91,10 @@ class GangRepair:
         for key in self.health.degraded:
             group = self._cluster.groups[key]
             nominated = [pod for pod in group.pending() if pod.nominated >= 0 and not self.places.keeps(pod)]
-            if self._nominations.in_flight.waits(group.home) or any(map(self._is_waited_for, nominated)):
+            if self._nominations.in_flight.has_victims(group.home) or any(map(self._is_waited_for, nominated)):
                 continue  # a preemption for the gang is in progress: it has all its places for that
             for pod in nominated:
-                self._nominations.held.forget(group.home)
+                self._nominations.reservations.forget(group.home)
                 self.places.adopt(key, pod, now)
 
     def _is_waited_for(self, pod: PodRecord) -> bool:

@@ -32,7 +32,7 @@ class GangRestart:
     """The gang, or the group of the tree that lost its minimum."""
     unit: PreemptionUnit
     """Its running pods."""
-    broken: Satisfaction
+    state: Satisfaction
     """The degraded gang."""
     message: str
 
@@ -67,49 +67,49 @@ class GangRestarts:
         health: GangHealth,
         seconds_for: Callable[[GroupState], float],
     ) -> None:
-        self._cluster, self._queue, self._health, self._seconds_for = cluster, queue, health, seconds_for
-        self._due: dict[str, float] = {}
+        self._cluster, self._queue, self._health, self._repair_seconds = cluster, queue, health, seconds_for
+        self._due_times: dict[str, float] = {}
         """Time at which a degraded gang with the policy may be evicted, by `namespace/name`."""
-        self._looked_at: dict[str, float] = {}
+        self._checked_at: dict[str, float] = {}
         """Time at which due gangs were last checked."""
-        self._known: tuple[object, ...] = ()
+        self._basis: tuple[object, ...] = ()
         """The degraded gangs and the rules for which these times were computed."""
-        self.made = 0
+        self.evictions = 0
         """Number of gangs that were evicted."""
 
     def review(self, now: float) -> list[GangRestart]:
         """Return the gangs to evict now."""
         degraded = self._health.degraded
-        if not degraded and not self._due:
+        if not degraded and not self._due_times:
             return []
         version = (self._health.changes, self._cluster.groups_version)
-        if version != self._known:
-            self._known = version
-            self._due = {
+        if version != self._basis:
+            self._basis = version
+            self._due_times = {
                 key: state.since + seconds
                 for key, state in degraded.items()
-                if (seconds := self._seconds_for(self._cluster.groups[key])) > 0
+                if (seconds := self._repair_seconds(self._cluster.groups[key])) > 0
                 and broken_level(self._cluster.groups[key]) is not None
             }
-            self._looked_at = {key: when for key, when in self._looked_at.items() if key in self._due}
+            self._checked_at = {key: when for key, when in self._checked_at.items() if key in self._due_times}
         restarts = []
-        for key, due in self._due.items():
-            if due <= now and self._looked_at.get(key, -_PAUSE) + _PAUSE <= now:
+        for key, due in self._due_times.items():
+            if due <= now and self._checked_at.get(key, -_PAUSE) + _PAUSE <= now:
                 restart = self._restart(key, now)
                 restarts += [restart] if restart is not None else []
-        self.made += len(restarts)
+        self.evictions += len(restarts)
         return restarts
 
     def next_time(self) -> float | None:
         """Return when `review` has something to do, if nothing else happens."""
-        return min((due for key, due in self._due.items() if key not in self._looked_at), default=None)
+        return min((due for key, due in self._due_times.items() if key not in self._checked_at), default=None)
 
     def _restart(self, key: str, now: float) -> GangRestart | None:
         gang = self._cluster.groups[key]
         entity = self._queue.get(gang.home)
         if entity is not None and entity.state is QueueState.ACTIVE:
             return None  # it is about to be tried, which may repair it
-        self._looked_at[key] = now
+        self._checked_at[key] = now
         level = broken_level(gang)
         if level is None:
             return None

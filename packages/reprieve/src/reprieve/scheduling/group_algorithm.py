@@ -54,15 +54,15 @@ class GroupCycle:
 class Level:
     """The result of one group of a tree: the number of its children (pods or groups) that succeeded.
 
-    `short`: the names of child groups that did not, in order.
+    `failed_groups`: the names of child groups that did not, in order.
     """
 
     group: Group
     ok: bool
     succeeded: int
-    of: int
-    why: str = ""
-    short: tuple[str, ...] = ()
+    total: int
+    reason: str = ""
+    failed_groups: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class GroupAssignment:
     status: Status = SUCCESS
     """SUCCESS: enough members have a place."""
     rejected_by: set[str] = field(default_factory=set)
-    why: str = ""
+    message: str = ""
     """The message of a failed group; empty: the default message."""
     placement: Placement | None = None
     """The chosen placement, if there are several."""
@@ -83,7 +83,7 @@ class GroupAssignment:
     """For a tree: the result of each group in it that was tried, by `ref`."""
     kept: bool = False
     """Whether the pods are assumed in the present view."""
-    in_vain: set[str] = field(default_factory=set)
+    withdrawn: set[str] = field(default_factory=set)
     """UIDs of pods that were placed until a level above them failed."""
 
     @property
@@ -145,11 +145,11 @@ def place_group(
     if not result.status.ok:
         result.rejected_by.add(result.status.plugin)
     if slicing is not None and diagnose and not result.status.ok:
-        return _searched(cycle, slicing, keep=keep) or result
+        return _search(cycle, slicing, keep=keep) or result
     return result
 
 
-def _searched(cycle: GroupCycle, slicing: Slicing, *, keep: bool) -> GroupAssignment | None:
+def _search(cycle: GroupCycle, slicing: Slicing, *, keep: bool) -> GroupAssignment | None:
     """Return places for all members, found by searching places of all slices, after placing slice by slice failed."""
     zones = searched(cycle.running, slicing)
     if zones is None:
@@ -181,7 +181,7 @@ def _place_slices(members: _Members, slicing: Slicing, before: int) -> None:
     running, pods = cycle.running, cycle.pods
     if slicing.error:
         result.status = progress(running.profile, cycle.group, before, 0)
-        result.why = slicing.error
+        result.message = slicing.error
     last, remaining, work = None, len(pods), _MOST_SLICED
     full: set[tuple[str, tuple[object, ...]]] = set()
     for unit in slicing.units:
@@ -200,7 +200,7 @@ def _place_slices(members: _Members, slicing: Slicing, before: int) -> None:
             if shape:
                 full.add((zone.name, shape))
         if not placed:
-            result.why = result.why or slicing.why(unit)
+            result.message = result.message or slicing.why(unit)
             result.status = progress(running.profile, cycle.group, before + len(result.placed), remaining)
             if result.status.code is Code.UNSCHEDULABLE:
                 break

@@ -53,7 +53,7 @@ class GroupChanges:
     def set(self, group: objects.PodGroup, now: float, created: float | None = None) -> None:
         """Add or change a PodGroup of the API."""
         if self._gates.generic_workload:
-            self._repair.health.seen(group)
+            self._repair.health.read_conditions(group)
             self._carry_out(self._objects.set(group, created or 0.0), now)
 
     def remove(self, ref: ObjectRef, now: float) -> bool:
@@ -96,15 +96,15 @@ class GroupChanges:
 
     def watch_owners(self, kinds: Iterable[str], now: float) -> None:
         """Set the kinds of controllers that are reported from now on; pods of other kinds do not wait for them."""
-        self._carry_out(self._objects.watched(frozenset(kinds)), now)
+        self._carry_out(self._objects.watch_owners(frozenset(kinds)), now)
 
-    def pod_joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership, now: float) -> None:
+    def add_pod(self, pod: PodRecord, manifest: objects.Pod, membership: Membership, now: float) -> None:
         """Add a new pod to its group."""
-        self._carry_out(self._objects.joined(pod, manifest, membership), now)
+        self._carry_out(self._objects.add_pod(pod, manifest, membership), now)
 
-    def pod_left(self, pod: PodRecord, now: float) -> None:
+    def remove_pod(self, pod: PodRecord, now: float) -> None:
         """Handle a deleted pod that is no longer a member."""
-        self._carry_out(self._objects.left(pod), now)
+        self._carry_out(self._objects.remove_pod(pod), now)
 
     def _carry_out(self, changes: Iterable[GroupChange | Move], now: float) -> None:
         """Apply changes of group objects, and of groups that exist only by their pods."""
@@ -125,7 +125,7 @@ class GroupChanges:
         before = self._cluster.groups.get(key)
         old = before.spec if before is not None else None
         state = self._cluster.set_group(group, created=created, trees=self._gates.composite_pod_group)
-        self._changed(state, old, now)
+        self._update_group(state, old, now)
         if old is None and state.spec is not None and state.spec.claims:
             for pod in state.pending():
                 if pod.claims:
@@ -138,7 +138,7 @@ class GroupChanges:
         if state is not None:
             self._nominations.give_up(state.pending(), now, Released.DELETED, f"podgroup {key} is deleted")
             self._move(now, f"podgroup {key} is deleted")
-            self.resizes.regrouped(state.running(), now)
+            self.resizes.regroup(state.running(), now)
             self._queue.on_event(ClusterEvent(EventKind.GROUP_REMOVED, group=key), now)
             self._queue.wake(above, now)
             units_changed(self._cluster, self._queue, state, now)
@@ -150,7 +150,7 @@ class GroupChanges:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self._cluster.trees.composites.get(key)
         old = before.spec if before is not None else None
-        self._changed(self._cluster.set_composite(group, created=created, foreign=foreign), old, now)
+        self._update_group(self._cluster.set_composite(group, created=created, foreign=foreign), old, now)
 
     def _remove_composite(self, key: str, now: float) -> bool:
         state = self._cluster.trees.composites.get(key)
@@ -172,7 +172,7 @@ class GroupChanges:
             self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} belongs to another group")
         before = pod.group
         self._cluster.regroup(pod, key)
-        self.resizes.regrouped((pod,), now)
+        self.resizes.regroup((pod,), now)
         if waiting:
             self._queue.add_pod(pod, now)
         for group in filter(None, (before, key)):
@@ -189,12 +189,12 @@ class GroupChanges:
         pods = (pod for pod in entity.ready.values() if not self._repair.places.keeps(pod))
         self._nominations.give_up(pods, now, Released.GATED, entity.gate.reason)
 
-    def _changed(self, state: Group, old: GroupSpec | None, now: float) -> None:
+    def _update_group(self, state: Group, old: GroupSpec | None, now: float) -> None:
         """Handle a group that differs from `old`; its pods, and those below it, may be in another tree now."""
         self._move(now, f"{state.kind.lower()} {state.key} stands in another tree")
         spec = state.spec
         assert spec is not None
-        self.resizes.regrouped(state.running(), now)
+        self.resizes.regroup(state.running(), now)
         raised = old is not None and (spec.min_count or 0) > (old.min_count or 0)
         if old is not None and replace(spec, min_count=old.min_count) != old:
             raised = False  # other changes may help
@@ -218,4 +218,4 @@ class GroupChanges:
         for group, before in self._cluster.trees.take_moved():
             self._nominations.give_up(group.pending(), now, Released.DELETED, why)
             self._queue.move_group(group, before, now)
-            self.resizes.regrouped(group.running(), now)
+            self.resizes.regroup(group.running(), now)

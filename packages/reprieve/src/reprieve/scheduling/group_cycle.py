@@ -265,24 +265,24 @@ def _schedule(
         running.report(trouble)
         failed = failed_group(ref, group, pods, str(trouble))
         # an error, not a lack of capacity: retry after backoff
-        return replace(failed, rejected_by=frozenset(), in_vain=UnhelpfulPreemption(group, NoRoom.ERROR))
+        return replace(failed, rejected_by=frozenset(), unhelpful=UnhelpfulPreemption(group, NoRoom.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return replace(_wait(cycle, ref, assignment, outcome.proposal), order_matters=matters)
     if assignment.feasible:
         # The others are tried again at once: with these bound, a preemption for the others may be worthwhile.
-        return replace(_bind(cycle, ref, assignment, retry_now=True), in_vain=unhelpful)
-    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, Deferral) else None
+        return replace(_bind(cycle, ref, assignment, retry_now=True), unhelpful=unhelpful)
+    deferral = outcome.deferral if outcome is not None and isinstance(outcome.deferral, Deferral) else None
     reserved = held_places(outcome)
     clear = overtaken or outcome is None or outcome.clear_nomination
     rejected = _reject(cycle, ref, assignment, texts, clear=clear)
     reserved_uids = {pod.uid for pod, _ in reserved}
     return replace(
         rejected,
-        put_off=deferral,
+        deferral=deferral,
         nominations=tuple((pod, running.cluster.nodes.names[row]) for pod, row in reserved),
-        cleared=tuple(pod for pod in rejected.cleared if pod.uid not in reserved_uids),
+        cleared_nominations=tuple(pod for pod in rejected.cleared_nominations if pod.uid not in reserved_uids),
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
-        in_vain=unhelpful,
+        unhelpful=unhelpful,
         order_matters=matters,
     )
 
@@ -405,9 +405,9 @@ def _post_filters(
             return last, texts, None
         if last.status.reason:
             texts.append(last.status.reason)
-        if isinstance(last.in_vain, UnhelpfulPreemption):
-            unhelpful = last.in_vain
-        if (last.deferred_writes or last.put_off is not None) and not feasible:
+        if isinstance(last.unhelpful, UnhelpfulPreemption):
+            unhelpful = last.unhelpful
+        if (last.deferred_writes or last.deferral is not None) and not feasible:
             break
     return last, texts, unhelpful
 
@@ -443,7 +443,7 @@ def _wait(cycle: GroupCycle, ref: str, assignment: GroupAssignment, preemption: 
         levels=_levels(cycle.group, assignment),
         preemption=preemption,
         nominations=tuple((pod, names[row]) for pod, row in preemption.nominations),
-        cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0 and pod.uid not in nominated),
+        cleared_nominations=tuple(pod for pod in cycle.pods if pod.nominated >= 0 and pod.uid not in nominated),
         diagnosis=next(iter(assignment.failed.values()), None),
         rejected_by=frozenset(assignment.rejected_by),
         retry_now=not preemption.victims,
@@ -454,7 +454,7 @@ def _reject(cycle: GroupCycle, ref: str, assignment: GroupAssignment, texts: Seq
     # If its victims are still terminating, a retried group is still waiting for them (observability.md, "Conditions").
     waits = texts and texts[-1] == TERMINATING
     by_topology = cycle.running.gates.topology_aware_workload_scheduling
-    why = assignment.why or (first_of(1) if by_topology else GROUP_UNSCHEDULABLE)
+    why = assignment.message or (first_of(1) if by_topology else GROUP_UNSCHEDULABLE)
     message = WAITING_FOR_GROUP_PREEMPTION if waits else ", ".join([why, *texts])
     return Decision(
         ref=ref,
@@ -462,7 +462,7 @@ def _reject(cycle: GroupCycle, ref: str, assignment: GroupAssignment, texts: Seq
         rejections=_rejections(cycle, assignment, group_failed=True),
         conditions=_unschedulable(cycle.group, assignment, message),
         levels=_levels(cycle.group, assignment),
-        cleared=tuple(pod for pod in cycle.pods if pod.nominated >= 0) if clear else (),
+        cleared_nominations=tuple(pod for pod in cycle.pods if pod.nominated >= 0) if clear else (),
         diagnosis=next(iter(assignment.failed.values()), None),
         rejected_by=frozenset(assignment.rejected_by),
     )
@@ -491,7 +491,7 @@ def _scheduled(group: Group, assignment: GroupAssignment) -> tuple[GroupConditio
                 succeeded.add(item.key)
             conditions.append(_condition(item, True, SCHEDULED, ""))
         else:
-            why = level.why if level is not None and level.why else GROUP_UNSCHEDULABLE
+            why = level.reason if level is not None and level.reason else GROUP_UNSCHEDULABLE
             conditions.append(_condition(item, False, UNSCHEDULABLE, why))
     return tuple(conditions)
 
@@ -502,7 +502,7 @@ def _unschedulable(group: Group, assignment: GroupAssignment, message: str) -> t
     for item in group.below():
         if item is not group:
             level = assignment.levels.get(item.ref)
-            why = level.why if level is not None and level.why else below_unschedulable(group.name)
+            why = level.reason if level is not None and level.reason else below_unschedulable(group.name)
             conditions.append(_condition(item, False, UNSCHEDULABLE, why))
     return tuple(conditions)
 
@@ -518,9 +518,9 @@ def _levels(group: Group, assignment: GroupAssignment) -> tuple[TreeLevel, ...]:
             ok=level.ok,
             needed=max(1, item.min_count),
             succeeded=level.succeeded,
-            of=level.of,
-            why=level.why,
-            short=level.short,
+            total=level.total,
+            reason=level.reason,
+            failed_groups=level.failed_groups,
         )
         for item in group.below()
         if (level := assignment.levels.get(item.ref)) is not None
@@ -540,7 +540,7 @@ def failed_group(
         result=Result.ERROR,
         rejections=tuple(Rejection(pod, SCHEDULER_ERROR, error) for pod in pods),
         conditions=conditions,
-        cleared=tuple(pod for pod in pods if pod.nominated >= 0),
+        cleared_nominations=tuple(pod for pod in pods if pod.nominated >= 0),
         rejected_by=frozenset({"GangScheduling"}),
     )
 
@@ -558,7 +558,7 @@ def _rejections(cycle: GroupCycle, assignment: GroupAssignment, *, group_failed:
                 message = messages[id(diagnosis)] = diagnosis.message(_post_filters_of_member(profile, pod))
         elif pod.uid in placed and not group_failed:
             continue
-        elif pod.uid in placed or pod.uid in assignment.in_vain:
+        elif pod.uid in placed or pod.uid in assignment.withdrawn:
             message = WAITING_FOR_QUORUM
         else:
             message = GROUP_UNSCHEDULABLE

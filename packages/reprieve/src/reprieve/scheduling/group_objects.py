@@ -56,7 +56,7 @@ class _Counts(NamedTuple):
 
     group: objects.PodGroup
     created: float
-    given: int | None
+    derived_priority: int | None
     tree: ForeignTree | None
 
 
@@ -74,22 +74,22 @@ class GroupObjects:
         self._cluster = cluster
         self._sources = sources
         self._trees = trees
-        self._sized = SizedGroups()
+        self._sized_groups = SizedGroups()
         self._objects: dict[str, dict[int, tuple[objects.PodGroup, float]]] = {}
         """Groups of the API with their time of creation, by key, then by the rank of their API: 0 is the strongest."""
         self._counts: dict[str, _Counts] = {}
         """Foreign groups, and those derived from pods, by key."""
-        self._made: dict[str, dict[tuple[bool, str], Group]] = {}
+        self._tree_groups: dict[str, dict[tuple[bool, str], Group]] = {}
         """The groups of the trees: by key of the foreign group, then by whether it is a composite, and its own key."""
         self._tasks: dict[str, dict[str, tuple[PodRecord, str]]] = {}
         """Pods of Volcano's groups with their tasks, by key of the group, then by UID."""
-        self._named: dict[str, str] = {}
+        self._named_groups: dict[str, str] = {}
         """The key of the group that such a pod names, by UID: it may be in a leaf, or a single pod."""
         self.owner_kinds: frozenset[str] = frozenset()
         """Kinds of controllers that are reported here; pods of others are single pods."""
         self._owners: dict[_OwnerKey, Mapping[str, int]] = {}
         """Sizes of the gangs of each controller; empty for one without gangs."""
-        self._owned: dict[_OwnerKey, dict[str, tuple[PodRecord, OwnerOf]]] = {}
+        self._owned_pods: dict[_OwnerKey, dict[str, tuple[PodRecord, OwnerOf]]] = {}
         """Pods by their controller, then by UID."""
         self._owner_of: dict[str, _OwnerKey] = {}
 
@@ -101,15 +101,15 @@ class GroupObjects:
         by_rank = self._objects.setdefault(key, {})
         by_rank[_rank(group)] = (group, created)
         counts = by_rank[min(by_rank)]
-        return self._there(key, *counts)
+        return self._set_object(key, *counts)
 
     def remove(self, key: str) -> Changes:
         """Remove an object of the API; one derived from pods may replace it."""
         if self._objects.pop(key, None) is None:
             return []
-        changes = self._gone(key)
-        sized = self._sized.group(key)
-        return changes if sized is None else [*changes, *self._there(key, sized)]
+        changes = self._remove_object(key)
+        sized = self._sized_groups.group(key)
+        return changes if sized is None else [*changes, *self._set_object(key, sized)]
 
     def key_of(self, pod: objects.Pod, membership: Membership) -> str:
         """Return the key of the group of a new pod; empty if the pod is scheduled as a single pod."""
@@ -123,7 +123,7 @@ class GroupObjects:
         leaf = counts.tree.leaf_of(_task(pod), pod.metadata.labels)
         return f"{namespace}/{leaf}" if leaf is not None else ""
 
-    def joined(self, pod: PodRecord, manifest: objects.Pod, membership: Membership) -> Changes:
+    def add_pod(self, pod: PodRecord, manifest: objects.Pod, membership: Membership) -> Changes:
         """Add a pod that names a group."""
         owner = owner_of(manifest.metadata) if membership.source.name == OWNERS else None
         if owner is not None:
@@ -131,32 +131,34 @@ class GroupObjects:
         key = f"{pod.namespace}/{membership.name}"
         if membership.source.name == VOLCANO:
             self._tasks.setdefault(key, {})[pod.uid] = (pod, _task(manifest))
-            self._named[pod.uid] = key
-        if membership.size is not None and self._sized.joined(key, pod.uid, membership.size):
-            sized = self._sized.group(key)
+            self._named_groups[pod.uid] = key
+        if membership.size is not None and self._sized_groups.joined(key, pod.uid, membership.size):
+            sized = self._sized_groups.group(key)
             if sized is not None and key not in self._objects:
-                return self._there(key, sized)
+                return self._set_object(key, sized)
         counts = self._counts.get(key)
         if counts is None:
             return []
-        raised = counts.group.spec.priority is None and (counts.given is None or pod.priority > counts.given)
-        if counts.tree is None or pod.group is None or (False, pod.group) in self._made[key]:
-            return self._there(key, counts.group, counts.created) if raised else []
-        added = None if raised else counts.tree.subgroup(_name(pod.group), counts.given)
+        raised = counts.group.spec.priority is None and (
+            counts.derived_priority is None or pod.priority > counts.derived_priority
+        )
+        if counts.tree is None or pod.group is None or (False, pod.group) in self._tree_groups[key]:
+            return self._set_object(key, counts.group, counts.created) if raised else []
+        added = None if raised else counts.tree.subgroup(_name(pod.group), counts.derived_priority)
         if added is None:
-            return self._there(key, counts.group, counts.created)
+            return self._set_object(key, counts.group, counts.created)
         place, leaf = added
-        self._made[key][False, pod.group] = leaf
+        self._tree_groups[key][False, pod.group] = leaf
         return [self._change(key, pod.group, place, leaf, counts.created)]
 
-    def left(self, pod: PodRecord) -> Changes:
+    def remove_pod(self, pod: PodRecord) -> Changes:
         """Remove a deleted pod that is no longer a member."""
         owner = self._owner_of.pop(pod.uid, None)
         if owner is not None:
-            del self._owned[owner][pod.uid]
-            if not self._owned[owner]:
-                del self._owned[owner]
-        named = self._named.pop(pod.uid, None)
+            del self._owned_pods[owner][pod.uid]
+            if not self._owned_pods[owner]:
+                del self._owned_pods[owner]
+        named = self._named_groups.pop(pod.uid, None)
         key = named or pod.group
         if key is None:
             return []
@@ -165,28 +167,32 @@ class GroupObjects:
             del self._tasks[named][pod.uid]
             if not self._tasks[named]:
                 del self._tasks[named]
-        elif self._sized.left(key, pod.uid) and key not in self._objects:
-            sized = self._sized.group(key)
-            return self._gone(key) if sized is None else self._there(key, sized)
+        elif self._sized_groups.left(key, pod.uid) and key not in self._objects:
+            sized = self._sized_groups.group(key)
+            return self._remove_object(key) if sized is None else self._set_object(key, sized)
         if counts is None:
             return []
         if self._was_dearest(pod, key, counts):
-            return self._there(key, counts.group, counts.created)
-        if named is None or counts.tree is None or pod.group is None or not self._emptied(pod.group):
+            return self._set_object(key, counts.group, counts.created)
+        if named is None or counts.tree is None or pod.group is None or not self._has_lost_leaf(pod.group):
             return []
-        if counts.tree.subgroup(_name(pod.group), counts.given) is None:
-            return self._there(key, counts.group, counts.created)
-        self._made[key].pop((False, pod.group), None)
+        if counts.tree.subgroup(_name(pod.group), counts.derived_priority) is None:
+            return self._set_object(key, counts.group, counts.created)
+        self._tree_groups[key].pop((False, pod.group), None)
         return [GroupChange(pod.group, None)]
 
-    def _emptied(self, key: str) -> bool:
+    def _has_lost_leaf(self, key: str) -> bool:
         """Return whether the deleted pod was the last of its leaf, which changes the tree."""
         leaf = self._cluster.groups.get(key)
         return leaf is None or not leaf.members
 
     def _was_dearest(self, pod: PodRecord, key: str, counts: _Counts) -> bool:
         """Return whether only the deleted pod gave the group its priority (workloads.md 2.6)."""
-        if counts.group.spec.priority is not None or counts.given is None or pod.priority < counts.given:
+        if (
+            counts.group.spec.priority is not None
+            or counts.derived_priority is None
+            or pod.priority < counts.derived_priority
+        ):
             return False
         state = self._cluster.groups.get(key)
         rest = chain((p for p, _ in self._tasks.get(key, {}).values()), state.members.values() if state else ())
@@ -201,19 +207,19 @@ class GroupObjects:
         if self._owners.get(key) == sizes:
             return []
         self._owners[key] = sizes
-        return self._owner_changed(key)
+        return self._recount_owned(key)
 
     def remove_owner(self, kind: str, namespace: str, name: str) -> None:
         """Remove a controller; its pods, which will be deleted, keep their groups."""
         self._owners.pop((kind, namespace, name), None)
 
-    def watched(self, kinds: frozenset[str]) -> Changes:
+    def watch_owners(self, kinds: frozenset[str]) -> Changes:
         """Set the kinds of controllers that are reported from now on."""
         before, self.owner_kinds = self.owner_kinds, kinds
-        concerned = [key for key in self._owned if (key[0] in before) != (key[0] in kinds)]
+        concerned = [key for key in self._owned_pods if (key[0] in before) != (key[0] in kinds)]
         for key in [key for key in self._owners if key[0] not in kinds]:
             del self._owners[key]
-        return [change for key in concerned for change in self._owner_changed(key)]
+        return [change for key in concerned for change in self._recount_owned(key)]
 
     def _owned_key(self, namespace: str, owner: OwnerOf) -> str:
         """Return the key of a pod's gang; empty for a single pod. A pod with an unknown controller waits for it."""
@@ -224,19 +230,19 @@ class GroupObjects:
 
     def _joined_owner(self, pod: PodRecord, owner: OwnerOf) -> Changes:
         key = (owner.kind, pod.namespace, owner.name)
-        self._owned.setdefault(key, {})[pod.uid] = (pod, owner)
+        self._owned_pods.setdefault(key, {})[pod.uid] = (pod, owner)
         self._owner_of[pod.uid] = key
         return self._count_owned(pod, owner)
 
-    def _owner_changed(self, key: _OwnerKey) -> Changes:
+    def _recount_owned(self, key: _OwnerKey) -> Changes:
         changes: Changes = []
-        for pod, owner in self._owned.get(key, {}).values():
+        for pod, owner in self._owned_pods.get(key, {}).values():
             wanted = self._owned_key(pod.namespace, owner) or None
             before = pod.group
             if wanted != before:
-                if before is not None and self._sized.left(before, pod.uid):
-                    sized = self._sized.group(before)
-                    changes += self._there(before, sized) if sized is not None else self._gone(before)
+                if before is not None and self._sized_groups.left(before, pod.uid):
+                    sized = self._sized_groups.group(before)
+                    changes += self._set_object(before, sized) if sized is not None else self._remove_object(before)
                 changes.append(Move(pod, wanted))
             if wanted is not None:
                 changes += self._count_owned(pod, owner, wanted)
@@ -248,10 +254,14 @@ class GroupObjects:
         if key is None or not size:
             return []
         counts = self._counts.get(key)
-        if not self._sized.joined(key, pod.uid, size) and counts is not None and (counts.given or 0) >= pod.priority:
+        if (
+            not self._sized_groups.joined(key, pod.uid, size)
+            and counts is not None
+            and (counts.derived_priority or 0) >= pod.priority
+        ):
             return []
-        sized = self._sized.group(key)
-        return self._there(key, sized) if sized is not None and key not in self._objects else []
+        sized = self._sized_groups.group(key)
+        return self._set_object(key, sized) if sized is not None and key not in self._objects else []
 
     def members(self, key: str) -> Sequence[PodRecord]:
         """Return the pods that name the group, in any leaf."""
@@ -259,13 +269,13 @@ class GroupObjects:
 
     # -- internals ---------------------------------------------------------------------------------
 
-    def _there(self, key: str, group: objects.PodGroup, created: float = 0.0) -> Changes:
+    def _set_object(self, key: str, group: objects.PodGroup, created: float = 0.0) -> Changes:
         """Set the object of a key.
 
         `created` orders the groups of a tree (composite.md 2.3); groups derived from pods have none.
         """
         if group.foreign is None:
-            return [*self._gone(key, stays=True), GroupChange(key, group, created)]
+            return [*self._remove_object(key, stays=True), GroupChange(key, group, created)]
         priority = group.spec.priority
         if priority is None:
             priority = max((pod.priority for pod in self._pods(key)), default=None)
@@ -282,7 +292,7 @@ class GroupObjects:
         tree_changes = self._remake(key, tree.groups(names, priority), created)
         return [*tree_changes, *moves, GroupChange(key, None)]
 
-    def _gone(self, key: str, *, stays: bool = False) -> Changes:
+    def _remove_object(self, key: str, *, stays: bool = False) -> Changes:
         """Remove the object of the key; with `stays` an object of the same key replaces it."""
         self._counts.pop(key, None)
         changes = self._remake(key, [], 0.0)
@@ -291,7 +301,7 @@ class GroupObjects:
     def _remake(self, key: str, tree: Tree, created: float) -> Changes:
         """Update the groups of the tree: parents are added first and removed last."""
         namespace = key.partition("/")[0]
-        before = self._made.pop(key, {})
+        before = self._tree_groups.pop(key, {})
         now: dict[tuple[bool, str], Group] = {}
         changes: Changes = []
         for place, group in tree:
@@ -301,7 +311,7 @@ class GroupObjects:
             if before.get((composite, name)) != group:
                 changes.append(self._change(key, name, place, group, created))
         if now:
-            self._made[key] = now
+            self._tree_groups[key] = now
         removals = [
             GroupChange(name, None, composite=composite) for composite, name in before if (composite, name) not in now
         ]

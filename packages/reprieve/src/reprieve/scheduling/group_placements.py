@@ -66,7 +66,7 @@ def _intersected(placements: Sequence[Placement], others_placements: Sequence[Pl
 def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAssignment:
     """Find a place for the group within one of the placements, in the present view, which is not changed.
 
-    If none works, the result is that of the first one tried, with a `why` that counts them.
+    If none works, the result is that of the first one tried, with a `message` that counts them.
     """
     running, pods, kind = cycle.running, cycle.pods, cycle.group.kind
     if not pods:
@@ -83,7 +83,7 @@ def place_in_one(cycle: GroupCycle, placements: Sequence[Placement]) -> GroupAss
         return GroupAssignment(
             status=Status(Code.UNSCHEDULABLE),
             rejected_by={plugin.name for plugin in running.profile.placement_generators},
-            why=NO_PLACEMENTS,
+            message=NO_PLACEMENTS,
         )
     first = nominated_placement(placements, cycle.nominated)
     reported = None
@@ -275,7 +275,7 @@ def _nowhere(
     running: RunningProfile, pods: Sequence[PodRecord], reported: GroupAssignment, count: int
 ) -> GroupAssignment:
     """Return the status if no placement works, with all plugins that may have rejected a member, for their events."""
-    reported.why = first_of(count, reported.why or GROUP_UNSCHEDULABLE)
+    reported.message = first_of(count, reported.message or GROUP_UNSCHEDULABLE)
     reported.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
     for pod in {pod.signature.id: pod for pod in pods}.values():
         state = CycleState(running.cluster, pod)

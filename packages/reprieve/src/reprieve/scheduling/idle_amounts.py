@@ -26,20 +26,20 @@ class IdleAmounts:
 
     def __init__(self, cluster: ClusterState, options: ReservationOptions) -> None:
         self._cluster = cluster
-        self._most = options.max_idle_share
+        self._max_share = options.max_idle_share
         self._span = _SPANS * options.max_reserved
         self.amounts: Mapping[str, int] = _NOTHING
         """Amounts by resource at the last `measure`: free on a node, and reserved there."""
         self._share = 0.0
         """The share of these in the cluster: of its GPUs if some are reserved, else the highest of any resource."""
-        self._at = 0.0
+        self._measured_at = 0.0
         self._parts: deque[list[float]] = deque()
         """[beginning, share times seconds], oldest first."""
         self._total = 0.0
 
     def advance(self, now: float) -> None:
         """Account for the time since the last call."""
-        seconds, self._at = max(0.0, now - self._at), max(now, self._at)
+        seconds, self._measured_at = max(0.0, now - self._measured_at), max(now, self._measured_at)
         if self._share and seconds:
             if not self._parts or now - self._parts[-1][0] > self._span / _PARTS:
                 self._parts.append([now, 0.0])
@@ -48,7 +48,7 @@ class IdleAmounts:
 
     def measure(self, now: float, reservations: Iterable[AdvanceReservation]) -> None:
         """Compute the idle amounts from now on."""
-        self._at = max(now, self._at)
+        self._measured_at = max(now, self._measured_at)
         self.amounts, self._share = self._idle_of([(r.rows, r.amounts) for r in reservations])
 
     def _idle_of(self, reserved: Sequence[tuple[Amounts, Amounts]]) -> tuple[Mapping[str, int], float]:
@@ -81,22 +81,22 @@ class IdleAmounts:
         starts = [pod.start for pod in awaited if pod.start is not None]
         if not starts or now - since >= self._span:
             return False
-        return self.share_of(rows, amounts) * (now - min(starts)) > self._left
+        return self.share_of(rows, amounts) * (now - min(starts)) > self._remaining
 
     def share_of(self, rows: Amounts, amounts: Amounts) -> float:
         """Return the idle capacity of one reservation, as a share of the cluster."""
         return self._idle_of([(rows, amounts)])[1]
 
-    def exhausted(self, now: float) -> bool:
+    def is_exhausted(self, now: float) -> bool:
         """Return whether the limit is reached."""
         while self._parts and self._parts[0][0] < now - self._span:
             self._total -= self._parts.popleft()[1]
-        return self._left <= 0
+        return self._remaining <= 0
 
     def next_time(self) -> float | None:
         """Return when the limit will be reached if nothing changes; None if nothing is idle."""
-        return self._at + max(0.0, self._left) / self._share + 1.0 if self._share else None
+        return self._measured_at + max(0.0, self._remaining) / self._share + 1.0 if self._share else None
 
     @property
-    def _left(self) -> float:
-        return self._most * self._span - self._total
+    def _remaining(self) -> float:
+        return self._max_share * self._span - self._total

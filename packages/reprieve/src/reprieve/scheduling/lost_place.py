@@ -41,7 +41,7 @@ def keep(cluster: ClusterState, pod: PodRecord, row: int, until: float) -> LostP
         namespace=pod.namespace,
         name=pod.name,
         uid=STAND_IN + pod.uid,
-        signature=plain(pod.signature, cluster.resources.capacity),
+        signature=amounts_signature(pod.signature, cluster.resources.capacity),
         priority=pod.priority,
         created=pod.created,
         scheduler_name=pod.scheduler_name,
@@ -50,7 +50,7 @@ def keep(cluster: ClusterState, pod: PodRecord, row: int, until: float) -> LostP
     return LostPlace(pod.group or "", pod, row, cluster.nodes.names[row], until, keeper)
 
 
-def plain(signature: PodSpecSignature, capacity: int) -> PodSpecSignature:
+def amounts_signature(signature: PodSpecSignature, capacity: int) -> PodSpecSignature:
     """Return the amounts and ports of a signature, without its rules about other pods: a stand-in breaks none."""
     vector = np.pad(signature.delta, (0, max(0, capacity - len(signature.delta))))
     return replace(signature, constraints=replace(signature.constraints, affinity=None, selects=False), vector=vector)

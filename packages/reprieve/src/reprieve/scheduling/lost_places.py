@@ -19,7 +19,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.queueing.queue import SchedulingQueue
 from reprieve.scheduling.effects import EffectsInProgress
 from reprieve.scheduling.gang_health import GangHealth
-from reprieve.scheduling.lost_place import LostPlace, keep, likeness, plain
+from reprieve.scheduling.lost_place import LostPlace, amounts_signature, keep, likeness
 from reprieve.scheduling.nominations import Nominations
 
 
@@ -36,19 +36,19 @@ class LostPlaces:
         seconds_for: Callable[[PodRecord], float],
     ) -> None:
         self._cluster, self._queue, self._nominations = cluster, queue, nominations
-        self._health, self._effects, self._seconds_for = health, effects, seconds_for
+        self._health, self._effects, self._repair_seconds = health, effects, seconds_for
         self._losses: deque[tuple[str, PodRecord, int, float]] = deque()
         """Members that were lost since the last review: pod group, pod, row, end of the reservation."""
-        self.kept: dict[str, list[LostPlace]] = {}
+        self.by_group: dict[str, list[LostPlace]] = {}
         """Places by `namespace/name` of the pod group; no list is empty."""
         self._ends: list[tuple[float, int, LostPlace]] = []
         """A heap; released places are skipped."""
         self._numbers = itertools.count()
         self._nodes = cluster.nodes.version
 
-    def lost(self, pod: PodRecord, row: int, now: float) -> None:
+    def record(self, pod: PodRecord, row: int, now: float) -> None:
         """Record a lost member that ran on a row, was not evicted by a preemption, and has not succeeded."""
-        seconds = self._seconds_for(pod)
+        seconds = self._repair_seconds(pod)
         if pod.group is not None and seconds > 0:
             self._losses.append((pod.group, pod, row, now + seconds))
             while self._losses[0][-1] < now:
@@ -59,39 +59,39 @@ class LostPlaces:
 
         `changed`: pod groups that had an event since the last review.
         """
-        if not self._losses and not self.kept:
+        if not self._losses and not self.by_group:
             return
         losses, self._losses = self._losses, deque()
         places = [place for loss in losses if (place := self._keep(*loss, now)) is not None]
-        if not self.kept:
+        if not self.by_group:
             return
         moved = self._nodes != self._cluster.nodes.version
         self._nodes = self._cluster.nodes.version
-        for key in list(self.kept) if moved else [key for key in changed if key in self.kept]:
-            self._look_at(key, now)
-        self._effects.kept += [place for place in places if not place.replaced]
+        for key in list(self.by_group) if moved else [key for key in changed if key in self.by_group]:
+            self._review_gang(key, now)
+        self._effects.lost_places += [place for place in places if not place.replaced]
         while self._ends and self._ends[0][0] <= now:
             place = heapq.heappop(self._ends)[2]
-            if place in self.kept.get(place.group, ()):
-                self._give_back(place, now, f"it was kept for a replacement for {self._seconds_for(place.lost):g} s")
+            if place in self.by_group.get(place.group, ()):
+                self._give_back(place, now, f"it was kept for a replacement for {self._repair_seconds(place.lost):g} s")
 
     def next_time(self) -> float | None:
         """Return when `review` is next due, if nothing else happens."""
-        while self._ends and self._ends[0][2] not in self.kept.get(self._ends[0][2].group, ()):
+        while self._ends and self._ends[0][2] not in self.by_group.get(self._ends[0][2].group, ()):
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
     def of_entity(self, ref: str) -> list[LostPlace]:
         """Return the places that are reserved for the gangs of an entity (`group/...` or `composite/...`)."""
         groups = self._cluster.groups
-        return [place for group in self.kept if groups[group].home == ref for place in self.kept[group]]
+        return [place for group in self.by_group if groups[group].home == ref for place in self.by_group[group]]
 
     def keeps(self, pod: PodRecord) -> bool:
         """Return whether capacity of a lost member is reserved for a pod."""
-        return pod.group is not None and any(place.keeper is pod for place in self.kept.get(pod.group, ()))
+        return pod.group is not None and any(place.keeper is pod for place in self.by_group.get(pod.group, ()))
 
     @contextmanager
-    def lifted(self, ref: str) -> Iterator[None]:
+    def lift(self, ref: str) -> Iterator[None]:
         """Let an entity see capacity that is reserved for further replacements of its own gangs as free."""
         own = [place.keeper for place in self.of_entity(ref) if not place.replaced]
         if not own:
@@ -104,7 +104,7 @@ class LostPlaces:
 
     def adopt(self, key: str, pod: PodRecord, now: float) -> None:
         """Take over a nomination after a restart: the earlier scheduler reserved the place for the replacement."""
-        seconds = self._seconds_for(pod)
+        seconds = self._repair_seconds(pod)
         if seconds > 0:
             name = self._cluster.nodes.names[pod.nominated]
             self._add(LostPlace(key, pod, pod.nominated, name, now + seconds, pod))
@@ -122,7 +122,7 @@ class LostPlaces:
         return place
 
     def _add(self, place: LostPlace) -> None:
-        self.kept.setdefault(place.group, []).append(place)
+        self.by_group.setdefault(place.group, []).append(place)
         heapq.heappush(self._ends, (place.until, next(self._numbers), place))
 
     def _may_keep(self, key: str, row: int) -> bool:
@@ -132,9 +132,9 @@ class LostPlaces:
             group is not None and group.existing > 0 and bool(nodes.alive[row]) and not bool(nodes.unschedulable[row])
         )
 
-    def _look_at(self, key: str, now: float) -> None:
+    def _review_gang(self, key: str, now: float) -> None:
         """Give the places of a gang to its replacements, and release those no longer needed."""
-        for place in list(self.kept[key]):
+        for place in list(self.by_group[key]):
             keeper = place.keeper
             if keeper.nominated != place.row or keeper.row >= 0:
                 self._drop(place)  # taken, used, or moved by a decision
@@ -144,7 +144,7 @@ class LostPlaces:
                 self._give_back(place, now, "the gang has no members, or the node takes no pods")
             elif not place.replaced:
                 self._fit(keeper)
-        if key not in self.kept:
+        if key not in self.by_group:
             return
         group = self._cluster.groups[key]
         entity = self._queue.get(group.home)
@@ -152,7 +152,7 @@ class LostPlaces:
             return
         waiting = [pod for pod in group.pending() if pod.uid in entity.ready]
         waiting.sort(key=lambda pod: (pod.created, pod.name))
-        free = [place for place in self.kept[key] if not place.replaced]
+        free = [place for place in self.by_group[key] if not place.replaced]
         pairs = (
             (likeness(place.lost, pod, same_owner=pod.owner == place.lost.owner), place, pod)
             for place in free
@@ -166,14 +166,14 @@ class LostPlaces:
         """Extend the requests of stand-ins to further resource columns of the cluster."""
         capacity = self._cluster.resources.capacity
         if len(keeper.signature.delta) < capacity:
-            keeper.signature = plain(keeper.signature, capacity)
+            keeper.signature = amounts_signature(keeper.signature, capacity)
 
     def _give_back(self, place: LostPlace, now: float, why: str) -> None:
         self._drop(place)
         self._nominations.give_back(place, now, why)
 
     def _drop(self, place: LostPlace) -> None:
-        places = self.kept[place.group]
+        places = self.by_group[place.group]
         places.remove(place)
         if not places:
-            del self.kept[place.group]
+            del self.by_group[place.group]

@@ -22,7 +22,7 @@ class NominationEchoes:
         """Record a pod that is observed for the first time, with its nomination in the API."""
         self._values[uid] = [node]
 
-    def decided(self, uid: str, node: str) -> None:
+    def record(self, uid: str, node: str) -> None:
         """Record a value that will be written to the API."""
         values = self._values.setdefault(uid, [""])
         if values[-1] != node:

@@ -42,7 +42,7 @@ class Nominations:
         self._hold_seconds = hold_seconds
         self._effects = effects
         self._echoes = NominationEchoes()
-        self.held = PreemptorReservations()
+        self.reservations = PreemptorReservations()
         self.in_flight = PreemptionsInFlight()
         self.overtaken: set[str] = set()
         """Entities that lost nominated capacity since the last step of the engine."""
@@ -58,9 +58,9 @@ class Nominations:
         most. Return the pods that lost their nominations.
         """
         places = tuple(places)
-        room_by = max((self._gone_by(pod, now) for pod in leaving), default=now)
+        room_by = max((self._latest_deletion(pod, now) for pod in leaving), default=now)
         if places:
-            self.held.begin(ref, room_by, self._seconds_for(places[0][0]))
+            self.reservations.begin(ref, room_by, self._hold_duration(places[0][0]))
         return self._nominate(places, priority, now)
 
     def reserve(self, ref: str, places: Places, priority: int, now: float) -> None:
@@ -69,18 +69,18 @@ class Nominations:
         Effects report it, because no decision does (reservations.md 3).
         """
         places = tuple(places)
-        self.held.forget(ref)
+        self.reservations.forget(ref)
         renominated = {pod.uid for pod, _ in places}
         entity = self._queue.get(ref)
         before = [(pod, pod.nominated) for pod in entity.ready.values() if pod.nominated >= 0] if entity else []
-        self.moved(before, places, now)
+        self.release_earlier_places(before, places, now)
         for pod, _ in before:
             if pod.uid not in renominated:
                 self.end(pod)
         for pod in self._nominate(places, priority, now):
-            self._effects.unnominated[pod.uid] = pod
+            self._effects.unnominated_pods[pod.uid] = pod
         for pod, row in _unused(before, places):
-            self.freed(pod, row, now, but=ref)
+            self.release_from(pod, row, now, but=ref)
 
     def _nominate(self, places: Places, priority: int, now: float) -> tuple[PodRecord, ...]:
         """Nominate in memory; return the pods of a lower priority that lost their nominations on the same nodes."""
@@ -93,10 +93,10 @@ class Nominations:
                 elif rival.priority < priority:
                     self.clear(rival)
                     displaced.setdefault(cluster.entity_ref(rival), []).append((rival, row))
-                    self.freed(rival, row, now)
+                    self.release_from(rival, row, now)
             cluster.nominate(pod, row)
-            self._echoes.decided(pod.uid, cluster.nodes.names[row])
-            self._effects.unnominated.pop(pod.uid, None)
+            self._echoes.record(pod.uid, cluster.nodes.names[row])
+            self._effects.unnominated_pods.pop(pod.uid, None)
         for lost in displaced.values():
             self.release(lost, Released.TAKEN, f"a preemptor of priority {priority} gets it", now)
         return tuple(pod for lost in displaced.values() for pod, _ in lost)
@@ -106,9 +106,9 @@ class Nominations:
         self._cluster.clear_nomination(place.keeper)
         place.keeper = pod
         self._cluster.nominate(pod, place.row)
-        self._echoes.decided(pod.uid, place.node)
-        self._effects.unnominated.pop(pod.uid, None)
-        self._effects.kept.append(place)
+        self._echoes.record(pod.uid, place.node)
+        self._effects.unnominated_pods.pop(pod.uid, None)
+        self._effects.lost_places.append(place)
 
     def give_back(self, place: LostPlace, now: float, why: str) -> None:
         """Release a kept place; a replacement that is nominated there for another reason stays nominated."""
@@ -117,16 +117,16 @@ class Nominations:
             return
         if not place.replaced:
             self._cluster.clear_nomination(keeper)
-            self.freed(keeper, place.row, now)
-        elif ref not in self.held and not self.in_flight.waits(ref):
+            self.release_from(keeper, place.row, now)
+        elif ref not in self.reservations and not self.in_flight.has_victims(ref):
             self.give_up((keeper,), now, Released.NOT_USED, why)
 
     def clear(self, pod: PodRecord) -> None:
         """End the pod's nomination by a decision, which reports it."""
         self._cluster.clear_nomination(pod)
-        self._echoes.decided(pod.uid, "")
+        self._echoes.record(pod.uid, "")
 
-    def freed(self, pod: PodRecord, row: int, now: float, *, but: str = "") -> None:
+    def release_from(self, pod: PodRecord, row: int, now: float, *, but: str = "") -> None:
         """Release the capacity reserved for a pod: as if a pod had terminated, for all entities except `but`."""
         self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now, but=but)
 
@@ -151,7 +151,7 @@ class Nominations:
     def end(self, pod: PodRecord) -> None:
         """End a nomination without a decision and without a report of its capacity, as for a deleted node."""
         self.clear(pod)
-        self._effects.unnominated[pod.uid] = pod
+        self._effects.unnominated_pods[pod.uid] = pod
 
     def give_up(self, pods: Iterable[PodRecord], now: float, why: Released | None = None, message: str = "") -> None:
         """End the nominations of the pods; with a reason, report the released capacity."""
@@ -160,11 +160,11 @@ class Nominations:
             self.release(ended, why, message, now)
         for pod, row in ended:
             self.end(pod)
-            self.freed(pod, row, now)
+            self.release_from(pod, row, now)
 
-    def victim_left(self, uid: str, now: float) -> None:
+    def remove_victim(self, uid: str, now: float) -> None:
         """Handle a pod that freed its capacity, if it was a victim."""
-        self.held.room_is_there(self.in_flight.left(uid), now)
+        self.reservations.start_now(self.in_flight.remove_victim(uid), now)
 
     def give_back_unused(self, now: float) -> None:
         """End expired reservations: a preemptor that did not use its capacity may preempt elsewhere (cost.md 5.2).
@@ -172,12 +172,12 @@ class Nominations:
         Victims that have not terminated by then no longer count.
         """
         given_back = []
-        for ref, seconds in self.held.end_due(now):
+        for ref, seconds in self.reservations.end_due(now):
             entity = self._queue.get(ref)
             if entity is None:
                 continue
             if entity.blocked is not None:  # the calls are still being made: the capacity is not free yet
-                self.held.begin(ref, now, seconds)
+                self.reservations.begin(ref, now, seconds)
                 continue
             rows = {pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}
             if not rows:
@@ -205,50 +205,54 @@ class Nominations:
             group = self._cluster.trees.find(ref) if first.group is not None else None
             self._effects.released.append(ReleasedReservation(ref, group, pods, why, message, now))
 
-    def placed(self, places: Places, now: float) -> None:
+    def release_other_places(self, places: Places, now: float) -> None:
         """Release capacity reserved elsewhere for members of one entity that get these rows."""
         places = tuple(places)
         left = _unused(((pod, pod.nominated) for pod, _ in places if pod.nominated >= 0), places)
         if left:
-            self.release(left, Released.PLACED_ELSEWHERE, f"free capacity was found on {self._where(places)}", now)
+            self.release(
+                left, Released.PLACED_ELSEWHERE, f"free capacity was found on {self._describe_places(places)}", now
+            )
 
-    def moved(self, before: Places, places: Places, now: float) -> None:
+    def release_earlier_places(self, before: Places, places: Places, now: float) -> None:
         """Release the earlier capacity of members of one entity that are nominated to these rows instead."""
         left = _unused(before, places)
         if left:
-            self.release(left, Released.MOVED, f"capacity is freed on {self._where(places)} instead", now)
+            self.release(left, Released.MOVED, f"capacity is freed on {self._describe_places(places)} instead", now)
 
-    def _where(self, places: Places) -> str:
+    def _describe_places(self, places: Places) -> str:
         return names_text(list(dict.fromkeys(self._cluster.nodes.names[row] for _, row in places)), MOST_NAMED)
 
-    def _gone_by(self, pod: PodRecord, now: float) -> float:
+    def _latest_deletion(self, pod: PodRecord, now: float) -> float:
         """Return when a terminating pod, or a victim, is deleted at the latest."""
         due = self._cluster.departures.get(pod.uid)
         return min(max(due, now) if due is not None else now + pod.grace, now + LONGEST)
 
-    def _seconds_for(self, pod: PodRecord) -> float:
+    def _hold_duration(self, pod: PodRecord) -> float:
         seconds = self._hold_seconds.get(pod.scheduler_name)
         return seconds if seconds is not None else next(iter(self._hold_seconds.values()))
 
     def _begin_known(self, pod: PodRecord, now: float) -> None:
         """Reserve capacity for a nomination in the API: by another scheduler, or by this one before a restart."""
         ref = self._cluster.entity_ref(pod)
-        if ref not in self.held and pod.nominated >= 0:
+        if ref not in self.reservations and pod.nominated >= 0:
             pods_there = self._cluster.nodes.pods[pod.nominated].values()
-            leaving = [self._gone_by(victim, now) for victim in pods_there if victim.terminating and victim.preempted]
-            self.held.begin(ref, max(leaving, default=now), self._seconds_for(pod))
+            leaving = [
+                self._latest_deletion(victim, now) for victim in pods_there if victim.terminating and victim.preempted
+            ]
+            self.reservations.begin(ref, max(leaving, default=now), self._hold_duration(pod))
 
     def resume(self, now: float) -> None:
         """Restart the time of reservations when this scheduler takes over (cost.md 5.1)."""
         for entity in self._queue.entities():
             first = next((pod for pod in entity.ready.values() if pod.nominated >= 0), None)
-            if first is not None and entity.ref in self.held:
-                self.held.forget(entity.ref)
+            if first is not None and entity.ref in self.reservations:
+                self.reservations.forget(entity.ref)
                 self._begin_known(first, now)
 
     # -- observed in the API -----------------------------------------------------------------------
 
-    def known(self, pod: PodRecord, node: str, now: float) -> None:
+    def add_known(self, pod: PodRecord, node: str, now: float) -> None:
         """Handle a new pod with a nomination."""
         self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
         self._begin_known(pod, now)
@@ -260,25 +264,25 @@ class Nominations:
             return
         before = pod.nominated
         self._cluster.clear_nomination(pod)
-        self._effects.unnominated.pop(pod.uid, None)
+        self._effects.unnominated_pods.pop(pod.uid, None)
         if node:
             self._cluster.nominate(pod, self._cluster.nodes.row_for_pod(node))
             self._begin_known(pod, now)
         if before >= 0 and before != pod.nominated:
-            self.freed(pod, before, now)
+            self.release_from(pod, before, now)
 
     def stands_in_api(self, pod: PodRecord) -> bool:
         """Return whether the API has a nomination of the pod, or will have one after pending writes."""
         return self._echoes.stands(pod.uid)
 
-    def bound(self, uid: str) -> None:
+    def remove_bound(self, uid: str) -> None:
         """Handle a bound pod: the API clears its nomination."""
         self._echoes.forget(uid)
 
     def forget(self, uid: str) -> None:
         """Forget a deleted pod."""
         self._echoes.forget(uid)
-        self._effects.unnominated.pop(uid, None)
+        self._effects.unnominated_pods.pop(uid, None)
 
 
 def _unused(before: Places, places: Places) -> list[tuple[PodRecord, int]]:

@@ -55,34 +55,36 @@ class Overruns:
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
-        self._lent: dict[str, tuple[PodRecord, float]] = {}
+        self._backfilled: dict[str, tuple[PodRecord, float]] = {}
         """Backfilled pods, and their latest ends with the margin, by UID."""
         self._ends: list[float] = []
         """A heap of these times that are in the future."""
-        self._looked_at: dict[str, float] = {}
-        self.made = 0
+        self._checked_at: dict[str, float] = {}
+        self.evictions = 0
         """Number of units that were evicted."""
 
-    def lent(self, pods: Iterable[PodRecord], end: float) -> None:
+    def record(self, pods: Iterable[PodRecord], end: float) -> None:
         """Record pods that use reserved capacity until `end`."""
-        self._lent |= {pod.uid: (pod, end) for pod in pods}
+        self._backfilled |= {pod.uid: (pod, end) for pod in pods}
         heapq.heappush(self._ends, end)
 
-    def _late(self, now: float) -> dict[str, PodRecord]:
+    def _late_pods(self, now: float) -> dict[str, PodRecord]:
         """Return the pods that run too long; forget pods that have ended."""
         pods = self._cluster.pods
-        for uid in [uid for uid in self._lent if uid not in pods]:
-            del self._lent[uid]
-            self._looked_at.pop(uid, None)
+        for uid in [uid for uid in self._backfilled if uid not in pods]:
+            del self._backfilled[uid]
+            self._checked_at.pop(uid, None)
         return {
-            uid: pod for uid, (pod, end) in self._lent.items() if end <= now and pod.row >= 0 and not pod.terminating
+            uid: pod
+            for uid, (pod, end) in self._backfilled.items()
+            if end <= now and pod.row >= 0 and not pod.terminating
         }
 
     def review(self, reservations: Iterable[AdvanceReservation], now: float) -> list[Overrun]:
         """Return the units to evict now."""
         while self._ends and self._ends[0] <= now:
             heapq.heappop(self._ends)
-        late = self._late(now) if self._lent else {}
+        late = self._late_pods(now) if self._backfilled else {}
         if not late:
             return []
         overruns: dict[str, Overrun] = {}
@@ -91,12 +93,12 @@ class Overruns:
                 continue
             rows = set(holder.rows.tolist())
             for pod in [pod for pod in late.values() if pod.row in rows]:
-                if self._looked_at.get(pod.uid, -_PAUSE) + _PAUSE <= now:
-                    self._looked_at[pod.uid] = now
+                if self._checked_at.get(pod.uid, -_PAUSE) + _PAUSE <= now:
+                    self._checked_at[pod.uid] = now
                     unit = self._unit(pod)
                     if unit.name not in overruns and may_be_evicted(self._cluster, unit, holder.holder, now):
                         overruns[unit.name] = self._overrun(unit, holder, pod)
-        self.made += len(overruns)
+        self.evictions += len(overruns)
         return list(overruns.values())
 
     def next_time(self) -> float | None:
@@ -108,5 +110,5 @@ class Overruns:
         return units_below(self._cluster, ABOVE_ALL, [pod])[0]
 
     def _overrun(self, unit: PreemptionUnit, holder: AdvanceReservation, pod: PodRecord) -> Overrun:
-        end = readable_time(self._lent[pod.uid][1])
+        end = readable_time(self._backfilled[pod.uid][1])
         return Overrun(unit, holder, f"its stated end {end} has passed, and its capacity is reserved for {holder.name}")

@@ -94,7 +94,7 @@ def taken(
         raise PluginError(plugin, point, ValueError(str(error))) from None
     prefix = "preemption: " if preemptor.group is None else ""
     status = Status(Code.UNSCHEDULABLE, prefix + why_not, plugin)
-    return PostFilterResult(status, deferred_writes=result.deferred_writes, put_off=delayed)
+    return PostFilterResult(status, deferred_writes=result.deferred_writes, deferral=delayed)
 
 
 def held_places(outcome: PostFilterResult | None) -> Assigned:
@@ -103,7 +103,7 @@ def held_places(outcome: PostFilterResult | None) -> Assigned:
         return ()
     if isinstance(outcome.proposal, Nominated):
         return outcome.proposal.places
-    return outcome.put_off.nominations if isinstance(outcome.put_off, Deferral) else ()
+    return outcome.deferral.nominations if isinstance(outcome.deferral, Deferral) else ()
 
 
 def _places(

@@ -60,7 +60,7 @@ class PodChanges:
         self._resizes = resizes
         self._nominations = nominations
         self._groups = groups
-        self._assumed = assumed
+        self._assumed_pods = assumed
         self._sources = sources
         self._repair = repair
         self._aliases = aliases
@@ -73,28 +73,28 @@ class PodChanges:
         record = self._cluster.pods.get(uid)
         if pod.finished:
             if pod.status.phase == "Succeeded" and pod.metadata.deletion_timestamp is None:
-                self._succeeded(pod, uid)
-            self.gone(uid, now)
+                self._record_success(pod, uid)
+            self.remove_record(uid, now)
         elif record is None:
-            self._new(pod, now, created)
+            self._add(pod, now, created)
         else:
-            self._changed(record, pod, now)
+            self._update(record, pod, now)
 
     def remove(self, ref: ObjectRef, now: float) -> bool:
         """Remove a deleted pod."""
         uid = ref.uid or ref.key
-        self._repair.health.deleted(uid)
-        return self.gone(uid, now)
+        self._repair.health.remove_pod(uid)
+        return self.remove_record(uid, now)
 
-    def _succeeded(self, pod: objects.Pod, uid: str) -> None:
+    def _record_success(self, pod: objects.Pod, uid: str) -> None:
         """Record that a pod succeeded: its gang has not lost it (repair.md 1.3)."""
         record = self._cluster.pods.get(uid)
         membership = self._sources.membership(pod) if record is None else None
         group = record.group if record is not None else self._groups.key_of(pod, membership) if membership else None
         if group:
-            self._repair.health.succeeded(group, uid)
+            self._repair.health.record_success(group, uid)
 
-    def gone(self, uid: str, now: float) -> bool:
+    def remove_record(self, uid: str, now: float) -> bool:
         """Free the capacity of a pod that was deleted or has ended. Return whether it was known."""
         self._cluster.now = max(self._cluster.now, now)
         pod = self._cluster.pods.get(uid)
@@ -103,28 +103,28 @@ class PodChanges:
         self._resizes.end(pod, now)
         row, nominated = pod.row, pod.nominated
         if row >= 0 and not pod.preempted and uid not in self._cluster.doomed:
-            self._repair.places.lost(pod, row, now)
+            self._repair.places.record(pod, row, now)
         if row < 0 <= nominated:
             self._nominations.release([(pod, nominated)], Released.DELETED, f"pod {pod.key} is gone", now)
         lingers = self._nominations.in_flight.is_victim(uid) and self._linger(pod)
-        self._assumed.forget(pod)
+        self._assumed_pods.forget(pod)
         self._cluster.remove_pod(pod)
         if row < 0:
             self._queue.remove_pod(pod, now)
         self._nominations.forget(uid)
         if not lingers:
-            self._nominations.victim_left(uid, now)
+            self._nominations.remove_victim(uid, now)
         if row >= 0:
             self._queue.on_event(ClusterEvent(EventKind.POD_GONE, row=row, pod=pod, group=pod.group), now)
         else:
             if nominated >= 0:
-                self._nominations.freed(pod, nominated, now)
-            self._member_gone(pod, now)
-        self._groups.pod_left(pod, now)
+                self._nominations.release_from(pod, nominated, now)
+            self._remove_member(pod, now)
+        self._groups.remove_pod(pod, now)
         self._groups.give_up_if_gated(self._queue.find(pod), now)
         return True
 
-    def _new(self, pod: objects.Pod, now: float, created: float | None) -> None:
+    def _add(self, pod: objects.Pod, now: float, created: float | None) -> None:
         stamp = pod.metadata.creation_timestamp
         when = created if created is not None else stamp.timestamp() if stamp is not None else now
         membership = self._sources.membership(pod)
@@ -137,14 +137,14 @@ class PodChanges:
         )
         self._cluster.add_pod(record, pod.spec.node_name or None, due=gone_by(pod))
         if membership is not None:
-            self._groups.pod_joined(record, pod, membership, now)
+            self._groups.add_pod(record, pod, membership, now)
         if record.row >= 0:
             self._placed_outside(record, now)
             self._resizes.observe(record, pod, now, ours=self._scheduled_here(record), changed=False)
             return
         nominated = pod.status.nominated_node_name
         if nominated and not record.terminating:
-            self._nominations.known(record, nominated, now)
+            self._nominations.add_known(record, nominated, now)
         if self._scheduled_here(record) and not record.terminating:
             self._cluster.now = max(self._cluster.now, now)
             until = protected_from_its_start(self._cluster, record)
@@ -160,7 +160,7 @@ class PodChanges:
         self._queue.on_event(event, now)
         self._nominations.overtake(pod, pod.row, now, outside=True)
 
-    def _changed(self, record: PodRecord, pod: objects.Pod, now: float) -> None:
+    def _update(self, record: PodRecord, pod: objects.Pod, now: float) -> None:
         """Handle another version of a pod."""
         record.preempted = was_preempted(pod)
         record.moved = moved_of(pod)
@@ -175,17 +175,17 @@ class PodChanges:
         spec_changed(self._cluster, self._queue, record, pod, now)
         due = gone_by(pod)
         if due is not None and not record.terminating:
-            self._terminating(record, now, due)
+            self._terminate(record, now, due)
         elif due is not None:
             self._cluster.set_terminating(record, due=due)  # its grace period may be shorter now
         if pod.spec.node_name:
-            self._bound_to(record, pod.spec.node_name, now)
+            self._bind(record, pod.spec.node_name, now)
             changed = before is not record.signature
             self._resizes.observe(record, pod, now, ours=self._scheduled_here(record), changed=changed)
         elif record.row < 0:
-            self._still_pending(record, pod, now)
+            self._update_pending(record, pod, now)
 
-    def _bound_to(self, record: PodRecord, node: str, now: float) -> None:
+    def _bind(self, record: PodRecord, node: str, now: float) -> None:
         record.bound = True
         row = self._cluster.nodes.row_for_pod(node)
         if record.row >= 0:
@@ -196,11 +196,11 @@ class PodChanges:
             return
         self._queue.remove_pod(record, now)
         self._cluster.clear_nomination(record)
-        self._nominations.bound(record.uid)
+        self._nominations.remove_bound(record.uid)
         self._cluster.place(record, row)
         self._placed_outside(record, now)
 
-    def _still_pending(self, record: PodRecord, pod: objects.Pod, now: float) -> None:
+    def _update_pending(self, record: PodRecord, pod: objects.Pod, now: float) -> None:
         if not record.terminating:
             self._nominations.observe(record, pod.status.nominated_node_name, now)
         self._tried_by_another(record, pod, now)
@@ -228,29 +228,29 @@ class PodChanges:
         if record.unschedulable_since is not None:
             self._queue.update_pod(record, now)
 
-    def terminating(self, uid: str, now: float, *, preempted: bool) -> None:
+    def mark_terminating(self, uid: str, now: float, *, preempted: bool) -> None:
         """Handle a pod's deletionTimestamp; `preempted`: with the condition that the scheduler sets on its victims."""
         pod = self._cluster.pods.get(uid)
         if pod is None:
             return
         pod.preempted = pod.preempted or preempted
         if not pod.terminating:
-            self._terminating(pod, now, now + pod.grace)
+            self._terminate(pod, now, now + pod.grace)
 
-    def _terminating(self, pod: PodRecord, now: float, due: float | None) -> None:
+    def _terminate(self, pod: PodRecord, now: float, due: float | None) -> None:
         """Handle a pod's deletionTimestamp; it is deleted by `due`."""
         self._resizes.end(pod, now)
         self._cluster.set_terminating(pod, due=due)
         if pod.row < 0:
             self._queue.remove_pod(pod, now)
             self._nominations.give_up((pod,), now, Released.DELETED, f"pod {pod.key} is deleted")
-            self._member_gone(pod, now)
+            self._remove_member(pod, now)
         else:
             event = ClusterEvent(EventKind.POD_TERMINATING, row=pod.row, pod=pod, group=pod.group)
             self._queue.on_event(event, now)
         self._groups.give_up_if_gated(self._queue.find(pod), now)
 
-    def _member_gone(self, pod: PodRecord, now: float) -> None:
+    def _remove_member(self, pod: PodRecord, now: float) -> None:
         """Handle a deleted pending pod: its group may have no conflict without it (preemption.md 8.3)."""
         if pod.group is not None:
             self._queue.on_event(ClusterEvent(EventKind.MEMBER_GONE, pod=pod, group=pod.group), now)

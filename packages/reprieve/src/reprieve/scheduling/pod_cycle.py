@@ -48,7 +48,7 @@ def schedule_pod(
                 state = CycleState(cluster, pod)
             outcome, texts = _post_filters(running, state, diagnosis)
     preemption = outcome.proposal if outcome is not None and isinstance(outcome.proposal, Preemption) else None
-    deferral = outcome.put_off if outcome is not None and isinstance(outcome.put_off, Deferral) else None
+    deferral = outcome.deferral if outcome is not None and isinstance(outcome.deferral, Deferral) else None
     nominations = held_places(outcome)
     clears = preemption is None and not nominations and (overtaken or outcome is None or outcome.clear_nomination)
     names = cluster.nodes.names
@@ -57,11 +57,11 @@ def schedule_pod(
         result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
         rejections=(Rejection(pod, UNSCHEDULABLE, diagnosis.message(", ".join(texts))),),
         preemption=preemption,
-        put_off=deferral,
+        deferral=deferral,
         nominations=((pod, preemption.domain),)
         if preemption is not None
         else tuple((pod, names[row]) for pod, row in nominations),
-        cleared=(pod,) if clears and pod.nominated >= 0 else (),
+        cleared_nominations=(pod,) if clears and pod.nominated >= 0 else (),
         diagnosis=diagnosis,
         deferred_writes=outcome.deferred_writes if outcome is not None else (),
         rejected_by=frozenset(diagnosis.plugins),
@@ -102,7 +102,7 @@ def _post_filters(
             return last, []
         if last.status.reason:
             texts.append(last.status.reason)
-        if last.deferred_writes or last.put_off is not None:
+        if last.deferred_writes or last.deferral is not None:
             break
     return last, texts
 
@@ -113,5 +113,5 @@ def failed_pod(ref: str, pod: PodRecord, error: str) -> Decision:
         ref=ref,
         result=Result.ERROR,
         rejections=(Rejection(pod, SCHEDULER_ERROR, error),),
-        cleared=(pod,) if pod.nominated >= 0 else (),
+        cleared_nominations=(pod,) if pod.nominated >= 0 else (),
     )

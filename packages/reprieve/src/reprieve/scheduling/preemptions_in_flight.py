@@ -18,7 +18,7 @@ class PreemptionsInFlight:
     def __len__(self) -> int:
         return len(self._victims)
 
-    def waits(self, ref: str) -> bool:
+    def has_victims(self, ref: str) -> bool:
         """Return whether victims of that preemptor still exist."""
         return ref in self._victims
 
@@ -40,7 +40,7 @@ class PreemptionsInFlight:
                 self._preemptors.setdefault(uid, set()).add(ref)
         return bool(chosen)
 
-    def left(self, uid: str) -> list[str]:
+    def remove_victim(self, uid: str) -> list[str]:
         """Remove a victim, if the pod is one; return the preemptors with no victims left."""
         done = []
         for ref in self._preemptors.pop(uid, ()):

@@ -74,7 +74,7 @@ class ReleasedReservation:
     reason: Released
     message: str
     """A clause with the reason of the release."""
-    at: float
+    released_at: float
     """Seconds since the epoch."""
 
     @property
@@ -85,7 +85,7 @@ class ReleasedReservation:
 
 @dataclass(slots=True)
 class _Hold:
-    until: float
+    end: float
     seconds: float
 
 
@@ -112,18 +112,18 @@ class PreemptorReservations:
         heapq.heappush(self._ends, (until, ref))
         return until
 
-    def until(self, ref: str) -> float | None:
+    def end_of(self, ref: str) -> float | None:
         """Return when the reservation ends, as far as known now."""
         hold = self._holds.get(ref)
-        return hold.until if hold is not None else None
+        return hold.end if hold is not None else None
 
-    def room_is_there(self, refs: Iterable[str], now: float) -> None:
+    def start_now(self, refs: Iterable[str], now: float) -> None:
         """Start the time now, because the last victims have terminated, perhaps early."""
         for ref in refs:
             hold = self._holds.get(ref)
-            if hold is not None and now + hold.seconds < hold.until:
-                hold.until = now + hold.seconds
-                heapq.heappush(self._ends, (hold.until, ref))
+            if hold is not None and now + hold.seconds < hold.end:
+                hold.end = now + hold.seconds
+                heapq.heappush(self._ends, (hold.end, ref))
 
     def forget(self, ref: str) -> None:
         """End the reservation."""
@@ -135,7 +135,7 @@ class PreemptorReservations:
         while self._ends and self._ends[0][0] <= now:
             until, ref = heapq.heappop(self._ends)
             hold = self._holds.get(ref)
-            if hold is not None and hold.until == until:
+            if hold is not None and hold.end == until:
                 del self._holds[ref]
                 ended.append((ref, hold.seconds))
         return ended
@@ -145,7 +145,7 @@ class PreemptorReservations:
         while self._ends:
             until, ref = self._ends[0]
             hold = self._holds.get(ref)
-            if hold is not None and hold.until == until:
+            if hold is not None and hold.end == until:
                 return until
             heapq.heappop(self._ends)
         return None

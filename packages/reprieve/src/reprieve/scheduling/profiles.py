@@ -155,9 +155,9 @@ def profiles_of(
     registry = Registry(
         in_tree=REGISTRY,
         weights=DEFAULT_WEIGHTS,
-        also_called=_ALSO_CALLED,
+        kube_names=_ALSO_CALLED,
         third_party=third_party.factories,
-        named=third_party.named,
+        named_plugins=third_party.named_plugins,
         watch=third_party.watch or CallPolicy(),
         extenders=extenders,
         ignored_resources=tuple(

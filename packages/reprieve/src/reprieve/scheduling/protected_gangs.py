@@ -17,22 +17,22 @@ class ProtectedGangs:
 
     def __init__(self, cluster: ClusterState, queue: SchedulingQueue) -> None:
         self._cluster, self._queue = cluster, queue
-        self._known: dict[str, float] = {}
+        self._surplus: dict[str, float] = {}
         """Number of pods that a gang could lose at its last check, by `namespace/name`; none are left out."""
 
     def review(self, changed: Iterable[str], now: float) -> None:
         """Check groups that had an event, by `namespace/name`."""
         if not self._cluster.work_rules.protects_minimums:
-            self._known.clear()
+            self._surplus.clear()
             return
         for key in changed:
-            before, group = self._known.pop(key, 0.0), self._cluster.groups.get(key)
+            before, group = self._surplus.pop(key, 0.0), self._cluster.groups.get(key)
             running = list(group.running()) if group is not None else []
             if group is None or not running or protected_priority(self._cluster, running[0]) is None:
                 continue
             surplus = surplus_of(self._cluster, group)
             may_go = inf if surplus is None else surplus
             if may_go:
-                self._known[key] = may_go
+                self._surplus[key] = may_go
             if may_go > before:
                 self._queue.retry_above(min(effective_priority(self._cluster, pod) for pod in running), now)

@@ -42,11 +42,11 @@ class PendingResizes:
     def __init__(self, cluster: ClusterState, queue: SchedulingQueue, gates: FeatureGates) -> None:
         self._cluster = cluster
         self._queue = queue
-        self._on = gates.in_place_pod_vertical_scaling_scheduler_preemption
+        self._enabled = gates.in_place_pod_vertical_scaling_scheduler_preemption
 
     def observe(self, record: PodRecord, pod: objects.Pod, now: float, *, ours: bool, changed: bool) -> None:
         """Handle a version of a running pod; `changed`: it counts with other amounts than before."""
-        deferred = self._on and ours and record.row >= 0 and not record.terminating and resize_is_deferred(pod)
+        deferred = self._enabled and ours and record.row >= 0 and not record.terminating and resize_is_deferred(pod)
         disabled = deferred and resize_may_not_preempt(pod)
         freed = record.resize_disabled and not disabled
         record.resize_disabled = disabled
@@ -58,8 +58,8 @@ class PendingResizes:
             self._queue_all(record, now)
         if freed:
             self._queue.wake(_ref(self._cluster, record), now)
-        if changed and self._on and record.row >= 0:
-            self._left_on(record.row, now)
+        if changed and self._enabled and record.row >= 0:
+            self._retry_on(record.row, now)
 
     def _queue_all(self, pod: PodRecord, now: float) -> None:
         """Queue a resize, and those of its gang that had left the queue because they fitted."""
@@ -67,13 +67,13 @@ class PendingResizes:
         for peer in peers if self._queue.get(pod.resize_ref) is None else (pod,):
             self._queue.add_pod(peer, now)
 
-    def _left_on(self, row: int, now: float) -> None:
+    def _retry_on(self, row: int, now: float) -> None:
         """Try resizes on a node again that have left the queue, after amounts of a pod there changed (1.6)."""
         for pod in list(self._cluster.nodes.pods[row].values()):
             if pod.resizing and self._queue.find(pod) is None:
                 self._queue_all(pod, now)
 
-    def regrouped(self, pods: Iterable[PodRecord], now: float) -> None:
+    def regroup(self, pods: Iterable[PodRecord], now: float) -> None:
         """Queue resizes in another entity after their pods changed the gang, or their gang changed."""
         for pod in list(pods):
             ref = _ref(self._cluster, pod)
@@ -94,7 +94,7 @@ class PendingResizes:
         pod.resizing, pod.resize_ref = False, ""
         self._queue.wake(ref, now)
 
-    def stays(self, uids: Iterable[str], now: float) -> None:
+    def retry(self, uids: Iterable[str], now: float) -> None:
         """Try the resizes of pods again that were victims and are not evicted."""
         for uid in uids:
             pod = self._cluster.pods.get(uid)
@@ -160,7 +160,7 @@ def decide_resizes(running: RunningProfile, ref: str, pods: Sequence[PodRecord],
     if isinstance(outcome.proposal, Preemption):
         rejections = tuple(Rejection(pod, UNSCHEDULABLE, text) for pod, text in texts.items())
         return _rejected(ref, rejections, outcome.proposal)
-    waits = outcome.put_off if isinstance(outcome.put_off, Deferral) else None
+    waits = outcome.deferral if isinstance(outcome.deferral, Deferral) else None
     why = outcome.status.reason
     return _rejected(ref, tuple(Rejection(p, UNSCHEDULABLE, f"{t} {why}") for p, t in texts.items()), waits=waits)
 
@@ -200,7 +200,7 @@ def _rejected(
         result=Result.WAITING if preemption is not None else Result.UNSCHEDULABLE,
         rejections=rejections,
         preemption=preemption,
-        put_off=waits,
+        deferral=waits,
         rejected_by=frozenset({RESOURCES_PLUGIN}),
         resize=True,
     )

@@ -46,7 +46,7 @@ class RunningProfiles(dict[str, RunningProfile]):
         return self.get(pod.scheduler_name) or next(iter(self.values()))
 
     @property
-    def blocking(self) -> bool:
+    def may_block(self) -> bool:
         """Return whether a step may wait for something outside, such as an extender or a plugin's thread."""
         return any(running.profile.blocking for running in self.values())
 

@@ -103,7 +103,7 @@ class StorageAndDeviceEvents:
             if not self._cluster.devices.lists(key, uid):
                 self._lingering[key].discard(uid)
                 if not any(uid in uids for uids in self._lingering.values()):
-                    self._nominations.victim_left(uid, now)
+                    self._nominations.remove_victim(uid, now)
         if not self._lingering.get(key, True):
             del self._lingering[key]
         if _there(before) != _there(after):

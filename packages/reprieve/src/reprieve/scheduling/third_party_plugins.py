@@ -35,7 +35,7 @@ class ThirdParty:
     """Third-party plugins by their names in configurations."""
 
     factories: Mapping[str, Factory] = field(default_factory=dict)
-    named: tuple[str, ...] = ()
+    named_plugins: tuple[str, ...] = ()
     """Plugins that were named on the command line."""
     watch: CallPolicy | None = None
     """The caller of the plugins; None: direct calls."""
@@ -64,7 +64,7 @@ def third_party(
     reserved = frozenset(in_tree)
     references = tuple(references)
     if not references and entry_points is None:
-        return ThirdParty(_Installed())
+        return ThirdParty(_InstalledPlugins())
     offered = _by_name(_installed() if entry_points is None else entry_points)
     factories = _factories(offered)
     named: list[str] = []
@@ -86,7 +86,7 @@ def third_party(
     return ThirdParty(factories, tuple(named))
 
 
-class _Installed(Mapping[str, Factory]):
+class _InstalledPlugins(Mapping[str, Factory]):
     """Plugins of installed packages, read at the first lookup of a name."""
 
     def __init__(self) -> None:

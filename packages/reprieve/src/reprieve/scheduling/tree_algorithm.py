@@ -146,9 +146,9 @@ class _Walk:
                 self._fill(cycle.group, within, result)
         if result.status.ok and not result.placed:
             result.status = Status(Code.UNSCHEDULABLE, NOTHING_PLACED)
-            result.why = self._failed(1, NOTHING_PLACED)
+            result.message = self._failed(1, NOTHING_PLACED)
             level = result.levels[cycle.group.ref]
-            result.levels[cycle.group.ref] = replace(level, ok=False, why=result.why)
+            result.levels[cycle.group.ref] = replace(level, ok=False, reason=result.message)
         return result
 
     def _level(self, group: Group, within: Placement | None) -> GroupAssignment:
@@ -170,7 +170,7 @@ class _Walk:
         running.meter.generated(group.kind, len(placements))
         if not placements:
             names = {plugin.name for plugin in running.profile.placement_generators}
-            assignment = GroupAssignment(status=Status(Code.UNSCHEDULABLE), rejected_by=names, why=NO_PLACEMENTS)
+            assignment = GroupAssignment(status=Status(Code.UNSCHEDULABLE), rejected_by=names, message=NO_PLACEMENTS)
             return _with_level(group, assignment, 0, len(group.children))
         below = [pod for leaf in group.leaves() for pod in self._pods.get(leaf.key, ())]
         cycle = replace(self.cycle, group=group, pods=below)
@@ -199,9 +199,9 @@ class _Walk:
             return assignment
         if best is not None and best is not reported:
             assignment = self._below(group, reported)
-        assignment.why = self._failed(len(placements), assignment.status.reason)
+        assignment.message = self._failed(len(placements), assignment.status.reason)
         assignment.rejected_by |= {plugin.name for plugin in running.profile.placement_generators}
-        assignment.levels[group.ref] = replace(assignment.levels[group.ref], why=assignment.why)
+        assignment.levels[group.ref] = replace(assignment.levels[group.ref], reason=assignment.message)
         return assignment
 
     def _silently(self, group: Group, within: Placement) -> GroupAssignment:
@@ -255,11 +255,11 @@ class _Walk:
                 cluster.clear_nomination(pod)
                 cluster.place(pod, row)
         else:
-            assignment.in_vain |= {pod.uid for pod, _ in assignment.placed}
+            assignment.withdrawn |= {pod.uid for pod, _ in assignment.placed}
         succeeded = before + len(assignment.placed)
         if not assignment.status.ok:
             assignment.placed = []
-            assignment.why = assignment.why or self._failed(1, assignment.status.reason)
+            assignment.message = assignment.message or self._failed(1, assignment.status.reason)
         return _with_level(group, assignment, succeeded, before + len(pods))
 
     # -- groups --------------------------------------------------------------------------------------------------------
@@ -288,9 +288,9 @@ class _Walk:
         if not status.ok:
             cluster.roll_back(mark)
             result.rejected_by.add(status.plugin)
-            result.in_vain |= {pod.uid for pod, _ in result.placed}
+            result.withdrawn |= {pod.uid for pod, _ in result.placed}
             result.placed = []
-            result.why = self._failed(1, status.reason)
+            result.message = self._failed(1, status.reason)
         return _with_level(group, result, succeeded, len(children))
 
     def _fill(self, group: Group, above: Placement | None, assignment: GroupAssignment) -> None:
@@ -324,7 +324,7 @@ def _with_level(group: Group, assignment: GroupAssignment, succeeded: int, of: i
     short = tuple(
         child.name for child in group.children if (level := assignment.levels.get(child.ref)) is None or not level.ok
     )
-    why = "" if assignment.status.ok else assignment.why
+    why = "" if assignment.status.ok else assignment.message
     assignment.levels[group.ref] = Level(group, assignment.status.ok, succeeded, of, why, short)
     return assignment
 
@@ -335,4 +335,4 @@ def _add(result: GroupAssignment, child: GroupAssignment) -> None:
     result.failed.update(child.failed)
     result.rejected_by |= child.rejected_by
     result.levels.update(child.levels)
-    result.in_vain |= child.in_vain
+    result.withdrawn |= child.withdrawn

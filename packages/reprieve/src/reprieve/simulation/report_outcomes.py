@@ -73,7 +73,7 @@ def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None
         return "Unschedulable", None, None
     if rejection.reason == SCHEDULER_ERROR:
         return "Error", rejection.reason, rejection.message
-    waiting = entity is not None and (world.engine.preempting(entity.ref) or world.awaits_room(entity.ref))
+    waiting = entity is not None and (world.engine.is_preempting(entity.ref) or world.awaits_room(entity.ref))
     outcome = "Nominated" if waiting and pod.nominated >= 0 else "Unschedulable"
     return outcome, rejection.reason, rejection.message
 
@@ -88,7 +88,7 @@ def resize_outcomes(world: VirtualCluster) -> tuple[ResizeOutcome, ...]:
         elif uid in world.evicted:
             outcome = "Evicted"
         else:
-            outcome = "Preempting" if world.engine.preempting(pod.resize_ref) else "Deferred"
+            outcome = "Preempting" if world.engine.is_preempting(pod.resize_ref) else "Deferred"
         result.append(
             ResizeOutcome(
                 namespace=pod.namespace,
@@ -152,7 +152,7 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
     elif condition is not None:
         reason, message = condition.reason, condition.message
         outcome = "Error" if reason == SCHEDULER_ERROR else "Unschedulable"
-        if engine.preempting(group.home) or world.awaits_room(group.home):
+        if engine.is_preempting(group.home) or world.awaits_room(group.home):
             outcome = "Nominated"
     elif scheduled < max(group.min_count, 1):
         outcome, reason = "Gated", UNSCHEDULABLE

@@ -91,7 +91,7 @@ def released_capacity(world: VirtualCluster) -> tuple[ReleasedCapacity, ...]:
             nodes=tuple(sorted(room.nodes)),
             reason=room.reason.value,
             message=room.message,
-            at=_since(world, room.at),
+            at=_since(world, room.released_at),
         )
         for room in world.released
     )

@@ -35,7 +35,7 @@ def _outcome(world: VirtualCluster, composite: CompositeState, level: TreeLevel 
         reason=reason,
         message=message,
         succeeded=level.succeeded if level is not None else None,
-        short=level.short if level is not None else (),
+        short=level.failed_groups if level is not None else (),
     )
 
 
@@ -57,7 +57,7 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
         return ("Scheduled", None, None) if composite.scheduled else ("Gated", UNSCHEDULABLE, None)
     if condition.reason in (SCHEDULER_ERROR, INVALID):
         return "Error", condition.reason, condition.message
-    waits = engine.preempting(composite.home) or world.awaits_room(composite.home)
+    waits = engine.is_preempting(composite.home) or world.awaits_room(composite.home)
     return "Nominated" if waits else "Unschedulable", condition.reason, condition.message
 
 

@@ -164,7 +164,7 @@ class VirtualCluster:
         self._claims = Claims(engine, self.keep_effects)
         self._storage = Storage(engine, self.keep_effects)
         self.resizes = Resizes(engine, self.keep_effects)
-        self._moved = MovedPods(on=engine.moves.on)
+        self._moved = MovedPods(on=engine.moves.enabled)
 
     # -- objects -----------------------------------------------------------------------------------
 
@@ -311,13 +311,13 @@ class VirtualCluster:
 
     def end(self, uid: str) -> None:
         """End a pod that completed its work, without a grace period, or delete a pending one."""
-        self.engine.pod_succeeded(uid)
+        self.engine.record_success(uid)
         self._gone(uid)
 
     def evict(self, pod: PodRecord) -> None:
         """Delete a pod on a node as through the API, with its grace period."""
         if not pod.terminating:
-            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now))
+            self.keep_effects(self.engine.mark_terminating(pod.uid, self.now))
         self._leave_at(pod, self.now + pod.grace)
 
     def lose_node(self, name: str) -> list[PodRecord]:
@@ -359,7 +359,7 @@ class VirtualCluster:
         for eviction in effects.evictions:
             for pod in eviction.pods:
                 self.evicted[pod.uid] = eviction.by
-                self.keep_effects(self.engine.pod_terminating(pod.uid, self.now, preempted=True))
+                self.keep_effects(self.engine.mark_terminating(pod.uid, self.now, preempted=True))
                 self._leave_at(pod, self.now + pod.grace)
             if self.watcher is not None:
                 self.watcher.evicted(eviction)
@@ -415,14 +415,14 @@ class VirtualCluster:
         engine = self.engine
         failed = decision.failed
         for binding in decision.bindings:
-            self._claims.carry_out(binding.before, self.now)
-            status = self._storage.carry_out(binding.before, self.now)
+            self._claims.carry_out(binding.pre_bind, self.now)
+            status = self._storage.carry_out(binding.pre_bind, self.now)
             if not status.ok:
                 self.rejections[binding.pod.uid] = Rejection(binding.pod, SCHEDULER_ERROR, status.reason)
                 failed = True
-                self.keep_effects(engine.bind_failed(binding.pod.uid, self.now))
+                self.keep_effects(engine.fail_binding(binding.pod.uid, self.now))
                 continue
-            self.keep_effects(engine.bound(binding.pod.uid))
+            self.keep_effects(engine.confirm_binding(binding.pod.uid))
             binding.pod.start = self.now
             self.rejections.pop(binding.pod.uid, None)
             self._budgets_stale = bool(self._budgets)
@@ -437,10 +437,10 @@ class VirtualCluster:
         if decision.levels:
             self.levels[decision.ref] = decision.levels
         self.carry_out_writes()
-        if decision.put_off is not None or decision.ref in self._last_deferral:
-            self._last_deferral[decision.ref] = decision.put_off
-        if decision.put_off is not None:
-            self._wait_for(decision, decision.put_off)
+        if decision.deferral is not None or decision.ref in self._last_deferral:
+            self._last_deferral[decision.ref] = decision.deferral
+        if decision.deferral is not None:
+            self._wait_for(decision, decision.deferral)
         if failed:
             self._errors[decision.ref] = self._errors.get(decision.ref, 0) + 1
         else:
@@ -484,10 +484,10 @@ class VirtualCluster:
         victims = [pod for verdict in preemption.victims for pod in verdict.unit.pods]
         for pod in victims:
             self.evicted[pod.uid] = preemption.ref
-            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now, preempted=True))
+            self.keep_effects(self.engine.mark_terminating(pod.uid, self.now, preempted=True))
             self._leave_at(pod, self.now + pod.grace)
         self._moved.leave(preemption)
-        self.keep_effects(self.engine.preemption_done(preemption.ref, self.now))
+        self.keep_effects(self.engine.finish_preemption(preemption.ref, self.now))
 
     def _wait_for(self, decision: Decision, deferral: Deferral) -> None:
         """End awaited pods at their expected times; a checkpoint does not end them."""
@@ -504,12 +504,12 @@ class VirtualCluster:
 
     def _delete_pod(self, pod: PodRecord) -> None:
         if pod.row < 0:
-            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now))
+            self.keep_effects(self.engine.mark_terminating(pod.uid, self.now))
             self._gone(pod.uid)
         else:
             if pod.uid not in self._leaving:
                 self.deleted.add(pod.uid)
-            self.keep_effects(self.engine.pod_terminating(pod.uid, self.now))
+            self.keep_effects(self.engine.mark_terminating(pod.uid, self.now))
             self._leave_at(pod, self.now + pod.grace)
 
     def _leave_at(self, pod: PodRecord, when: float) -> None:

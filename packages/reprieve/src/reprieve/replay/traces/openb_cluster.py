@@ -197,7 +197,7 @@ def _place(engine: Engine, task: TraceTask, spec: objects.PodSpec) -> str | None
     engine.set(pod, now, created=now)
     decision = engine.step(now).decision
     if decision is not None and decision.bindings:
-        engine.bound(task.name)
+        engine.confirm_binding(task.name)
         return decision.bindings[0].node
     engine.remove(ObjectRef("Pod", uid=task.name), now)
     return None

@@ -140,7 +140,7 @@ def run(scenario: BenchScenario, profiler: Profile | None = None) -> BenchMeasur
             continue
         attempts.append(after - before)
         for binding in decision.bindings:
-            engine.bound(binding.pod.uid)
+            engine.confirm_binding(binding.pod.uid)
         bound += len(decision.bindings)
         if decision.preemption is not None:
             decided = after - began if decided is None else decided
@@ -158,8 +158,8 @@ def _evict(engine: Engine, preemption: Preemption, claims: dict[str, ResourceCla
     """Delete the victims at once, and release their device claims as the claim controller would."""
     victims = [pod.uid for verdict in preemption.victims for pod in verdict.unit.pods]
     for uid in victims:
-        engine.pod_terminating(uid, now, preempted=True)
-    engine.preemption_done(preemption.ref, now)
+        engine.mark_terminating(uid, now, preempted=True)
+    engine.finish_preemption(preemption.ref, now)
     for uid in victims:
         engine.remove(ObjectRef("Pod", uid=uid), now)
         if uid in claims:
@@ -209,7 +209,7 @@ def run_steady(scenario: BenchScenario, profiler: Profile | None = None) -> Benc
             attempts[count] = clock() - before
             count += 1
             for binding in decision.bindings:
-                engine.bound(binding.pod.uid)
+                engine.confirm_binding(binding.pod.uid)
                 running.append(binding.pod.uid)
             bound += len(decision.bindings)
         for _ in arrival.pods:
@@ -334,7 +334,7 @@ def _long_running(scenario: BenchScenario) -> tuple[Engine, deque[str]]:
 def _end(engine: Engine, uid: str, now: float) -> None:
     """Delete a pod, and its group with the last pod."""
     key = engine.cluster.pods[uid].group
-    engine.pod_terminating(uid, now)
+    engine.mark_terminating(uid, now)
     engine.remove(ObjectRef("Pod", uid=uid), now)
     if key is not None and not engine.cluster.groups[key].members:
         engine.remove(ObjectRef("PodGroup", key), now)
