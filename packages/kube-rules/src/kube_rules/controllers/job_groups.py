@@ -32,7 +32,7 @@ GROUP_FIELDS: Final[tuple[str, ...]] = ("schedulingPolicy", "schedulingConstrain
 _LONGEST: Final = 253
 
 
-class AskedJobGroup(NamedTuple):
+class JobGroupRequest(NamedTuple):
     """The group that a Job requests: the names of the objects, and the common fields of group and template."""
 
     name: str
@@ -43,7 +43,7 @@ class AskedJobGroup(NamedTuple):
     """Whether the annotation requests it."""
 
 
-def group_of_job(job: Mapping[str, Any]) -> AskedJobGroup | None:
+def group_of_job(job: Mapping[str, Any]) -> JobGroupRequest | None:
     """Return the group that a Job requests and controls, or None."""
     meta, spec = mapping(job.get("metadata")), mapping(job.get("spec"))
     pod_spec = mapping(mapping(spec.get("template")).get("spec"))
@@ -54,10 +54,10 @@ def group_of_job(job: Mapping[str, Any]) -> AskedJobGroup | None:
     if isinstance(scheduling, Mapping) and controller_in(meta) is None:
         workload, template = _names(text(meta.get("name")), text(meta.get("uid")))
         name = f"{shortened(workload, 180)}-{shortened(template, 60)}-{digest(workload + template)}"
-        return AskedJobGroup(name, workload, template, {**_asked(scheduling, spec.get("parallelism", 1)), **shared})
+        return JobGroupRequest(name, workload, template, {**_asked(scheduling, spec.get("parallelism", 1)), **shared})
     if annotations.get(POD_GROUP) == "true":
         own = text(meta.get("name"))
-        return AskedJobGroup(own, own, "workers", {**_annotated(spec, annotations), **shared}, annotated=True)
+        return JobGroupRequest(own, own, "workers", {**_annotated(spec, annotations), **shared}, annotated=True)
     return None
 
 

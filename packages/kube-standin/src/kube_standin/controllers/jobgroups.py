@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from kube_rules.controllers.job_groups import (
     GROUP_FIELDS,
-    AskedJobGroup,
+    JobGroupRequest,
     controller_in,
     digest,
     group_of_job,
@@ -46,7 +46,7 @@ def group_of(context: Context, job: Json, *, new: bool) -> str:
     return _ensure_delegated(context, job, parent, new=new)
 
 
-def _ensure(context: Context, job: Json, wanted: AskedJobGroup, *, new: bool) -> str:
+def _ensure(context: Context, job: Json, wanted: JobGroupRequest, *, new: bool) -> str:
     """Return the group that a Job requests, and stage it and its Workload; an annotation may name an existing group."""
     namespace: str = job["metadata"]["namespace"]
     row = context.kind(INTERNAL_VERSION, "Workload")
@@ -75,7 +75,7 @@ def _ensure(context: Context, job: Json, wanted: AskedJobGroup, *, new: bool) ->
     return wanted.name
 
 
-def _set_minimum(context: Context, namespace: str, wanted: AskedJobGroup, least: int) -> None:
+def _set_minimum(context: Context, namespace: str, wanted: JobGroupRequest, least: int) -> None:
     """Set the minimum of a gang to the Job's (elastic Jobs)."""
 
     def in_workload(obj: Json) -> None:

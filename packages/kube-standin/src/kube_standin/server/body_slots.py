@@ -27,7 +27,7 @@ _CHECK_SECONDS = 0.05
 """How often arriving bodies are checked while others wait."""
 
 
-class Arriving:
+class IncomingBody:
     """One large body and its progress."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class BodySlots:
     def __init__(self, most: int = LARGE_BODIES) -> None:
         self._slots = asyncio.Semaphore(most)
         self._hooked = asyncio.Semaphore(HOOKED_BODIES)
-        self._arriving: set[Arriving] = set()
+        self._arriving: set[IncomingBody] = set()
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -109,9 +109,9 @@ class BodySlots:
             self._slots.release()
 
     @asynccontextmanager
-    async def arriving(self) -> AsyncIterator[Arriving]:
+    async def arriving(self) -> AsyncIterator[IncomingBody]:
         """Monitor a body while it arrives; raises 408 or 429 if it is too slow."""
-        body = Arriving()
+        body = IncomingBody()
         self._arriving.add(body)
         try:
             async with body.in_time():

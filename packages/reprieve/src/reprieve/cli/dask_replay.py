@@ -11,7 +11,7 @@ from reprieve.cli.interrupts import Interrupt
 from reprieve.cli.outcome import CommandError
 from reprieve.cli.progress import bar
 from reprieve.cli.replay_outcomes import RunsEnded, Take, outcome_of, paced, trimmed
-from reprieve.cli.replay_setup import GivenReplay, ReplayInputs, ReplayPolicies, ReplayRun, with_seed
+from reprieve.cli.replay_setup import ReplayArguments, ReplayInputs, ReplayPolicies, ReplayRun, with_seed
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -101,7 +101,7 @@ def unpacked(data: bytes) -> Any:
     return pickle.loads(zlib.decompress(data))
 
 
-def run_remotely(inputs: GivenReplay, remote: RemoteRun) -> "PolicyOutcome":
+def run_remotely(inputs: ReplayArguments, remote: RemoteRun) -> "PolicyOutcome":
     """Run a run on a worker. Raises CommandError if its version of reprieve is not that of the command."""
     from reprieve.replay.policy_run import Stop
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from reprieve.cli.outcome import CommandError, Exit
-from reprieve.cli.replay_setup import GivenReplay, Task
+from reprieve.cli.replay_setup import ReplayArguments, Task
 
 if TYPE_CHECKING:
     from reprieve.replay.policy_run import PolicyOutcome, Stop
@@ -27,7 +27,9 @@ class RunsEnded:
     not_begun: tuple[str, ...] = ()
 
 
-def outcome_of(inputs: GivenReplay, name: str, policy: "Policy", stop: "Stop", progress: Progress) -> "PolicyOutcome":
+def outcome_of(
+    inputs: ReplayArguments, name: str, policy: "Policy", stop: "Stop", progress: Progress
+) -> "PolicyOutcome":
     """Run a policy. Raises CommandError if the jobs do not match the cluster."""
     from reprieve.replay.world import ReplayError
 

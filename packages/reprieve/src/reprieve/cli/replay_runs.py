@@ -16,7 +16,7 @@ from reprieve.cli.interrupts import Interrupt, interrupts, uninterrupted
 from reprieve.cli.outcome import CommandError, Exit, note
 from reprieve.cli.replay_outcomes import RunsEnded, Take, outcome_of, paced, trimmed
 from reprieve.cli.replay_setup import (
-    GivenReplay,
+    ReplayArguments,
     ReplayInputs,
     ReplayRun,
     Task,
@@ -110,7 +110,7 @@ def _run_all(runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interru
     )
 
 
-def _run_here(inputs: GivenReplay, name: str, policy: "Policy", interrupt: Interrupt) -> ReplayAnswer:
+def _run_here(inputs: ReplayArguments, name: str, policy: "Policy", interrupt: Interrupt) -> ReplayAnswer:
     from reprieve.replay.policy_run import Stop
 
     stop = Stop()

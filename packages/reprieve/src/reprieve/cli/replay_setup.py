@@ -86,7 +86,7 @@ class ReplayRun:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenReplay:
+class ReplayArguments:
     """Everything but the policy."""
 
     chosen: "ChosenJobs"
@@ -118,7 +118,7 @@ class GivenReplay:
         return simulate(name, *inputs, start=self.start, quotas=self.quotas(), stop=stop, progress=progress)
 
 
-def read_replay(task: Task) -> GivenReplay:
+def read_replay(task: Task) -> ReplayArguments:
     """Read everything but the policy from the files."""
     from reprieve.decisions.phrases import count
     from reprieve.replay.job_list import JobListError, read_jobs
@@ -147,7 +147,7 @@ def read_replay(task: Task) -> GivenReplay:
         refuse(f'--failures: job "{endless.name}" never ends, so nodes would fail forever: set --until')
     cluster, start, quotas, documents = _cluster(task, picked)
     _check_failing_nodes(task, settings, {item.metadata.name for item, _ in cluster if type(item).KIND == "Node"})
-    return GivenReplay(picked, cluster, settings, start, quotas, remarks + documents)
+    return ReplayArguments(picked, cluster, settings, start, quotas, remarks + documents)
 
 
 def _check_failing_nodes(task: Task, settings: "WorldSettings", nodes: set[str]) -> None:
@@ -328,25 +328,25 @@ class ReplayInputs:
 
     def __init__(self) -> None:
         self._key: tuple[Path, int | None] | None = None
-        self._given: GivenReplay | None = None
+        self._given: ReplayArguments | None = None
 
     def key(self, run: ReplayRun) -> tuple[Path, int | None]:
         """Return the key of the inputs; without a sample the seed is not part of it."""
         return run.task.jobs, run.task.seed if run.task.sample is not None else None
 
-    def of(self, run: ReplayRun) -> GivenReplay:
+    def of(self, run: ReplayRun) -> ReplayArguments:
         """Return the inputs of a run."""
         if self._given is None or self._key != self.key(run):
             self._key, self._given = self.key(run), read_replay(run.task)
         return with_seed(self._given, run.task.seed)
 
 
-def with_seed(inputs: GivenReplay, seed: int | None) -> GivenReplay:
+def with_seed(inputs: ReplayArguments, seed: int | None) -> ReplayArguments:
     """Return the same inputs with another seed."""
     return replace(inputs, settings=replace(inputs.settings, seed=seed))
 
 
-def inputs_of(inputs: GivenReplay) -> tuple[object, ...]:
+def inputs_of(inputs: ReplayArguments) -> tuple[object, ...]:
     """Return the inputs of a replay without its settings, for a digest."""
     import msgspec
 
@@ -362,7 +362,7 @@ def digest(parts: tuple[object, ...]) -> str:
     return hashlib.sha256(repr((version("reprieve"), parts)).encode()).hexdigest()
 
 
-def check_replay(inputs: GivenReplay) -> None:
+def check_replay(inputs: ReplayArguments) -> None:
     """Refuse jobs that can never run on the cluster before any process is started."""
     from kube_rules import objects
     from reprieve.replay.job_objects import terms_for
@@ -380,7 +380,7 @@ def check_replay(inputs: GivenReplay) -> None:
         note(f"warning: --cluster: not applied to jobs: {text}")
 
 
-def setting_of(inputs: GivenReplay) -> dict[str, Any]:
+def setting_of(inputs: ReplayArguments) -> dict[str, Any]:
     """Return the settings of all policies, as in the document."""
     from kube_rules import objects
 

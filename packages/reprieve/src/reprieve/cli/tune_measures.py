@@ -15,7 +15,7 @@ from reprieve.cli.dask_runs import DaskRuns, Failure
 from reprieve.cli.interrupts import Interrupt
 from reprieve.cli.outcome import CommandError
 from reprieve.cli.replay_outcomes import Progress, paced
-from reprieve.cli.replay_setup import GivenReplay, ReplayPolicies, Task
+from reprieve.cli.replay_setup import ReplayArguments, ReplayPolicies, Task
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -33,7 +33,7 @@ class SearchInterruptedError(Exception):
 
 
 def measured(
-    inputs: GivenReplay,
+    inputs: ReplayArguments,
     policy: "Policy",
     block: "TraceBlock",
     objectives: "tuple[Objective, Objective]",
@@ -49,7 +49,7 @@ def measured(
 
 
 def measures_here(
-    inputs: GivenReplay,
+    inputs: ReplayArguments,
     objectives: "tuple[Objective, Objective]",
     policy_of: "Callable[[Mapping[str, Any] | None, bool], Policy]",
     interrupt: Interrupt,
@@ -88,11 +88,11 @@ class RemoteMeasure:
     version: str
 
 
-Inputs = tuple[GivenReplay, "SplitTrace"]
+Inputs = tuple[ReplayArguments, "SplitTrace"]
 
 
 def measures_on_dask(
-    inputs: GivenReplay, split: "SplitTrace", task: Task, objective: str, workers: DaskRuns, interrupt: Interrupt
+    inputs: ReplayArguments, split: "SplitTrace", task: Task, objective: str, workers: DaskRuns, interrupt: Interrupt
 ) -> "Measure":
     """Return the function that measures on workers, many blocks at a time.
 

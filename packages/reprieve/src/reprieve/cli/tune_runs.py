@@ -9,7 +9,7 @@ from reprieve.cli.interrupts import Interrupt, interrupts
 from reprieve.cli.outcome import CommandError, note, refuse
 from reprieve.cli.progress import bar
 from reprieve.cli.replay_setup import (
-    GivenReplay,
+    ReplayArguments,
     ReplayPolicies,
     Task,
     check_replay,
@@ -77,7 +77,7 @@ def tuned_report(task: TuneTask) -> "tuple[TuningReport, tuple[Objective, Object
 
 
 @contextmanager
-def _on_workers(task: TuneTask, inputs: GivenReplay, tuner: "Tuner", interrupt: Interrupt) -> "Iterator[Tuner]":
+def _on_workers(task: TuneTask, inputs: ReplayArguments, tuner: "Tuner", interrupt: Interrupt) -> "Iterator[Tuner]":
     """Yield the tuner, which measures on workers with `--dask`, else in this process."""
     if not task.replay.dask:
         yield tuner
@@ -93,7 +93,7 @@ def _on_workers(task: TuneTask, inputs: GivenReplay, tuner: "Tuner", interrupt: 
         yield replace(tuner, measure=measure)
 
 
-def _report(task: TuneTask, inputs: GivenReplay, tuner: "Tuner", study: "TuningStudy") -> "TuningReport":
+def _report(task: TuneTask, inputs: ReplayArguments, tuner: "Tuner", study: "TuningStudy") -> "TuningReport":
     from reprieve.replay.tuning.tuner import ChoiceError
 
     with bar(task.trials, "trials") as advance:
@@ -121,7 +121,7 @@ def _require_optuna() -> None:
         refuse(NEEDED)
 
 
-def _given(task: TuneTask) -> GivenReplay:
+def _given(task: TuneTask) -> ReplayArguments:
     inputs = read_replay(task.replay)
     for remark in inputs.remarks:
         note(remark)
@@ -135,7 +135,7 @@ def _given(task: TuneTask) -> GivenReplay:
     return inputs
 
 
-def _tuner(task: TuneTask, inputs: GivenReplay, interrupt: Interrupt) -> "Tuner":
+def _tuner(task: TuneTask, inputs: ReplayArguments, interrupt: Interrupt) -> "Tuner":
     from reprieve.python.configuration import read_configuration_document
     from reprieve.replay.tuning.tuner import Tuner
 
@@ -167,7 +167,7 @@ def _check_counted(task: TuneTask, tuner: "Tuner") -> None:
                 refuse(f"{task.replay.jobs}: no job of the {kind} blocks counts for the objective {objective.name!r}")
 
 
-def _gpu(inputs: GivenReplay) -> str:
+def _gpu(inputs: ReplayArguments) -> str:
     from kube_rules import objects
     from reprieve.replay.job_objects import terms_for
 
@@ -196,7 +196,7 @@ def _parameters(file: str | None) -> "Sequence[TunedParameter]":
         refuse(f"--search {file}: {error}")
 
 
-def _split(task: TuneTask, inputs: GivenReplay) -> "SplitTrace":
+def _split(task: TuneTask, inputs: ReplayArguments) -> "SplitTrace":
     from reprieve.replay.selection import long_duration
     from reprieve.replay.tuning.blocks import split
 
@@ -212,7 +212,7 @@ def _split(task: TuneTask, inputs: GivenReplay) -> "SplitTrace":
         refuse(f"{task.replay.jobs}: {error}")
 
 
-def _digest(task: TuneTask, inputs: GivenReplay, tuner: "Tuner") -> str:
+def _digest(task: TuneTask, inputs: ReplayArguments, tuner: "Tuner") -> str:
     """Return a digest of everything that the values of a trial depend on."""
     parts = (
         inputs_of(inputs),

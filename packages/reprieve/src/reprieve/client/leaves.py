@@ -31,7 +31,7 @@ Shape = Mapping[str, Any] | Leaf
 """Field name to shape, or the function that converts a value."""
 
 
-class Demanded(NamedTuple):
+class RequiredField(NamedTuple):
     """A field that the API requires although typed objects omit it if it has its default."""
 
     default: Any
@@ -48,14 +48,14 @@ def shaped_by(shape: Shape, data: Any, names: Names) -> Any:
     result: Json = {}
     for name, field_value in data.items():
         inner = shape.get(name)
-        if isinstance(inner, Demanded):
+        if isinstance(inner, RequiredField):
             inner = inner.shape
         if inner is not None and field_value is not None:
             value = shaped_by(inner, field_value, names)
             if value or name not in _NOTHING_IF_EMPTY:
                 result[name] = value
     for name, inner in shape.items():
-        if isinstance(inner, Demanded):
+        if isinstance(inner, RequiredField):
             result.setdefault(name, inner.default)
     return result
 

@@ -109,7 +109,7 @@ _VOLUMES: Final = leaves.one_of(
     iscsi={
         "targetPortal": leaves.named(DISK),
         "iqn": leaves.named(DISK),
-        "lun": leaves.Demanded(0, leaves.keep),
+        "lun": leaves.RequiredField(0, leaves.keep),
         "readOnly": leaves.keep,
     },
     rbd={
@@ -181,9 +181,9 @@ SHAPES: Final[Mapping[type[KubernetesObject], Mapping[str, Any]]] = {
             "schedulingGroup": {"podGroupName": leaves.named(GROUP)},
             "topologySpreadConstraints": leaves.each(
                 {
-                    "maxSkew": leaves.Demanded(1, leaves.keep),
+                    "maxSkew": leaves.RequiredField(1, leaves.keep),
                     "topologyKey": leaves.label_key,
-                    "whenUnsatisfiable": leaves.Demanded("DoNotSchedule", leaves.keep),
+                    "whenUnsatisfiable": leaves.RequiredField("DoNotSchedule", leaves.keep),
                     "labelSelector": _SELECTOR,
                     **leaves.kept("minDomains nodeAffinityPolicy nodeTaintsPolicy"),
                     "matchLabelKeys": leaves.each(leaves.label_key),

@@ -26,7 +26,7 @@ from kube_rules.objects import CompositePodGroup, PodGroup, PriorityClass
 _NO_CLASS: Final = f"it is the value of the class that {PREEMPTION_PRIORITY_CLASS} names, and none is named"
 
 
-class _Had(NamedTuple):
+class _LastClass(NamedTuple):
     """The class and value that a group got last."""
 
     uid: str
@@ -46,7 +46,7 @@ class VictimClasses(Generic[GroupT]):
         self._admission = PriorityAdmission()
         self._naming: dict[str, str] = {}
         """The class that each group with the annotation names, by group key."""
-        self._had: dict[str, _Had] = {}
+        self._had: dict[str, _LastClass] = {}
         self._reported: dict[str, str] = {}
         """The last reason why a group was refused, by key."""
 
@@ -97,7 +97,7 @@ class VictimClasses(Generic[GroupT]):
             own_annotations = {name: text for name, text in annotations.items() if name != PREEMPTION_PRIORITY}
             return replace(group, metadata=replace(group.metadata, annotations=own_annotations))
         self._reported.pop(key, None)
-        self._had[key] = _Had(uid, name, annotations[PREEMPTION_PRIORITY])
+        self._had[key] = _LastClass(uid, name, annotations[PREEMPTION_PRIORITY])
         return replace(group, metadata=replace(group.metadata, annotations=annotations))
 
     def _refuse(self, group: GroupT, why: str) -> None:

@@ -107,7 +107,7 @@ class _PodSet:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingGang:
     """A failing gang: since when, the next time to create a request, and how many ended without helping."""
 
     since: float
@@ -139,7 +139,7 @@ class NodeRequests:
         self._options = {name: _options(running.profile.plugins) for name, running in engine.running.items()}
         self.on = any(options.mode in (ALWAYS, ANNOTATED) for options in self._options.values())
         """Whether any profile requests nodes."""
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingGang] = {}
         self._annotated: dict[str, str] = {}
         """The value of a group's annotation, by the group's `ref`."""
         self.requests: dict[str, _NodeRequest] = {}
@@ -167,7 +167,7 @@ class NodeRequests:
             return
         hopeless = decision.result is Result.UNSCHEDULABLE and decision.preemption is None and decision.deferral is None
         if hopeless and self._wanted(decision):
-            self._waiting.setdefault(decision.ref, _Waiting(now))
+            self._waiting.setdefault(decision.ref, _WaitingGang(now))
         else:
             self._waiting.pop(decision.ref, None)
             if not hopeless and decision.result is not Result.ERROR:
@@ -303,7 +303,7 @@ class NodeRequests:
 
     def _ended(self, ref: str, request: _NodeRequest, state: RequestState, now: float) -> None:
         """Delete a request that brings no nodes; another one is created later if the gang still waits."""
-        waiting = self._waiting.setdefault(ref, _Waiting(now))
+        waiting = self._waiting.setdefault(ref, _WaitingGang(now))
         waiting.turn = request.turn + 1
         waiting.next = now + backoff(waiting.turn)
         self._withdraw(ref, state)

@@ -94,7 +94,7 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Assumed:
+class _AssumedPod:
     """Data of a pod's attempt that is needed when its binding is confirmed."""
 
     began: float
@@ -137,7 +137,7 @@ class Observer:
         self._events = EventRecorder(sink or _no_sink, controller=controller, instance=instance)
         self._records = records
         self._stopwatch = Stopwatch(self.metrics)
-        self._assumed: OrderedDict[str, _Assumed] = OrderedDict()
+        self._assumed: OrderedDict[str, _AssumedPod] = OrderedDict()
         self._permit_since: OrderedDict[str, float] = OrderedDict()
         self._engine: Engine | None = None
         self._passes: dict[str, int] = {}
@@ -172,7 +172,7 @@ class Observer:
         else:
             metrics.algorithm_seconds.observe(seconds)
         self._count_batch(profile)
-        assumed = _Assumed(began, decision.queued_at, decision.attempt, profile)
+        assumed = _AssumedPod(began, decision.queued_at, decision.attempt, profile)
         for bindings in (decision.bindings, decision.waiting):
             for binding in bindings:
                 self._assumed[binding.pod.uid] = assumed

@@ -176,7 +176,7 @@ def _budgets(pods: Sequence[DisplacedPod | EvictedPod]) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class _Drained:
+class _PlannedDrain:
     """A planned drain, and the input after it."""
 
     step: _Step
@@ -209,7 +209,7 @@ def drain_plan(
     return DrainPlan(nodes=tuple(result), gangs=tuple(gangs))
 
 
-class _Taken(NamedTuple):
+class _OrderStep(NamedTuple):
     """A step of an order, and the input before and after it."""
 
     step: _Step
@@ -217,7 +217,7 @@ class _Taken(NamedTuple):
     after: Manifests
 
 
-def _best_order(manifests: Manifests, names: Sequence[str], options: PlanOptions) -> list[_Taken]:
+def _best_order(manifests: Manifests, names: Sequence[str], options: PlanOptions) -> list[_OrderStep]:
     """Return the least harmful order: greedy by harm, or a better one from a search.
 
     The search also tries single drains of nodes that may be drained together.
@@ -230,10 +230,10 @@ def _best_order(manifests: Manifests, names: Sequence[str], options: PlanOptions
     objects_planned = sum(map(len, manifests.objects.values()))
     most = MOST_SEARCHED // max(LEAST_SEARCHED, objects_planned)
 
-    def then(before: Manifests, step: Nodes) -> tuple[_Harm, _Taken, Manifests]:
+    def then(before: Manifests, step: Nodes) -> tuple[_Harm, _OrderStep, Manifests]:
         drained = _planned(_Drain(before, step), options)
         after = _after(before, drained)
-        return drained.step.harm, _Taken(drained.step, before, after), after
+        return drained.step.harm, _OrderStep(drained.step, before, after), after
 
     one_by_one = [(name,) for name in names]
     for steps in (together, one_by_one) if together != one_by_one else (together,):
@@ -245,12 +245,12 @@ def _best_order(manifests: Manifests, names: Sequence[str], options: PlanOptions
     return order
 
 
-def _total(order: Sequence[_Taken]) -> _Harm:
+def _total(order: Sequence[_OrderStep]) -> _Harm:
     gangs, budgets, lost, waiting, pods = (sum(part) for part in zip(*(item.step.harm for item in order), strict=True))
     return gangs, budgets, lost, waiting, pods
 
 
-def _least_next(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[_Taken]:
+def _least_next(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> list[_OrderStep]:
     """Return the order with the least harmful step next; with many steps, by the harm of each single step."""
     left, order = list(steps), []
     alone = _by_harm(manifests, left, options) if len(left) > MOST_TRIED else []
@@ -259,7 +259,7 @@ def _least_next(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptio
         best = next(_least_first(manifests, left, options)) if next_alone is None else _planned(next_alone, options)
         left.remove(best.step.nodes)
         after = _after(manifests, best)
-        order.append(_Taken(best.step, manifests, after))
+        order.append(_OrderStep(best.step, manifests, after))
         manifests = after
     return order
 
@@ -269,15 +269,15 @@ def _by_harm(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions)
     return [drained.step.nodes for drained in _least_first(manifests, steps, options)]
 
 
-def _least_first(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> Iterator[_Drained]:
+def _least_first(manifests: Manifests, steps: Sequence[Nodes], options: PlanOptions) -> Iterator[_PlannedDrain]:
     """Yield individual drains of one cluster, the least harmful first; plan each only when it may be next."""
-    waiting: list[tuple[_Harm, Nodes, bool, _Drain | _Drained]] = []
+    waiting: list[tuple[_Harm, Nodes, bool, _Drain | _PlannedDrain]] = []
     for names in steps:
         drain = _Drain(manifests, names)
         heapq.heappush(waiting, (drain.step.harm, names, False, drain))
     while waiting:
         _, names, _, candidate = heapq.heappop(waiting)
-        if isinstance(candidate, _Drained):
+        if isinstance(candidate, _PlannedDrain):
             yield candidate
         else:
             drained = _planned(candidate, options)
@@ -350,16 +350,16 @@ def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
     return pod.spec.node_name in nodes and not moving and not of_volumes
 
 
-def _planned(drain: _Drain, options: PlanOptions) -> _Drained:
+def _planned(drain: _Drain, options: PlanOptions) -> _PlannedDrain:
     """Return the drain with the outcomes of displaced pods and of pods preempted for them."""
     if drain.decides_nothing:
-        return _Drained(drain.step, drain.changed.manifests)
+        return _PlannedDrain(drain.step, drain.changed.manifests)
     rounds = Rounds(drain.changed, options)
     displaced, evicted = rounds.outcomes()
-    return _Drained(drain.step_with(displaced, rounds.broken, evicted), rounds.manifests)
+    return _PlannedDrain(drain.step_with(displaced, rounds.broken, evicted), rounds.manifests)
 
 
-def _after(manifests: Manifests, drained: _Drained) -> Manifests:
+def _after(manifests: Manifests, drained: _PlannedDrain) -> Manifests:
     """Return the input after a drain with updated budgets, in which placed pods count again."""
     result = drained.after
     before, after = _healthy(manifests), _healthy(result)

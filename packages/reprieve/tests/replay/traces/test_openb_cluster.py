@@ -49,12 +49,12 @@ def machine(name: str, cpu: int, mebibytes: int, gpus: int, model: str) -> Machi
     return Machine(name, cpu, mebibytes << 20, gpus, model)
 
 
-def filled(tmp_path: Path, nodes: str = NODES, tasks: str = TASKS) -> openb.Filled:
+def filled(tmp_path: Path, nodes: str = NODES, tasks: str = TASKS) -> openb.FilledCluster:
     machines, work = trace(tmp_path, nodes, tasks)
     return openb.fill(openb.read_nodes(machines), openb.read_tasks(work))
 
 
-def documents(found: openb.Filled, kind: str) -> dict[str, openb.Document]:
+def documents(found: openb.FilledCluster, kind: str) -> dict[str, openb.Document]:
     return {doc["metadata"]["name"]: doc for doc in found.documents if doc["kind"] == kind}
 
 

@@ -75,7 +75,7 @@ class TraceTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledCluster:
     """`documents`: PriorityClasses, nodes, running pods. `left_out`: tasks that found no room, in order of arrival."""
 
     documents: list[Document] = field(repr=False)
@@ -163,7 +163,7 @@ def _rows(path: Path, columns: Mapping[str, Callable[[str], Any]], max_bytes: in
 # -- filling -----------------------------------------------------------------------------------------------------------
 
 
-def fill(nodes: Sequence[Machine], tasks: Sequence[TraceTask]) -> Filled:
+def fill(nodes: Sequence[Machine], tasks: Sequence[TraceTask]) -> FilledCluster:
     """Let the tasks arrive, in the order given, in an empty cluster of these nodes; see the module docstring."""
     engine = Engine()
     machines = [_node_document(node) for node in nodes]
@@ -183,7 +183,7 @@ def fill(nodes: Sequence[Machine], tasks: Sequence[TraceTask]) -> Filled:
         else:
             running.append(_pod_document(task, {**spec, "nodeName": where}))
     documents = [*(_priority_class(name) for name in PRIORITY), *machines, *running]
-    return Filled(documents, len(running), tuple(left_out))
+    return FilledCluster(documents, len(running), tuple(left_out))
 
 
 _Shape = tuple[int, int, int, tuple[str, ...], str]

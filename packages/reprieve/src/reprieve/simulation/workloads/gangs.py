@@ -28,7 +28,7 @@ from kube_rules.versions import INTERNAL_VERSION
 from reprieve.simulation.workloads.batches import Batch, PodWorkload, names_group, reference_to
 from reprieve.simulation.workloads.owners import Owner
 from reprieve.simulation.workloads.rows import WorkloadKind, entries_of, filled, value_at
-from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, GroupAsked, groups_asked
+from reprieve.simulation.workloads.scheduling_fields import PATH, Asked, RequestedGroup, groups_asked
 
 GANG: Final = "scheduling.reprieve.dev/gang"
 _RAY: Final = "ray.io"
@@ -141,7 +141,7 @@ class WorkloadGangs:
     def _unread(self, workload: PodWorkload, path: str) -> None:
         self._remark(workload, f"{path} is ignored: not a field of {PATH}", "", strict=True)
 
-    def _by_field(self, workload: PodWorkload, requested: GroupAsked) -> str:
+    def _by_field(self, workload: PodWorkload, requested: RequestedGroup) -> str:
         """Return a group that `spec.scheduling` requests (workloads.md 6)."""
         name = f"{workload.name}-{requested.name}" if requested.name else workload.name
         number = 0 if requested.basic else requested.min_count

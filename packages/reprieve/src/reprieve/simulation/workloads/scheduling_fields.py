@@ -30,7 +30,7 @@ _LWS: Final = "leaderworkerset.sigs.k8s.io"
 _EXCLUSIVE: Final = f"{_LWS}/exclusive-topology"
 
 
-class GroupAsked(NamedTuple):
+class RequestedGroup(NamedTuple):
     """A PodGroup that an object requests."""
 
     name: str
@@ -46,7 +46,7 @@ class GroupAsked(NamedTuple):
     """Labels of its running pods, in addition to those of the object."""
 
 
-Asked = Callable[[str, str], GroupAsked]
+Asked = Callable[[str, str], RequestedGroup]
 """A function that returns the group for the pods of a part (replicated job; `leader` or `worker`) and replica."""
 
 
@@ -82,7 +82,7 @@ class Reader:
 
     def level(
         self, value: Mapping[str, Any], path: str, *, gang: bool, count: str = "minCount", claims: bool = False
-    ) -> GroupAsked:
+    ) -> RequestedGroup:
         """Return one level.
 
         `gang`: the default policy is a gang; `count`: a gang's count field; `claims`: the level has `resourceClaims`.
@@ -112,9 +112,9 @@ class Reader:
         read = (*_LEVEL[1:], *((_CLAIMS,) if claims else ()))
         more = {name: value[name] for name in read if value.get(name) is not None}
         basic = policy.get("basic") is not None if policy else not gang
-        return GroupAsked("", path, basic, number, more)
+        return RequestedGroup("", path, basic, number, more)
 
-    def bounded(self, group: GroupAsked, pods: int) -> GroupAsked:
+    def bounded(self, group: RequestedGroup, pods: int) -> RequestedGroup:
         """Return the group if its minimum is at most the number of its pods. Raises InputError."""
         if group.min_count is not None and group.min_count > pods:
             message = f"Invalid value: {group.min_count}: must be less than or equal to the number of its pods, {pods}"
@@ -175,7 +175,7 @@ def _by_entries(
     conflicting = next((name for name in _LEVEL if scheduling.get(name) is not None), "")
     if conflicting:
         raise workload.error(f"{PATH}.{conflicting}", f"Forbidden: may not be set with {at}")
-    result: dict[str, Callable[[str], GroupAsked]] = {}
+    result: dict[str, Callable[[str], RequestedGroup]] = {}
     named_jobs: set[str] = set()
     number = 0
     for index, entry in enumerate(entries):
@@ -224,19 +224,19 @@ def _targets(
     return targets
 
 
-def _of_job(group: GroupAsked, name: str) -> GroupAsked:
+def _of_job(group: RequestedGroup, name: str) -> RequestedGroup:
     return group._replace(name=name, labels={f"{_JOBSET}/replicatedjob-name": name})
 
 
-def _each_job(group: GroupAsked, name: str) -> Callable[[str], GroupAsked]:
-    def of(replica: str) -> GroupAsked:
+def _each_job(group: RequestedGroup, name: str) -> Callable[[str], RequestedGroup]:
+    def of(replica: str) -> RequestedGroup:
         labels = {f"{_JOBSET}/replicatedjob-name": name, f"{_JOBSET}/job-index": replica}
         return group._replace(name=f"{name}-{replica}", labels=labels)
 
     return of
 
 
-def _always(group: GroupAsked) -> Callable[[str], GroupAsked]:
+def _always(group: RequestedGroup) -> Callable[[str], RequestedGroup]:
     return lambda _: group
 
 
@@ -293,7 +293,7 @@ def _by_role(reader: Reader, replica: Mapping[str, Any], size: int) -> Asked:
     at = f"{PATH}.replica"
     if size < 2:
         raise reader.workload.error("spec.leaderWorkerTemplate.size", f"Invalid value: {size}: must be at least 2")
-    result: dict[str, GroupAsked] = {}
+    result: dict[str, RequestedGroup] = {}
     for role, pods in (("leader", 1), ("worker", size - 1)):
         path = f"{at}.{role}"
         value = reader.object_at(replica.get(role), path, (*_LEVEL, _CLAIMS))
@@ -317,7 +317,7 @@ def _check_alone(reader: Reader, templates: Mapping[str, Any]) -> None:
             raise reader.workload.error(at, f"Forbidden: may not be set with {PATH}")
 
 
-def _check_exclusive(reader: Reader, group: GroupAsked) -> None:
+def _check_exclusive(reader: Reader, group: RequestedGroup) -> None:
     """Raise InputError if a gang or a group with a domain also has one domain for each replica."""
     annotations = mapping(reader.workload.meta.get("annotations"))
     if annotations.get(_EXCLUSIVE) and (not group.basic or group.more.get(_LEVEL[1])):
