@@ -333,6 +333,27 @@ def test_tables_of_nodes_that_end_early(monkeypatch: pytest.MonkeyPatch) -> None
     }
 
 
+def test_tables_of_nodes_that_end_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cost.md 4.14: the sum over every limit up to 60, with few units on several nodes and with many."""
+    table = {}
+    for name, whole in (("budgets", 6), ("two kinds", 6), ("two kinds", 1), ("later", 6)):
+        monkeypatch.setattr(node_tables, "_FEW_WHOLE", whole)
+        victims = steps = 0
+        for most in range(61):
+            monkeypatch.setattr(node_tables, "_MOST_STEPS_EXACT", most)
+            for solved in FAMILIES[name].solved[:3]:
+                found, taken = _by_tables(solved)
+                victims += len(found[0]) if found is not None else 0
+                steps += taken
+        table[f"{name}, {whole}"] = victims, steps
+    assert table == {
+        "budgets, 6": (109, 1365),
+        "two kinds, 6": (48, 2178),
+        "two kinds, 1": (48, 2178),
+        "later, 6": (35, 3042),
+    }
+
+
 def test_tables_of_nodes_with_too_many_states_for_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.14: units that budgets count are then chosen as those on several nodes are."""
     monkeypatch.setattr(node_tables, "_MOST_STATES", 16)
