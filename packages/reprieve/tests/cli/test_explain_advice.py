@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reprieve.cli import whatif
-from reprieve.cli.whatif import Answered, ask
+from reprieve.cli.whatif import HypotheticalDecision, ask
 from tests.building import START, composite, gang, group, node, pod
 from tests.cli.test_explain_text import asked, snapshot
 
@@ -95,8 +95,8 @@ def test_priority_of_a_tree_is_looked_for_in_clusters_of_up_to_so_many_objects(
 
 def test_absent_objects_have_no_decision() -> None:
     for kind in ("Pod", "PodGroup", "CompositePodGroup"):
-        assert asked(kind, "none", node("n1"), pod("a", cpu=1)) == Answered()
-    assert asked("Pod", "a", node("n1"), pod("a", cpu=1, node="n1")) == Answered(), "it runs"
+        assert asked(kind, "none", node("n1"), pod("a", cpu=1)) == HypotheticalDecision()
+    assert asked("Pod", "a", node("n1"), pod("a", cpu=1, node="n1")) == HypotheticalDecision(), "it runs"
 
 
 def test_without_suggestions_it_is_decided_and_nothing_more() -> None:

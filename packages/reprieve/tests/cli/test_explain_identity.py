@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from reprieve.cli.evidence import Evidence, ExplainTarget, Owned, belongs, tells_of_object
+from reprieve.cli.evidence import Evidence, ExplainTarget, OwnerEvidence, belongs, tells_of_object
 from reprieve.cli.explain_text import explanation_of, state_of
 from reprieve.decisions.records import DecisionRecord, EntityReference, UnitRecord
 from tests.building import group, pod
@@ -83,16 +83,16 @@ def test_record_without_a_uid_is_of_an_object_that_was_there_by_then(seconds: in
 @pytest.mark.parametrize(
     ("owner", "told"),
     [
-        (Owned("Job", "default", "train", 0, 0, exists=False), True),
-        (Owned("Job", "default", "train", 0, 0, created=AT - 60), True),
-        (Owned("Job", "default", "train", 0, 0, created=AT + 60), False),
-        (Owned("Job", "default", "other", 0, 0, exists=False), False),
-        (Owned("Job", "team", "train", 0, 0, exists=False), False),
-        (Owned("Deployment", "default", "train", 0, 0, exists=False), False),
+        (OwnerEvidence("Job", "default", "train", 0, 0, exists=False), True),
+        (OwnerEvidence("Job", "default", "train", 0, 0, created=AT - 60), True),
+        (OwnerEvidence("Job", "default", "train", 0, 0, created=AT + 60), False),
+        (OwnerEvidence("Job", "default", "other", 0, 0, exists=False), False),
+        (OwnerEvidence("Job", "team", "train", 0, 0, exists=False), False),
+        (OwnerEvidence("Deployment", "default", "train", 0, 0, exists=False), False),
     ],
     ids=["gone", "without pods", "recreated", "another name", "another namespace", "another kind"],
 )
-def test_owner_is_told_of_the_eviction_of_its_pods(owner: Owned, told: bool) -> None:
+def test_owner_is_told_of_the_eviction_of_its_pods(owner: OwnerEvidence, told: bool) -> None:
     """Also when it has no pods any more; not one that was recreated."""
     found = Evidence(ExplainTarget(owner.kind, owner.namespace, owner.name), owner=owner, source="s")
     titles = story_of(found, eviction_of(unit("train-x", uid="u", owner="job default/train")))
@@ -112,7 +112,7 @@ def test_object_that_is_gone_has_the_records_of_its_name() -> None:
 
 def test_unit_that_was_not_evicted_is_nobodys_story() -> None:
     kept = replace(unit("a", uid="uid-a", owner="job default/train"), outcome="NotEvicted")
-    owner = Owned("Job", "default", "train", 0, 0, exists=False)
+    owner = OwnerEvidence("Job", "default", "train", 0, 0, exists=False)
     assert (
         story_of(Evidence(ExplainTarget("Job", "default", "train"), owner=owner, source="s"), eviction_of(kept)) == []
     )

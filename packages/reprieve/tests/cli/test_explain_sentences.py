@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
-from reprieve.cli.evidence import MANIFESTS, Evidence, ExplainTarget, Occurrence, Owned
+from reprieve.cli.evidence import MANIFESTS, Evidence, ExplainTarget, Occurrence, OwnerEvidence
 from reprieve.cli.explain_text import document, explanation_of, own_record, state_of
 from reprieve.cli.sections import Section, Tone, plain
-from reprieve.cli.whatif import Answered
+from reprieve.cli.whatif import HypotheticalDecision
 from reprieve.decisions.records import (
     CandidateRecord,
     Comparison,
@@ -124,7 +124,7 @@ def test_deleted_object_is_explained_from_records() -> None:
     ],
 )
 def test_how_the_owner_stands_comes_first(pods: int, waiting: int, title: str | None) -> None:
-    found = explanation_of(evidence(owner=Owned("Job", "default", "j", pods, waiting)))[0]
+    found = explanation_of(evidence(owner=OwnerEvidence("Job", "default", "j", pods, waiting)))[0]
     assert (found.title if found.title.startswith("job") else None) == title
     if title is not None:
         assert found.tone == (Tone.WAITING if waiting else Tone.GOOD)
@@ -162,7 +162,7 @@ def test_false_conditions_are_shown_with_their_message(kind: str, status: str, m
 def test_computed_answer_is_shown_where_no_record_exists() -> None:
     room = "It fits now: a scheduler with the default configuration would place it."
     for source, expected in (("", True), ("http://s", False)):
-        found = evidence(computed=Answered(fits=True, gated="behind a gate"), source=source)
+        found = evidence(computed=HypotheticalDecision(fits=True, gated="behind a gate"), source=source)
         shown = notes(found, "pod default/a is pending")
         assert (room in shown, "It is not tried: behind a gate" in shown) == (expected, expected)
 
@@ -479,15 +479,15 @@ def test_last_ten_events_are_shown(number: int, more: tuple[str, ...]) -> None:
             {"source": "", "worked_out_on": MANIFESTS},
             "From the manifests alone: they contain no decision record of a scheduler.",
         ),
-        ([], {"source": "", "computed": Answered()}, "No decision record of a scheduler could be read."),
+        ([], {"source": "", "computed": HypotheticalDecision()}, "No decision record of a scheduler could be read."),
         (
             [],
-            {"source": "", "computed": Answered(), "worked_out_on": MANIFESTS},
+            {"source": "", "computed": HypotheticalDecision(), "worked_out_on": MANIFESTS},
             "Manifests contain no decision records of a scheduler.",
         ),
         (
             [],
-            {"source": "", "computed": Answered(), "worked_out_on": "cluster as it would be"},
+            {"source": "", "computed": HypotheticalDecision(), "worked_out_on": "cluster as it would be"},
             "No scheduler has a decision record of this.",
         ),
     ],
@@ -542,14 +542,16 @@ def test_document_has_what_is_known_and_nothing_else() -> None:
     assert {"compositePodGroups"}.isdisjoint(bare["object"])
     assert {"owner", "changes", "computed"}.isdisjoint(bare)
     changes = [ChangeMade(change="--cordon n1", sentence="1 node")]
-    owner = Owned("Job", "default", "j", 3, 2)
+    owner = OwnerEvidence("Job", "default", "j", 3, 2)
     found = document(
-        evidence(above=["mid", "top"], owner=owner, changes=changes, computed=Answered(fits=True, gated="g"))
+        evidence(
+            above=["mid", "top"], owner=owner, changes=changes, computed=HypotheticalDecision(fits=True, gated="g")
+        )
     )
     assert found["object"]["compositePodGroups"] == ["mid", "top"]
     assert found["owner"] == {"kind": "Job", "namespace": "default", "name": "j", "pods": 3, "waiting": 2}
     assert [one["change"] for one in found["changes"]] == ["--cordon n1"]
     assert found["computed"] == {"fits": True, "gated": "g", "priorityThatHelps": None, "record": None}
-    helped = document(evidence(computed=Answered(record=record(), priority_that_helps=3)))
+    helped = document(evidence(computed=HypotheticalDecision(record=record(), priority_that_helps=3)))
     assert (helped["computed"]["gated"], helped["computed"]["priorityThatHelps"]) == (None, 3)
     assert helped["computed"]["record"]["result"] == "Unschedulable"

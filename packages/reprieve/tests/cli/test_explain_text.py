@@ -13,7 +13,7 @@ from kube_rules.manifests import Loaded, Manifests
 from reprieve.cli.evidence import Evidence, ExplainTarget, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain
-from reprieve.cli.whatif import Answered, ask
+from reprieve.cli.whatif import HypotheticalDecision, ask
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.records import (
     CandidateRecord,
@@ -134,7 +134,7 @@ def test_never_preempts() -> None:
         "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
         "preemption: not eligible due to preemptionPolicy=Never."
     )
-    found = helps(evidence(record(message=message), computed=Answered(priority_that_helps=7)))
+    found = helps(evidence(record(message=message), computed=HypotheticalDecision(priority_that_helps=7)))
     assert found == ["Set a preemptionPolicy other than Never: with Never it preempts no pods, whatever its priority."]
 
 
@@ -409,7 +409,7 @@ def snapshot(*items: Any) -> Manifests:
     return found
 
 
-def asked(kind: str, name: str, *items: Any) -> Answered:
+def asked(kind: str, name: str, *items: Any) -> HypotheticalDecision:
     return ask(snapshot(*items), kind, "default", name, now=START + 100)
 
 
@@ -492,6 +492,6 @@ def test_request_above_every_node_is_a_reason_unless_the_advice_names_it(tried: 
     """whatif.md 11: a node that was tried and would help is shown with what it has to have."""
     lacking = record(lack=Shortfall(too_big=(OversizedRequest(resource="cpu", asked="64", largest="8"),)))
     helping = (Help(kind=tried, sentence="This would help."),) if tried is not None else None
-    shown = plain(explanation_of(evidence(lacking, computed=Answered(helps=helping))))
+    shown = plain(explanation_of(evidence(lacking, computed=HypotheticalDecision(helps=helping))))
     assert ("  It asks for 64 cpu, but the largest node has 8.\n" in shown) == expected
     assert ("This would help." in shown) == (tried is not None)

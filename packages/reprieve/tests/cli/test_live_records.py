@@ -11,7 +11,7 @@ import pytest
 
 from kube_rules import objects
 from reprieve.cli import evidence
-from reprieve.cli.evidence import Evidence, ExplainTarget, Owned
+from reprieve.cli.evidence import Evidence, ExplainTarget, OwnerEvidence
 from reprieve.client.connection import Connection
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.decisions.records import DecisionRecord, EntityReference
@@ -41,14 +41,20 @@ class Cluster:
 
     def __init__(self) -> None:
         self.asked: list[tuple[ExplainTarget, str | None, bool]] = []
-        self.owners: list[Owned | None] = []
+        self.owners: list[OwnerEvidence | None] = []
         self.exists = True
         self.records: list[DecisionRecord] = []
         self.warnings: list[str] = []
         self.error: Exception | None = None
 
     async def gather(
-        self, connection: Connection, asked: ExplainTarget, records: str | None, *, owner: Owned | None, suggest: bool
+        self,
+        connection: Connection,
+        asked: ExplainTarget,
+        records: str | None,
+        *,
+        owner: OwnerEvidence | None,
+        suggest: bool,
     ) -> Evidence:
         assert connection is CONNECTION
         self.asked.append((asked, records, suggest))

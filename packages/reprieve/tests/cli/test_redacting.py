@@ -13,10 +13,10 @@ from msgspec.structs import replace as with_fields
 from kube_rules import objects
 from kube_rules.errors import Origin
 from kube_rules.manifests import Loaded, Manifests
-from reprieve.cli.evidence import Evidence, ExplainTarget, Occurrence, Owned
+from reprieve.cli.evidence import Evidence, ExplainTarget, Occurrence, OwnerEvidence
 from reprieve.cli.redaction import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
-from reprieve.cli.whatif import Answered
+from reprieve.cli.whatif import HypotheticalDecision
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.records import (
     DecisionRecord,
@@ -214,7 +214,7 @@ def of_one(note: str, *records: DecisionRecord, **more: Any) -> Evidence:
     found.members = [building.pod("mine", group="g"), building.pod("member", group="g")]
     found.events = [Occurrence(at=0.0, type="Warning", reason="R", note=note, count=1)]
     found.above, found.missing = ["mid", "top"], "gone"
-    found.owner = Owned("Job", "team", "job", 2, 1)
+    found.owner = OwnerEvidence("Job", "team", "job", 2, 1)
     for name, value in more.items():
         setattr(found, name, value)
     return redacted(found)
@@ -284,7 +284,7 @@ def test_conclusions_and_conditions_are_redacted_too() -> None:
     conditions = [objects.PodCondition(type="PodScheduled", status="False", reason="U", message="team/other is there")]
     item = building.pod("mine", group="g")
     item = with_fields(item, status=with_fields(item.status, conditions=conditions))
-    found = of_one("", pod=item, computed=Answered(record=record, helps=helps, priority_that_helps=3))
+    found = of_one("", pod=item, computed=HypotheticalDecision(record=record, helps=helps, priority_that_helps=3))
     assert found.pod is not None
     assert found.pod.status.conditions[0].message == "another object is there"
     assert found.computed is not None
@@ -295,7 +295,7 @@ def test_conclusions_and_conditions_are_redacted_too() -> None:
         "Without another object",
         "another pod",
     )
-    assert of_one("", computed=Answered()).computed == Answered()
+    assert of_one("", computed=HypotheticalDecision()).computed == HypotheticalDecision()
     assert of_one("").computed is None
 
 

@@ -23,7 +23,7 @@ from reprieve.inputs.loader import load, read
 from reprieve.simulation.plan import plan
 from reprieve.simulation.workloads import batches
 from reprieve.simulation.workloads.expansion import Expansion, expand
-from reprieve.simulation.workloads.expansion_order import Unexpanded
+from reprieve.simulation.workloads.expansion_order import UnplannedObject
 from reprieve.simulation.workloads.rows import read_rows
 from reprieve.simulation.workloads.table import TABLE
 
@@ -152,7 +152,7 @@ def loaded(*documents: dict[str, Any]) -> Manifests:
     return load(["-"], stdin=io.BytesIO(text.encode()), complete=False, schemas=SCHEMAS)
 
 
-def problems(*documents: dict[str, Any]) -> list[Unexpanded]:
+def problems(*documents: dict[str, Any]) -> list[UnplannedObject]:
     return expand(loaded(*documents)).problems
 
 

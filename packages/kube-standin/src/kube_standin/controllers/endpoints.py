@@ -30,7 +30,7 @@ def _changes_backends(old: PodSeen | None, new: PodSeen | None) -> bool:
     return now != (old.ready, old.phase, old.terminating, old.node, old.addresses, old.metadata.labels)
 
 
-class _OfServices(Controller):
+class _ServiceController(Controller):
     """A controller of objects of Services; keys are those of Services."""
 
     def connect(self) -> None:
@@ -84,7 +84,7 @@ def _put(obj: Json, **values: Any) -> None:
             obj.pop(field, None)
 
 
-class EndpointsOfServices(_OfServices):
+class EndpointsOfServices(_ServiceController):
     """The controller that keeps the Endpoints of Services that select pods."""
 
     name = "endpoint"
@@ -231,7 +231,7 @@ def _managed(slice_: Seen) -> tuple[tuple[str, str, str], ...]:
     return ((slice_.metadata.namespace, name, manager),) if name and manager else ()
 
 
-class EndpointSlicesOfServices(_OfServices):
+class EndpointSlicesOfServices(_ServiceController):
     """The controller that keeps the EndpointSlices of Services with a selector; garbage collection deletes them."""
 
     name = "endpointslice"

@@ -108,7 +108,7 @@ class Structural:
         self.schema = schema
         self._has_rules = _contains(schema, ("x-kubernetes-validations",))
         self._has_list_types = _contains(schema, ("x-kubernetes-list-type", "uniqueItems"))
-        self._defaulting = _Defaulting(schema)
+        self._defaulting = _Defaulter(schema)
         self._meta = nodes.named(definitions.OBJECT_META)
 
     def decode(self, obj: Json) -> tuple[Json, list[UnknownBodyField], list[TypeProblem]]:
@@ -421,7 +421,7 @@ def _validate_number(schema: Json, value: float, path: str, errors: list[FieldEr
         errors.append(field_errors.invalid(path, value, f"{path} in body must be of type {schema['format']}: {value}"))
 
 
-class _Defaulting:
+class _Defaulter:
     """Fills in the defaults of a schema: only where it has some, and at most as many as a request could contain.
 
     A default occurs in the schema once and in the object any number of times, so a small definition and a small object

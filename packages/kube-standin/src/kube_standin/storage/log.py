@@ -26,7 +26,7 @@ from kube_standin.storage.mark import Contents, LogRow, Mark, digest_of
 from kube_standin.storage.recovery import (
     FORMAT,
     DamagedError,
-    Examined,
+    FileExamination,
     StorageError,
     connect_arguments,
     create,
@@ -139,7 +139,7 @@ class SqliteLog(CommitLog):
             opened.callback(self._copier.close)
             self._opened = opened.pop_all()
 
-    def _sound(self, accept_loss: bool) -> Examined:
+    def _sound(self, accept_loss: bool) -> FileExamination:
         """Return the content of the file, created if missing; refuse or salvage a damaged file."""
         path = self.path
         marked = Mark.read(mark_path(path))
@@ -158,7 +158,7 @@ class SqliteLog(CommitLog):
             return examine(path, Mark.read(mark_path(path)))
         return self._first()
 
-    def _first(self) -> Examined:
+    def _first(self) -> FileExamination:
         """Create an empty data file; it is renamed when complete, so that a crash leaves no partial file."""
         draft = self.path.with_name(self.path.name + ".new")
         database = secrets.token_bytes(16)
@@ -166,9 +166,9 @@ class SqliteLog(CommitLog):
         with contextlib.closing(Mark(mark_path(self.path))) as mark:
             mark.write(database, 0, Contents())
         draft.rename(self.path)
-        return Examined(database, Contents(), Contents(), 0)
+        return FileExamination(database, Contents(), Contents(), 0)
 
-    def _begin(self, examined: Examined, power_safe: bool) -> None:
+    def _begin(self, examined: FileExamination, power_safe: bool) -> None:
         """Set up the connection and update the mark to the content of the file."""
         run = self._connection.execute
         run("PRAGMA journal_mode=WAL")

@@ -51,7 +51,7 @@ class DamagedError(StorageError):
 
 
 @dataclass(frozen=True)
-class Examined:
+class FileExamination:
     """The content of a data file. ``marked`` are the contents up to the revision of the mark.
 
     ``database`` is the identity of the file (None before format 2), ``top`` its last known revision.
@@ -134,7 +134,7 @@ def _verify_header(path: Path) -> int:
     return version
 
 
-def examine(path: Path, marked: Marked | None) -> Examined:
+def examine(path: Path, marked: Marked | None) -> FileExamination:
     """Read everything once, read-only, and compare it with the mark; raises StorageError or DamagedError."""
     try:
         version = _verify_header(path)
@@ -153,7 +153,7 @@ def examine(path: Path, marked: Marked | None) -> Examined:
     return examined
 
 
-def _read_all(path: Path, connection: sqlite3.Connection, until: int, version: int) -> Examined:
+def _read_all(path: Path, connection: sqlite3.Connection, until: int, version: int) -> FileExamination:
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         raise _damaged(path, verdict)
@@ -170,7 +170,7 @@ def _read_all(path: Path, connection: sqlite3.Connection, until: int, version: i
         (digests if row.revision <= until else later).append(digest_of(row, crc))
         top = max(top, row.revision)
     marked = Contents(compacted).plus(digests)
-    return Examined(database, marked.plus(later), marked, top)
+    return FileExamination(database, marked.plus(later), marked, top)
 
 
 def _number(path: Path, meta: dict[str, str]) -> int:
@@ -191,7 +191,7 @@ def _identity(path: Path, meta: dict[str, str]) -> bytes:
     return identity
 
 
-def _hold_against(path: Path, data: Examined, marked: Marked | None) -> None:
+def _hold_against(path: Path, data: FileExamination, marked: Marked | None) -> None:
     if marked is None:
         raise DamagedError(
             f"{mark_path(path)}: missing or damaged, so it is unknown whether {path.name} holds everything that was "

@@ -10,7 +10,7 @@ from reprieve.cli.dask_runs import Failure, dask_runs
 from reprieve.cli.interrupts import Interrupt
 from reprieve.cli.outcome import CommandError
 from reprieve.cli.progress import bar
-from reprieve.cli.replay_outcomes import RunsEnded, Take, outcome_of, paced, trimmed
+from reprieve.cli.replay_outcomes import EndedRuns, Take, outcome_of, paced, trimmed
 from reprieve.cli.replay_setup import ReplayArguments, ReplayInputs, ReplayPolicies, ReplayRun, with_seed
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class _Sender:
 
 def run_on_dask(
     runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interrupt: Interrupt, take: Take
-) -> RunsEnded:
+) -> EndedRuns:
     """Run all runs on the workers of `--dask`; an interruption cancels those that have not ended."""
     from reprieve.python.configuration import read_configuration_document
 
@@ -74,9 +74,9 @@ def run_on_dask(
     except CommandError as error:
         if len(died) == len(ended):  # nothing else to report
             raise
-        return RunsEnded((*died.values(), str(error)))
+        return EndedRuns((*died.values(), str(error)))
     left = tuple(run.name for number, run in enumerate(runs) if number not in ended)
-    return RunsEnded(tuple(died[number] for number in sorted(died)), left)
+    return EndedRuns(tuple(died[number] for number in sorted(died)), left)
 
 
 def _named(outcome: "PolicyOutcome", run: ReplayRun) -> Any:

@@ -27,7 +27,7 @@ from kube_rules.requests import resize_is_deferred
 from kube_rules.topology_terms import LevelUse
 from reprieve.cli.database_records import EXPECTED, DatabaseRecords, PreemptionsSince, is_database, without_user
 from reprieve.cli.topology import read_use
-from reprieve.cli.whatif import Answered, ask
+from reprieve.cli.whatif import HypotheticalDecision, ask
 from reprieve.client.cluster_reader import manifests_of, read_cluster
 from reprieve.client.connection import Connection, Identity, TlsSettings
 from reprieve.client.decoding import stored
@@ -86,7 +86,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class Owned:
+class OwnerEvidence:
     """An owner that is explained by one of its gangs or pods, and the numbers of its pods and its pending pods."""
 
     kind: str
@@ -137,11 +137,11 @@ class Evidence:
     """The source of the records; empty if there are none."""
     worked_out_on: str = ""
     """The cluster that the answer was computed on, if not the current one; no records are read then."""
-    owner: Owned | None = None
+    owner: OwnerEvidence | None = None
     """The controller in question; this evidence is about one of its gangs or pods."""
     changes: Sequence[ChangeMade] = ()
     """Changes that were applied to the cluster first."""
-    computed: Answered | None = None
+    computed: HypotheticalDecision | None = None
     """The decision that a scheduler with the default configuration would make now, if it was computed."""
     warnings: list[str] = field(default_factory=list)
     refusal: ClientError | None = None
@@ -163,7 +163,7 @@ async def gather(
     target: ExplainTarget,
     records: str | None,
     *,
-    owner: Owned | None = None,
+    owner: OwnerEvidence | None = None,
     suggest: bool = True,
 ) -> Evidence:
     """Read everything. `suggest`: also find suggestions, tried on the current cluster.
@@ -271,7 +271,7 @@ def _tells_of(
     return late
 
 
-def owned_unit(owner: Owned, record: DecisionRecord) -> UnitRecord | None:
+def owned_unit(owner: OwnerEvidence, record: DecisionRecord) -> UnitRecord | None:
     """Return the first evicted unit of an owner's pods."""
     evicted = record.preemption.evicted if record.preemption is not None else ()
     name = f"{owner.kind.lower()} {owner.namespace}/{owner.name}"

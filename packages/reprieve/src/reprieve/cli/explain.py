@@ -10,7 +10,7 @@ from reprieve.cli.progress import working
 from reprieve.cli.source import RecordsOption, SuggestOption, gather, show_with_changes, source_of
 
 if TYPE_CHECKING:
-    from reprieve.cli.evidence import Evidence, ExplainTarget, Owned
+    from reprieve.cli.evidence import Evidence, ExplainTarget, OwnerEvidence
     from reprieve.cli.render import RecordOf
     from reprieve.python.inputs import InputSource
 
@@ -160,14 +160,14 @@ def _of_cluster(
 
 def _owner(
     source: "InputSource", kind: str, name: str, namespace: str
-) -> "tuple[ExplainTarget, Owned, CommandError | None]":
+) -> "tuple[ExplainTarget, OwnerEvidence, CommandError | None]":
     """Return what to explain for a controller of a live cluster, which is read whole only for kinds that make pods.
 
     A controller that has no pods or no longer exists is explained itself, because records may report the eviction of
     its pods. The third value is then the error for the case that there are no such records.
     """
     from kube_rules.errors import FieldError
-    from reprieve.cli.evidence import ExplainTarget, Owned
+    from reprieve.cli.evidence import ExplainTarget, OwnerEvidence
     from reprieve.cli.explain_files import NoPodsError, owned
     from reprieve.client.cluster_reader import manifests_of
     from reprieve.python.inputs import read_live
@@ -182,7 +182,7 @@ def _owner(
     except NoPodsError as error:
         owner, refusal = error.owner, CommandError(error.message)
     except NotThereError as error:
-        owner = Owned(makers[0][0] if makers else kind, namespace, name, 0, 0, exists=False)
+        owner = OwnerEvidence(makers[0][0] if makers else kind, namespace, name, 0, 0, exists=False)
         text = error.message.replace(" is in the input", " is in the cluster", 1)
         refusal = CommandError(text, Exit.NOT_SO)
     except FieldError as error:

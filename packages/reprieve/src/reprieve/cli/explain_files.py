@@ -20,10 +20,10 @@ from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.requests import resize_is_deferred
 from kube_rules.versions import DOCUMENT_VERSION
-from reprieve.cli.evidence import CHANGED, MANIFESTS, Evidence, ExplainTarget, Owned, leaves_below, read_above
+from reprieve.cli.evidence import CHANGED, MANIFESTS, Evidence, ExplainTarget, OwnerEvidence, leaves_below, read_above
 from reprieve.cli.outcome import refuse
 from reprieve.cli.topology import terms_of, use_of
-from reprieve.cli.whatif import Expanding, ask
+from reprieve.cli.whatif import ExpandedInput, ask
 from reprieve.decisions.outcomes import Help
 from reprieve.python.pending_records import WaitingRecords
 from reprieve.questions.suggestions import helped
@@ -70,14 +70,14 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class NoPodsError(FieldError):
     """The owner exists and has no pods."""
 
-    def __init__(self, message: str, owner: Owned) -> None:
+    def __init__(self, message: str, owner: OwnerEvidence) -> None:
         super().__init__("", message)
         self.owner = owner
 
 
 def resolved(
     manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
-) -> tuple[ExplainTarget, Owned]:
+) -> tuple[ExplainTarget, OwnerEvidence]:
     """Return what to explain of an owner: its gang, else a pending pod, else any pod. Without pods the command ends."""
     try:
         return owned(manifests, kind, name, namespace, rows)
@@ -87,7 +87,7 @@ def resolved(
 
 def owned(
     manifests: Manifests, kind: str, name: str, namespace: str, rows: Rows | None = None
-) -> tuple[ExplainTarget, Owned]:
+) -> tuple[ExplainTarget, OwnerEvidence]:
     """Return what to explain of an owner. Raises NoPodsError if it has no pods, NotThereError if it does not exist."""
     workloads = Workloads(manifests, rows or TABLE)
     workload = workloads.named(f"{namespace}/{kind}/{name}")
@@ -103,7 +103,7 @@ def owned(
         (loaded.object for loaded in workloads.pods_of(workload)), key=lambda pod: (bool(pod.spec.node_name), pod.name)
     )
     waiting = sum(not pod.spec.node_name for pod in pods)
-    owner = Owned(workload.kind, namespace, workload.name, len(pods), waiting, created=created)
+    owner = OwnerEvidence(workload.kind, namespace, workload.name, len(pods), waiting, created=created)
     if not pods:
         text = f"{workload} has no pods: it has no replicas, or its controller has not created its pods yet"
         raise NoPodsError(text, owner)
@@ -158,7 +158,7 @@ def evidence_of(
         whole = target
         if evidence.group is not None and not resizing:
             whole = ExplainTarget("PodGroup", target.namespace, evidence.group.name)
-        expanding = Expanding(gathered.changed.manifests, source.rows, source.run)
+        expanding = ExpandedInput(gathered.changed.manifests, source.rows, source.run)
         evidence.computed = ask(
             manifests, whole.kind, whole.namespace, whole.name, now=now, suggest=suggest, expanding=expanding
         )
@@ -183,7 +183,7 @@ def _note_refusals(evidence: Evidence, refused: Plan) -> None:
         evidence.refusals = refusal_sentences(of_members)
 
 
-def without_refused(owner: Owned, gathered: PreparedInput) -> Owned:
+def without_refused(owner: OwnerEvidence, gathered: PreparedInput) -> OwnerEvidence:
     """Return the owner without the pods that admission refuses, which a sentence names (whatif.md 14)."""
     key = (owner.kind.lower(), owner.namespace, owner.name)
     for item in refusals_of(gathered.manifests, _now(gathered)).refused:

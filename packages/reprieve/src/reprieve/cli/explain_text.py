@@ -18,7 +18,7 @@ from kube_rules.group_sources import pod_group_name
 from kube_rules.meta import DISRUPTION_TARGET
 from kube_rules.requests import resize_is_deferred
 from kube_rules.versions import DOCUMENT_VERSION
-from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, Owned, owned_unit, tells_of_object
+from reprieve.cli.evidence import MANIFESTS, Evidence, Occurrence, OwnerEvidence, owned_unit, tells_of_object
 from reprieve.cli.preemption_text import (
     MOST_SPARED,
     MOST_UNITS,
@@ -260,7 +260,7 @@ def state_of(evidence: Evidence) -> tuple[str, str, Tone]:
     return _group_state(evidence)
 
 
-def _owner_section(owner: Owned | None) -> list[Section]:
+def _owner_section(owner: OwnerEvidence | None) -> list[Section]:
     """Return the state of an owner of several pods, of which only one pod or gang is explained."""
     if owner is None or (owner.pods < 2 and not owner.refused):
         return []

@@ -24,7 +24,7 @@ from kube_rules.objects import CompositePodGroup, Pod, PodGroup
 from reprieve.cli.evidence import Evidence
 from reprieve.cli.explain_files import of_namespace
 from reprieve.cli.sections import Row, Section, Tone
-from reprieve.cli.whatif import Answered
+from reprieve.cli.whatif import HypotheticalDecision
 from reprieve.decisions.outcomes import Help
 from reprieve.decisions.phrases import count
 from reprieve.decisions.records import DecisionRecord
@@ -270,7 +270,7 @@ def _record(record: DecisionRecord, redaction: Redaction) -> DecisionRecord:
     return msgspec.convert(result, DecisionRecord)
 
 
-def _computed(computed: Answered | None, redaction: Redaction) -> Answered | None:
+def _computed(computed: HypotheticalDecision | None, redaction: Redaction) -> HypotheticalDecision | None:
     if computed is None:
         return None
     helps = tuple(map(redaction.help, computed.helps)) if computed.helps is not None else None

@@ -20,7 +20,7 @@ Take = Callable[[int, "PolicyOutcome"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class RunsEnded:
+class EndedRuns:
     """Runs without a result: messages of those that failed, names of those that were not started."""
 
     died: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprieve.cli.interrupts import Interrupt, interrupts, uninterrupted
 from reprieve.cli.outcome import CommandError, Exit, note
-from reprieve.cli.replay_outcomes import RunsEnded, Take, outcome_of, paced, trimmed
+from reprieve.cli.replay_outcomes import EndedRuns, Take, outcome_of, paced, trimmed
 from reprieve.cli.replay_setup import (
     ReplayArguments,
     ReplayInputs,
@@ -93,7 +93,7 @@ def _run_all(runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interru
         outcomes[left[at]] = outcome
         stored_runs.keep(runs[left[at]], outcome)
 
-    ended = RunsEnded()
+    ended = EndedRuns()
     if left:
         run_them = _run_apart
         if task.dask:
@@ -123,7 +123,7 @@ def _run_here(inputs: ReplayArguments, name: str, policy: "Policy", interrupt: I
 
 def _run_apart(
     runs: Sequence[ReplayRun], inputs: ReplayInputs, jobs: int, interrupt: Interrupt, take: Take
-) -> RunsEnded:
+) -> EndedRuns:
     """Run each in a fresh interpreter, as many at a time as there are cores: more would only use more memory."""
     from multiprocessing import get_context, resource_tracker
     from multiprocessing.connection import wait
@@ -179,7 +179,7 @@ def _run_apart(
             else:
                 died[number] = f"policy {runs[number].name}: {content}"
     line.clear()
-    return RunsEnded(tuple(died[number] for number in sorted(died)), tuple(run.name for _, run in waiting))
+    return EndedRuns(tuple(died[number] for number in sorted(died)), tuple(run.name for _, run in waiting))
 
 
 def _code(interrupt: Interrupt) -> tuple[Exit, ...]:

@@ -44,7 +44,7 @@ Timed = tuple[objects.KubernetesObject, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class HypotheticalDecision:
     """The decision that would be made. `fits`: it would be placed; `gated`: why it would not be tried."""
 
     record: DecisionRecord | None = None
@@ -66,7 +66,7 @@ class _Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Expanding:
+class ExpandedInput:
     """The expanded input, for trials of suggestions; `base` is the input before, to which flags apply."""
 
     base: Manifests | None = None
@@ -82,8 +82,8 @@ def ask(
     *,
     now: float,
     suggest: bool = True,
-    expanding: Expanding | None = None,
-) -> Answered:
+    expanding: ExpandedInput | None = None,
+) -> HypotheticalDecision:
     """Decide about one object now, with the feature gates at their defaults.
 
     `suggest`: also return suggestions, for which the whole input is planned several more times (whatif.md 5).
@@ -92,29 +92,33 @@ def ask(
     turn = _turn(items, kind, namespace, name, now)
     decision = turn.decision
     if decision is None:
-        return Answered(gated=turn.gated)
+        return HypotheticalDecision(gated=turn.gated)
     if decision.result is Result.SCHEDULED:
-        return Answered(record=turn.record, fits=True)
+        return HypotheticalDecision(record=turn.record, fits=True)
     if not suggest or decision.resize or decision.result is not Result.UNSCHEDULABLE:
-        return Answered(record=turn.record)
+        return HypotheticalDecision(record=turn.record)
     in_tree = len(_one_tree(items, kind, namespace, name)) > 1
     most = MOST_OF_PRIORITIES if in_tree else MOST_OBJECTS
     if len(items) > most:
         note(f"in a cluster of more than {most:,} objects suggestions are not tried")
-        return Answered(record=turn.record)
+        return HypotheticalDecision(record=turn.record)
     if in_tree:  # a changed priority has to be the same in the whole tree
-        return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
-    expanding = expanding or Expanding()
+        return HypotheticalDecision(
+            record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now)
+        )
+    expanding = expanding or ExpandedInput()
     options = PlanOptions(now=max(now, starts_at(manifests.all())), rows=expanding.rows)
     trials = Trials(manifests, options, expanding.base, expanding.rows, expanding.run)
     try:
         helps = what_helps((kind, namespace, name), options, trials)
     except InputError:  # not all of it can be planned
-        return Answered(record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now))
+        return HypotheticalDecision(
+            record=turn.record, priority_that_helps=_priority(items, kind, namespace, name, now)
+        )
     priority = next((item.priority for item in helps if item.kind == "Priority"), None)
     if priority is None and trials.spent:
         priority = _priority(items, kind, namespace, name, now)
-    return Answered(record=turn.record, priority_that_helps=priority, helps=helps)
+    return HypotheticalDecision(record=turn.record, priority_that_helps=priority, helps=helps)
 
 
 def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: float) -> _Turn:

@@ -18,7 +18,7 @@ from reprieve.cluster.device_pools import Capacity, CapacityPolicy, Device, Devi
 from reprieve.cluster.device_requests import (
     MOST_RESULTS,
     Allocation,
-    Chosen,
+    ChosenDevice,
     ClaimShape,
     Constraint,
     Option,
@@ -110,7 +110,7 @@ def allocate(
     classes: Mapping[str, DeviceClass],
     matcher: DeviceMatcher,
     steps: int = MOST_STEPS,
-) -> list[list[Chosen]] | None:
+) -> list[list[ChosenDevice]] | None:
     """Return the devices for each claim, in order; None without a solution. Raises DeviceError or NodeError."""
     search = _Search(pending, node, labels, pools, in_use, classes, matcher, steps)
     try:
@@ -157,7 +157,7 @@ class _Search:
             for device_slice in pool.slices
             for device in device_slice.devices
         ]
-        self.chosen: list[list[Chosen]] = [[] for _ in pending]
+        self.chosen: list[list[ChosenDevice]] = [[] for _ in pending]
         self._taking: dict[DeviceId, set[int]] = {}
         """The devices taken in this search -> the numbers of the claims."""
         self._sharing: dict[DeviceId, list[Mapping[str, int]]] = {}
@@ -383,7 +383,7 @@ class _Search:
             self._sharing.setdefault(device.id, []).append(consumed)
         else:
             self._taking.setdefault(device.id, set()).add(number)
-        self.chosen[number].append(Chosen(option, device, slot.origin, consumed if device.shared else {}))
+        self.chosen[number].append(ChosenDevice(option, device, slot.origin, consumed if device.shared else {}))
 
         def undo() -> None:
             self.chosen[number].pop()

@@ -222,7 +222,7 @@ def read_allocation(result: AllocationResult) -> Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenDevice:
     """A grant before it is written: its option, device and slice."""
 
     option: Option
@@ -232,7 +232,7 @@ class Chosen:
 
 
 def write_allocation(
-    claim_key: str, shape: ClaimShape, chosen: Sequence[Chosen], node: str, classes: Mapping[str, DeviceClass]
+    claim_key: str, shape: ClaimShape, chosen: Sequence[ChosenDevice], node: str, classes: Mapping[str, DeviceClass]
 ) -> Allocation:
     """Return the allocation of a claim on a node in the form of the API."""
     results, grants = [], []
@@ -286,7 +286,7 @@ def _form(nano: int) -> str:
     return BINARY_SI if nano % (1024 * NANO) == 0 else "DecimalSI"
 
 
-def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
+def _nodes(chosen: Sequence[ChosenDevice], node: str) -> NodeSelector | None:
     """Return the nodes on which all chosen devices are usable: one node if a device is local, else by selector."""
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []
@@ -305,7 +305,9 @@ def _nodes(chosen: Sequence[Chosen], node: str) -> NodeSelector | None:
     return NodeSelector(node_selector_terms=(term,))
 
 
-def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, DeviceClass]) -> list[dict[str, Any]]:
+def _config(
+    shape: ClaimShape, chosen: Sequence[ChosenDevice], classes: Mapping[str, DeviceClass]
+) -> list[dict[str, Any]]:
     """Return the parameters for the drivers: those of the used classes, then the claim's own."""
     used = {item.option.request: item.option for item in chosen}
     result: list[dict[str, Any]] = []
@@ -335,7 +337,7 @@ def _config(shape: ClaimShape, chosen: Sequence[Chosen], classes: Mapping[str, D
     return result
 
 
-def preference(shape: ClaimShape, chosen: Sequence[Chosen]) -> int:
+def preference(shape: ClaimShape, chosen: Sequence[ChosenDevice]) -> int:
     """Return the score of the options from prioritized lists; earlier ones score more (upstream computeScore)."""
     used = {item.option.name for item in chosen}
     return sum(

@@ -48,7 +48,7 @@ from reprieve.cluster.device_pools import (
 )
 from reprieve.cluster.device_requests import (
     Allocation,
-    Chosen,
+    ChosenDevice,
     ClaimShape,
     Shapes,
     preference,
@@ -474,7 +474,7 @@ class DeviceBook:
 
     def _search(
         self, claims: Sequence[ClaimState], row: int, in_use: DevicesInUse, steps: int = MOST_STEPS
-    ) -> list[list[Chosen]] | None:
+    ) -> list[list[ChosenDevice]] | None:
         nodes = self._nodes
         pending = [PendingClaim(claim.key, claim.shape) for claim in claims if claim.shape is not None]
         pools = self.pools(row)

@@ -33,9 +33,9 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def __init__(self, resources: Sequence[str] = ("cpu", "memory")) -> None:
         self._resources = tuple(resources)
-        self._cache: WeakKeyDictionary[ClusterState, dict[tuple[int, ...], tuple[ChangeReader, _Now | None]]] = (
-            WeakKeyDictionary()
-        )
+        self._cache: WeakKeyDictionary[
+            ClusterState, dict[tuple[int, ...], tuple[ChangeReader, _NodeBalance | None]]
+        ] = WeakKeyDictionary()
         """By cluster and columns, least recently used first."""
 
     def pre_score(self, state: CycleState) -> bool:
@@ -48,7 +48,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         nodes = cluster.nodes
         columns = self._columns(cluster.resources, nodes, delta)
         if cluster.overlaid or (not isinstance(rows, slice) and len(rows) <= _FEW):
-            now = _Now.of(cluster, columns, rows)
+            now = _NodeBalance.of(cluster, columns, rows)
         else:
             now = self._cached(cluster, tuple(columns)).only(rows)
         used = [nodes.used[column, : len(nodes)][rows] + delta[column] for column in columns]
@@ -57,7 +57,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         scores: Scores = half + (half + after - before) // 2
         return scores
 
-    def _cached(self, cluster: ClusterState, columns: tuple[int, ...]) -> "_Now":
+    def _cached(self, cluster: ClusterState, columns: tuple[int, ...]) -> "_NodeBalance":
         """Return the balance of all rows for these resources, shared by pods that request them."""
         of_cluster = self._cache.get(cluster)
         if of_cluster is None:
@@ -68,10 +68,10 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         changes, now = cached
         touched = changes.take()
         if touched is None or now is None:
-            now = _Now.of(cluster, columns, slice(0, len(cluster.nodes)))
+            now = _NodeBalance.of(cluster, columns, slice(0, len(cluster.nodes)))
         elif touched:
             rows = np.array(sorted(set(touched)), dtype=np.int64)
-            now.replace(rows, _Now.of(cluster, columns, rows))
+            now.replace(rows, _NodeBalance.of(cluster, columns, rows))
         of_cluster[columns] = changes, now
         if len(of_cluster) > _MOST_KEPT:
             del of_cluster[next(iter(of_cluster))]
@@ -94,7 +94,7 @@ _MOST_KEPT = 8
 
 
 @dataclass(slots=True)
-class _Now:
+class _NodeBalance:
     """Nodes without the scored pod. `balance`: int64[rows]; by resource, the data to compute it with the pod."""
 
     balance: Scores
@@ -102,7 +102,7 @@ class _Now:
     present: list[Mask]
 
     @classmethod
-    def of(cls, cluster: ClusterState, columns: Sequence[int], rows: Rows) -> "_Now":
+    def of(cls, cluster: ClusterState, columns: Sequence[int], rows: Rows) -> "_NodeBalance":
         """Return the values of nodes in the current view."""
         nodes = cluster.nodes
         have = [nodes.stated(column)[rows] for column in columns]
@@ -111,11 +111,13 @@ class _Now:
         divisors = [np.maximum(amounts, 1).astype(np.float64) for amounts in have]
         return cls(_balance(used, divisors, present), divisors, present)
 
-    def only(self, rows: Rows) -> "_Now":
+    def only(self, rows: Rows) -> "_NodeBalance":
         """Return the values of some rows."""
-        return _Now(self.balance[rows], [item[rows] for item in self.divisors], [item[rows] for item in self.present])
+        return _NodeBalance(
+            self.balance[rows], [item[rows] for item in self.divisors], [item[rows] for item in self.present]
+        )
 
-    def replace(self, rows: npt.NDArray[np.int64], replacement: "_Now") -> None:
+    def replace(self, rows: npt.NDArray[np.int64], replacement: "_NodeBalance") -> None:
         """Replace the values of some rows."""
         self.balance[rows] = replacement.balance
         for mine, new_divisor in zip(self.divisors, replacement.divisors, strict=True):

@@ -141,7 +141,7 @@ def capacity(
     adds_up = _places_add_up(pods[0]) and not by_claim & pod_request.keys()
     alike = adds_up and _only_amounts_count(pods, groups)
     single_pods_suffice = not limited and ((alike and singles < MOST_SINGLES) or (len(pods) == 1 and not groups))
-    counting = _Counting(cluster, pods, groups, options, most, by_claim, alike)
+    counting = _CopyCounter(cluster, pods, groups, options, most, by_claim, alike)
     copies = counting.counts(free, min(singles // len(pods), most) if single_pods_suffice else None)
     own = next((key.key for group in groups for key in _topology(group)), "")
     topology = topology or own
@@ -293,7 +293,7 @@ class _CopyCount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Counting:
+class _CopyCounter:
     """Counts copies of a shape, at most `most`; `by_claim`: resources that nodes do not list.
 
     `alike`: copies fit exactly when there are places for their pods, however they are placed.

@@ -73,7 +73,7 @@ def refused_workloads(admission: Admission, makers: Sequence[PodMaker]) -> tuple
     refused = [item for item in admission.refused if item.owner is not None]
     if not refused:
         return ()
-    top_of = _Tops(makers)
+    top_of = _TopmostOwners(makers)
     reasons: dict[Owner, str] = {}
     lacking: defaultdict[Owner, list[str]] = defaultdict(list)
     for item in refused:
@@ -100,7 +100,7 @@ def refused_workloads(admission: Admission, makers: Sequence[PodMaker]) -> tuple
     )
 
 
-class _Tops:
+class _TopmostOwners:
     """Returns the topmost owner of a controller in an input."""
 
     def __init__(self, makers: Iterable[PodMaker]) -> None:

@@ -65,7 +65,7 @@ class AdmissionError(Exception):
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusedPod:
     """A pod that admission refuses; `owner` is its controller, None without one."""
 
     pod: objects.Pod
@@ -98,7 +98,7 @@ class _Namespace:
     groups: dict[tuple[str, str], Json] = field(default_factory=dict)
     """By kind and name: objects that name the classes for which pods count."""
     charges: dict[Key, list[tuple[str, Amounts]]] = field(default_factory=dict)
-    waiting: dict[Owner, deque[Refused]] = field(default_factory=dict)
+    waiting: dict[Owner, deque[RefusedPod]] = field(default_factory=dict)
     """By controller: refused pods, in the order of creation."""
     released: bool = False
 
@@ -125,7 +125,7 @@ class Admission:
         self._refused_claims: dict[tuple[str, str], AdmissionError] = {}
         self._refused_makers: dict[Owner, AdmissionError] = {}
         """Refused controllers, which create no pods."""
-        self.refused_pods: list[Refused] = []
+        self.refused_pods: list[RefusedPod] = []
         """Refused pods without a controller, which are not retried."""
         self.refused_objects: list[str] = []
         """Messages about other refused objects."""
@@ -138,7 +138,7 @@ class Admission:
         self._filled: tuple[objects.PodSpec, str, objects.PodSpec] | None = None
 
     @property
-    def refused(self) -> Iterable[Refused]:
+    def refused(self) -> Iterable[RefusedPod]:
         """Yield all refused pods, those of controllers last."""
         yield from self.refused_pods
         for space in self._namespaces.values():
@@ -271,9 +271,9 @@ class Admission:
                     frame = error.frame.replace("{name}", item.name)
                     self._refused_claims[item.namespace, item.name] = AdmissionError(error.why, frame)
             elif owner is None:
-                self.refused_pods.append(Refused(item, None, error))
+                self.refused_pods.append(RefusedPod(item, None, error))
             else:
-                waiting.setdefault(owner, deque()).append(Refused(item, owner, error))
+                waiting.setdefault(owner, deque()).append(RefusedPod(item, owner, error))
             return None
 
     def completed(self, pod: objects.Pod) -> objects.Pod:

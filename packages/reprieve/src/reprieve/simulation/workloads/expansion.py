@@ -22,7 +22,7 @@ from kube_rules.workloads import group_of
 from reprieve.simulation.workloads.batches import Batch, PodWorkload
 from reprieve.simulation.workloads.controllers import RULES
 from reprieve.simulation.workloads.expansion_context import Surroundings
-from reprieve.simulation.workloads.expansion_order import Maker, Unexpanded
+from reprieve.simulation.workloads.expansion_order import Maker, UnplannedObject
 from reprieve.simulation.workloads.row_expansion import by_row
 from reprieve.simulation.workloads.rows import Rows, WorkloadKind
 from reprieve.simulation.workloads.table import TABLE
@@ -37,7 +37,7 @@ class Expansion:
     """
 
     manifests: Manifests
-    problems: list[Unexpanded] = field(default_factory=list)
+    problems: list[UnplannedObject] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     unknown_fields: list[UnknownField] = field(default_factory=list)
     makers: list[PodMaker] = field(default_factory=list)

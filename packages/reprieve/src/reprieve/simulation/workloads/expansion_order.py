@@ -41,7 +41,7 @@ _TEMPLATES_ONLY: Final = {"trainer.kubeflow.org": ("ClusterTrainingRuntime", "Tr
 """Kinds with templates that other kinds use to create pods."""
 
 
-class Unexpanded(NamedTuple):
+class UnplannedObject(NamedTuple):
     """An object with required pods that are not planned, and the reason."""
 
     origin: Origin
@@ -77,7 +77,7 @@ class Maker:
         self.makers = list(makers)
         self.owners = surroundings.owners
         self.now = now
-        self.problems: list[Unexpanded] = []
+        self.problems: list[UnplannedObject] = []
         self.suspended: list[Suspended] = []
         self.batches: list[Batch] = []
         self.unknown_fields: list[UnknownField] = []
@@ -132,10 +132,10 @@ class Maker:
         where = next((path_text(path) for path, _ in templates_in(item.manifest)), "")
         if where and not item.nearest:
             reason = f"its pods are not planned: it has a pod template at {where}, but its kind is unknown"
-            self.problems.append(Unexpanded(item.origin, item.subject, item.kind, reason + _ROW_HINT))
+            self.problems.append(UnplannedObject(item.origin, item.subject, item.kind, reason + _ROW_HINT))
         else:
             certain = bool(item.nearest)
-            self.problems.append(Unexpanded(item.origin, item.subject, item.kind, unknown_kind(item), certain))
+            self.problems.append(UnplannedObject(item.origin, item.subject, item.kind, unknown_kind(item), certain))
         return not self.problems[-1].certain
 
     def _expand(self, workload: PodWorkload) -> None:
@@ -325,7 +325,7 @@ class Maker:
     def problem(self, workload: PodWorkload, reason: str, *, scheduled: bool = False) -> None:
         """Record that the workload is not expanded."""
         kind = text(workload.manifest.get("kind"))
-        self.problems.append(Unexpanded(workload.origin, workload.subject, kind, reason, not scheduled))
+        self.problems.append(UnplannedObject(workload.origin, workload.subject, kind, reason, not scheduled))
 
     # -- typed -------------------------------------------------------------------------------------
 
