@@ -13,7 +13,7 @@ from tests.cli.replay_inputs import desk as desk
 
 
 def test_policies_side_by_side_over_the_same_arrivals(run: Run, desk: Path) -> None:
-    ended = run("replay", "jobs.csv", *FOUR, "--policy", "never=none.yaml", "--policy", "evict", "-o", "json")
+    ended = run("replay", "jobs.csv", *FOUR, "--policy", "never=none.yaml", "--policy", "evict=default", "-o", "json")
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     never, evict = found["policies"]
@@ -24,7 +24,7 @@ def test_policies_side_by_side_over_the_same_arrivals(run: Run, desk: Path) -> N
     for policy in found["policies"]:
         time = policy["gpuTime"]
         assert time["allocated"] == time["useful"] + time["lost"] + time["restart"]
-    text = run("replay", "jobs.csv", *FOUR, "--policy", "never=none.yaml", "--policy", "evict").out
+    text = run("replay", "jobs.csv", *FOUR, "--policy", "never=none.yaml", "--policy", "evict=default").out
     assert "never" in text.splitlines()[1]
     assert "evict" in text.splitlines()[1]
     assert " *" in text
@@ -106,7 +106,7 @@ def test_options_that_make_no_sense_are_named(run: Run, desk: Path, content: str
     [
         (("missing.csv",), "missing.csv: No such file"),
         (("jobs.csv", "--policy", "=x"), "--policy"),
-        (("jobs.csv", "--policy", "a", "--policy", "a"), "given twice"),
+        (("jobs.csv", "--policy", "a=default", "--policy", "a=none.yaml"), "given twice"),
         (("jobs.csv", "--policy", "a=nowhere.yaml"), "nowhere.yaml"),
         (("jobs.csv", "--from", "2017-10-01T00:00:00Z"), "no dates"),
         (("jobs.csv", "--from", "soon"), "--from"),
@@ -255,12 +255,15 @@ status: {phase: Running}
         ("./none.yaml", "none", 0),
         ("never=none.yaml", "never", 0),
         ("plainly", "plainly", 0),
-        ("none", "none", 1),
+        ("default", "default", 1),
+        ("none=default", "none", 1),
+        ("./default", "default", 0),
     ],
 )
 def test_policy_is_a_file_with_or_without_a_name(run: Run, desk: Path, given: str, name: str, evictions: int) -> None:
-    """replay.md 1.1: a text without NAME= is a file if it exists or looks like one, else a name."""
-    (desk / "plainly").write_text((desk / "none.yaml").read_text())
+    """replay.md 1.1: a text without NAME= is a file, except for `default`."""
+    for file in ("plainly", "default"):
+        (desk / file).write_text((desk / "none.yaml").read_text())
     ended = run("replay", "jobs.csv", *FOUR, "--policy", given, "-o", "json")
     assert ended.code == 0, ended.err
     [policy] = json.loads(ended.out)["policies"]
@@ -272,7 +275,12 @@ def test_policy_is_a_file_with_or_without_a_name(run: Run, desk: Path, given: st
     [
         (["nothing.yaml"], "nothing.yaml: No such file"),
         (["there/nothing"], "there/nothing: No such file"),
-        (["none.yaml", "none"], "none is given twice"),
+        (["none.yaml", "none=default"], "none is given twice"),
+        (["none"], "--policy 'none': no such file, did you mean \"none.yaml\"? (none=default names the default"),
+        (["nnoe"], 'did you mean "none.yaml"?'),
+        (["defualt"], 'did you mean "default"?'),
+        (["evict"], "--policy 'evict': no such file (evict=default names the default configuration)"),
+        ([""], "expected FILE, NAME=FILE, default or NAME=default"),
         (["=none.yaml"], "expected FILE"),
         (["a="], "expected FILE"),
     ],

@@ -21,7 +21,7 @@ def test_ctrl_c_at_any_moment_of_the_start_is_no_traceback(desk: Path) -> None:
         "job,submit,duration,gpu,priority\n" + "".join(f"j{n},{n * 3},60,1,{n % 7}\n" for n in range(6_000))
     )
     names = [f"p{number}" for number in range(6)]
-    policies = [part for name in names for part in ("--policy", name)]
+    policies = [part for name in names for part in ("--policy", f"{name}=default")]
     command = [sys.executable, "-m", "reprieve", "replay", "many.csv", *FOUR, *policies]
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(cores)[:2])  # as many run at a time as there are cores: where there are many, all
@@ -50,7 +50,19 @@ def test_replay_that_is_killed_leaves_nothing_and_is_made_again(run: Run, desk: 
     (desk / "many.csv").write_text(
         "job,submit,duration,gpu,priority\n" + "".join(f"j{n},{n * 3},60,1,{n % 7}\n" for n in range(2_000))
     )
-    arguments = ("replay", "many.csv", *FOUR, "--policy", "one", "--policy", "two", "-o", "csv", "--out", "found")
+    arguments = (
+        "replay",
+        "many.csv",
+        *FOUR,
+        "--policy",
+        "one=default",
+        "--policy",
+        "two=default",
+        "-o",
+        "csv",
+        "--out",
+        "found",
+    )
     command = [sys.executable, "-m", "reprieve", *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _wait_until_it_reads(process.pid, 2)
@@ -70,7 +82,7 @@ def test_ctrl_c_reports_what_has_been_simulated(desk: Path) -> None:
     (desk / "many.csv").write_text(
         "job,submit,duration,gpu,priority\n" + "".join(f"j{n},{n * 3},500,1,{n % 7}\n" for n in range(30_000))
     )
-    for policies in ((), ("--policy", "one", "--policy", "two")):
+    for policies in ((), ("--policy", "one=default", "--policy", "two=default")):
         command = [sys.executable, "-m", "reprieve", "replay", "many.csv", "-o", "json", *policies]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             _wait_until_it_reads(process.pid, len(policies) // 2)

@@ -16,6 +16,7 @@ from reprieve.cli.interrupts import Interrupt
 from reprieve.cli.outcome import CommandError
 from tests.cli.conftest import Run
 
+MALFORMED = ("x" * 64 + "=f", "a=", "=f", "a\tb=f", "", "=")
 JOBS = "job,submit,duration,gpu\na,0,600,1\nb,60,600,1\n"
 
 
@@ -33,17 +34,16 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("given", "found"),
     [
         ([], (("default", None),)),
-        (["a"], (("a", None),)),
-        (["a=f.yaml", "b"], (("a", "f.yaml"), ("b", None))),
+        (["default"], (("default", None),)),
+        (["a=default"], (("a", None),)),
+        (["./default"], (("default", "./default"),)),
+        (["a=f.yaml", "b=default"], (("a", "f.yaml"), ("b", None))),
         (["a=b=c"], (("a", "b=c"),)),
-        (["x" * 63], (("x" * 63, None),)),
-        ([f"p{number}" for number in range(32)], tuple((f"p{number}", None) for number in range(32))),
-        (["x" * 64], "expected FILE, NAME=FILE, or NAME alone"),
-        (["a="], "expected FILE, NAME=FILE, or NAME alone"),
-        (["=f"], "expected FILE, NAME=FILE, or NAME alone"),
-        (["a\tb"], "expected FILE, NAME=FILE, or NAME alone"),
+        (["x" * 63 + "=f"], (("x" * 63, "f"),)),
+        ([f"p{number}=f" for number in range(32)], tuple((f"p{number}", "f") for number in range(32))),
+        *(([text], "expected FILE, NAME=FILE, default or NAME=default") for text in MALFORMED),
         (["a=f", "a=g"], "--policy: a is given twice"),
-        ([f"p{number}" for number in range(33)], "--policy: expected at most 32"),
+        ([f"p{number}=f" for number in range(33)], "--policy: expected at most 32"),
     ],
 )
 def test_policies_have_names_of_their_own(given: list[str], found: object) -> None:
@@ -213,7 +213,7 @@ def test_waiting_times_are_split_by_tenant_where_there_are_several(run: Run, des
     assert replay_text.MOST_TENANTS == 10
 
 
-@pytest.mark.parametrize("policies", [(), ("--policy", "one", "--policy", "two")])
+@pytest.mark.parametrize("policies", [(), ("--policy", "one=default", "--policy", "two=default")])
 def test_quota_that_makes_no_sense_is_refused_before_anything_runs(
     run: Run, desk: Path, monkeypatch: pytest.MonkeyPatch, policies: tuple[str, ...]
 ) -> None:

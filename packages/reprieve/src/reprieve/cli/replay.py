@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_POLICIES = 32
 MOST_RUNS = 10_000
+_DEFAULT = "default"
+_SUFFIXES = (".yaml", ".yml", ".json")
 _SEEDS = re.compile(r"(-?\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 
 
@@ -59,9 +61,9 @@ def command(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[NAME=]FILE|NAME",
-            help="Policy to compare: a KubeSchedulerConfiguration, named NAME or after its file. NAME alone is the "
-            "default configuration. Repeatable.",
+            metavar="[NAME=]FILE|default",
+            help="Policy to compare: a KubeSchedulerConfiguration, named NAME or after its file. default or "
+            "NAME=default is the default configuration. Repeatable.",
         ),
     ] = None,
     begin: FromOption = "",
@@ -161,19 +163,21 @@ def command(
 
 def _policies(values: list[str]) -> tuple[tuple[str, str | None], ...]:
     if not values:
-        return (("default", None),)
+        return ((_DEFAULT, None),)
     if len(values) > MOST_POLICIES:
         refuse(f"--policy: expected at most {MOST_POLICIES}")
     result: dict[str, str | None] = {}
     for text in values:
         name, equals, file = text.partition("=")
-        if not equals and _names_file(text):
+        if not equals:
             name, file = Path(text).stem, text
-        if not name or (equals and not file) or len(name) > 63 or not name.isprintable():
-            refuse(f"--policy {text!r}: expected FILE, NAME=FILE, or NAME alone for the default configuration")
+        if not name or not file or len(name) > 63 or not name.isprintable():
+            refuse(f"--policy {text!r}: expected FILE, NAME=FILE, default or NAME=default")
+        if not equals and file != _DEFAULT and not _names_file(file):
+            refuse(f"--policy {text!r}: {_no_such_policy(text)}")
         if name in result:
             refuse(f"--policy: {name} is given twice: NAME=FILE names a policy")
-        result[name] = file or None
+        result[name] = None if file == _DEFAULT else file
     return tuple(result.items())
 
 
@@ -203,7 +207,16 @@ def _check_sweep(task: "Task", output: ReplayFormat) -> None:
 def _names_file(text: str) -> bool:
     """Return whether a text is a path: an existing file, or a text with a separator or a configuration's suffix."""
     path = Path(text)
-    return path.suffix in (".yaml", ".yml", ".json") or len(path.parts) > 1 or path.is_file()
+    return path.suffix in _SUFFIXES or "/" in text or path.is_file()
+
+
+def _no_such_policy(text: str) -> str:
+    """Return what a name without a file may have meant: a file of this directory, or the default configuration."""
+    from kube_rules.unknown_fields import did_you_mean, nearest
+
+    files = {path.stem: path.name for path in sorted(Path().glob("*")) if path.suffix in _SUFFIXES}
+    likely = {**files, _DEFAULT: _DEFAULT}.get(nearest(text, (_DEFAULT, *files)), "")
+    return f"no such file{did_you_mean(likely)} ({text}={_DEFAULT} names the default configuration)"
 
 
 def _deliver(answer: "ReplayAnswer", task: "Task", output: ReplayFormat, out: Path | None) -> None:
