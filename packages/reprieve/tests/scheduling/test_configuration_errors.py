@@ -106,6 +106,10 @@ def test_election_that_is_switched_off_is_not_checked() -> None:
 
 PLUGINS = {
     "multiPoint: {enabled: [{name: Nope}]}": ("multiPoint.enabled[0].name", "unknown plugin 'Nope'; known: Default"),
+    "filter: {disabled: [{name: NodePort}]}": (
+        "filter.disabled[0].name",
+        "unknown plugin 'NodePort', did you mean \"NodePorts\"?",
+    ),
     "filter: {disabled: [{name: Nope}]}": ("filter.disabled[0].name", "unknown plugin 'Nope'"),
     "preScore: {enabled: [{name: Nope}]}": ("preScore.enabled[0].name", "unknown plugin 'Nope'"),
     "filter: {enabled: [{name: NodeName}, {name: NodeName}]}": (
@@ -287,32 +291,43 @@ ARGS: dict[str, tuple[str, str, str]] = {
     "DynamicResources: {bindingTimeout: 5}": ("DynamicResources", "bindingTimeout", "expected `str`"),
     "ImageLocality: {size: 1}": ("ImageLocality", "", "this plugin takes no args"),
     "GangScheduling: {treeSearch: Random}": ("GangScheduling", "treeSearch", "'Random': expected Greedy or Retry"),
-    "GangScheduling: {search: Retry}": ("GangScheduling", "", "unknown field `search`"),
-    "InterPodAffinity: {hard: 1}": ("InterPodAffinity", "", "unknown field `hard`"),
+    "GangScheduling: {search: Retry}": ("GangScheduling", "search", "unknown field"),
+    "GangScheduling: {treeSerch: Retry}": ("GangScheduling", "treeSerch", 'unknown field, did you mean "treeSearch"?'),
+    "InterPodAffinity: {hard: 1}": ("InterPodAffinity", "hard", "unknown field"),
     "NodeResourcesFit: {scoringStrategy: {kind: MostAllocated}}": (
         "NodeResourcesFit",
-        "scoringStrategy",
-        "unknown field `kind`",
+        "scoringStrategy.kind",
+        "unknown field",
     ),
     "NodeResourcesFit: {scoringStrategy: {requestedToCapacityRatio: {form: []}}}": (
         "NodeResourcesFit",
-        "scoringStrategy.requestedToCapacityRatio",
-        "unknown field `form`",
+        "scoringStrategy.requestedToCapacityRatio.form",
+        "unknown field",
     ),
     "NodeResourcesFit: {scoringStrategy: {requestedToCapacityRatio: {shape: [{utilization: 0, score: 0, at: 1}]}}}": (
         "NodeResourcesFit",
-        "scoringStrategy.requestedToCapacityRatio.shape[0]",
-        "unknown field `at`",
+        "scoringStrategy.requestedToCapacityRatio.shape[0].at",
+        "unknown field",
     ),
     "NodeResourcesFit: {scoringStrategy: {resources: [{name: cpu, share: 1}]}}": (
         "NodeResourcesFit",
-        "scoringStrategy.resources[0]",
-        "unknown field `share`",
+        "scoringStrategy.resources[0].share",
+        "unknown field",
+    ),
+    "NodeResourcesFit: {scoringStrategy: {resources: [{name: cpu, wieght: 1}]}}": (
+        "NodeResourcesFit",
+        "scoringStrategy.resources[0].wieght",
+        'unknown field, did you mean "weight"?',
+    ),
+    "DefaultPreemption: {evictionLimits: [{per: owner, most: 1, within: 1h, cuont: Repeats}]}": (
+        "DefaultPreemption",
+        "evictionLimits[0].cuont",
+        'unknown field, did you mean "count"?',
     ),
     "PodTopologySpread: {defaultingType: List, defaultConstraints: [{skew: 1}]}": (
         "PodTopologySpread",
-        "defaultConstraints[0]",
-        "unknown field `skew`",
+        "defaultConstraints[0].skew",
+        "unknown field",
     ),
 }
 

@@ -164,7 +164,8 @@ def test_entry_point_is_not_loaded_before_it_is_enabled(points: tuple[EntryPoint
     [
         ("Wants", {"score": 2000}, "profiles[0].pluginConfig[0].args", "could not be made: ValueError: no score is"),
         ("Wants", {"score": "x"}, "profiles[0].pluginConfig[0].args.score", "expected `int`, got `str`"),
-        ("Wants", {"nodes": 1}, "profiles[0].pluginConfig[0].args", "unknown field `nodes`"),
+        ("Wants", {"nodes": 1}, "profiles[0].pluginConfig[0].args.nodes", "unknown field"),
+        ("Wants", {"scoer": 1}, "profiles[0].pluginConfig[0].args.scoer", 'unknown field, did you mean "score"'),
         ("Vectorised", {"x": 1}, "profiles[0].pluginConfig[0].args", "this plugin takes no args"),
         ("NeedsArgs", {}, "profiles[0].pluginConfig[0].args", "could not be made: TypeError"),
         ("BadEvents", {}, "profiles[0].pluginConfig[0].args", "running EventsToRegister plugin 'BadEvents': KeyError"),

@@ -5,13 +5,16 @@
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from kube_rules.durations import duration as duration
 from kube_rules.group_sources import GroupSources
 from kube_rules.meta import Int32
+from kube_rules.unknown_fields import did_you_mean, misnamed_in, path_text
+
+T = TypeVar("T")
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
@@ -27,6 +30,28 @@ class ConfigurationError(ValueError):
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
         self.message = message
+
+
+def converted(value: Any, kind: type[T]) -> T:
+    """Return plain data as a type. Raises ConfigurationError with the path in the data and the nearest known name."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        path, message = split_error(error)
+        misnamed = (item for item in misnamed_in(kind, value) if path_text(item.path) == path)
+        meant = next((item.nearest for item in misnamed), "")
+        raise ConfigurationError(path, message + did_you_mean(meant)) from None
+
+
+def split_error(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return the path and the message of msgspec's ``... - at `$.profiles[0].x` ``."""
+    message, _, where = str(error).partition(" - at ")
+    path = where.strip("`").removeprefix("$").removeprefix(".")
+    start = "Object contains unknown field "
+    if message.startswith(start):
+        name = message.removeprefix(start).strip("`")
+        return f"{path}.{name}" if path else name, "unknown field"
+    return path, message[0].lower() + message[1:]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from kube_rules.objects import DEFAULT_SCHEDULER
-from kube_rules.unknown_fields import did_you_mean, misnamed_in, path_text
 from reprieve.framework.configuration import (
     API_VERSION,
     KIND,
     ConfigurationError,
     SchedulerConfiguration,
+    converted,
 )
 from reprieve.framework.configuration_rules import check
 
@@ -25,10 +25,7 @@ def configuration_of(document: object) -> SchedulerConfiguration:
         raise ConfigurationError("kind", f"{kind!r}: expected {KIND}")
     if version != API_VERSION:
         raise ConfigurationError("apiVersion", f"{version!r}: expected {API_VERSION}")
-    try:
-        result = msgspec.convert(_without_nulls(document), SchedulerConfiguration)
-    except msgspec.ValidationError as error:
-        raise _located(str(error), document) from None
+    result = converted(_without_nulls(document), SchedulerConfiguration)
     only = result.profiles[0] if len(result.profiles) == 1 else None
     if only is not None and only.scheduler_name is None:
         named = msgspec.structs.replace(only, scheduler_name=DEFAULT_SCHEDULER)
@@ -44,16 +41,3 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nulls(item) for item in value]
     return value
-
-
-def _located(text: str, document: Mapping[str, Any]) -> ConfigurationError:
-    """Split msgspec's ``... - at `$.profiles[0].x` `` into a path and a message."""
-    message, _, where = text.partition(" - at ")
-    path = where.strip("`").removeprefix("$").removeprefix(".")
-    if message.startswith("Object contains unknown field "):
-        name = message.removeprefix("Object contains unknown field ").strip("`")
-        path = f"{path}.{name}" if path else name
-        misnamed = (item for item in misnamed_in(SchedulerConfiguration, document) if path_text(item.path) == path)
-        meant = next((item.nearest for item in misnamed), "")
-        return ConfigurationError(path, f"unknown field{did_you_mean(meant)}")
-    return ConfigurationError(path, message[0].lower() + message[1:])

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -25,7 +24,7 @@ from reprieve.cluster.groups import Group
 from reprieve.cluster.pods import NO_ROW, PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
-from reprieve.framework.configuration import ConfigurationError
+from reprieve.framework.configuration import ConfigurationError, converted
 from reprieve.framework.events import EventKind, Hints, always
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.status import FITS, SUCCESS, UNRESOLVABLE, UNSCHEDULABLE, Code, Status
@@ -96,11 +95,11 @@ class Plugin:
     def configured(cls, args: Mapping[str, Any]) -> Self:
         """Return the plugin for these `pluginConfig` args, without apiVersion and kind (docs/plugins.md).
 
-        By default the constructor gets them as an `args_type`, or nothing if that is None.  Raises ConfigurationError,
-        with its path within the args, and msgspec.ValidationError.
+        By default the constructor gets them as an `args_type`, or nothing if that is None.  Raises ConfigurationError
+        with its path within the args; an override may also raise msgspec.ValidationError.
         """
         if cls.args_type is not None:
-            return cls(msgspec.convert(args, cls.args_type))  # type: ignore[call-arg]
+            return cls(converted(args, cls.args_type))  # type: ignore[call-arg]
         if args:
             raise ConfigurationError("", "this plugin takes no args")
         return cls()

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kube_rules.objects import DEFAULT_SCHEDULER
+from kube_rules.unknown_fields import did_you_mean, nearest
 from reprieve.framework.configuration import (
     API_VERSION,
     ConfigurationError,
@@ -20,6 +21,7 @@ from reprieve.framework.configuration import (
     Plugins,
     PluginSet,
     ProfileConfiguration,
+    split_error,
 )
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.interrupts import is_ctrl_c
@@ -113,8 +115,9 @@ class Registry:
         """Raise ConfigurationError unless the plugin is known; with `wildcard` also `*`."""
         if name in self.in_tree or name in self.third_party or (wildcard and name == "*"):
             return
-        known_names = ", ".join(sorted({*self.in_tree, *self.third_party}))
-        raise ConfigurationError(where, f"unknown plugin {name!r}; known: {known_names}")
+        known_names = sorted({*self.in_tree, *self.third_party})
+        hint = did_you_mean(nearest(name, known_names)) or f"; known: {', '.join(known_names)}"
+        raise ConfigurationError(where, f"unknown plugin {name!r}{hint}")
 
 
 def profile_of(configuration: ProfileConfiguration, gates: FeatureGates, registry: Registry, path: str) -> Profile:
@@ -310,6 +313,5 @@ def _make(make: Factory, gates: FeatureGates, args: Args, where: str) -> Plugin:
     except ConfigurationError as error:
         raise ConfigurationError(".".join(filter(None, (where, error.path))), error.message) from None
     except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at ")
-        path = at.strip("`").removeprefix("$").removeprefix(".")
-        raise ConfigurationError(".".join(filter(None, (where, path))), message[0].lower() + message[1:]) from None
+        path, message = split_error(error)
+        raise ConfigurationError(".".join(filter(None, (where, path))), message) from None

@@ -1,7 +1,7 @@
 """The args of in-tree plugins in a configuration file, checked and turned into plugins (scheduling.md 6).
 
 Names, defaults and limits are those of `kubescheduler.config.k8s.io/v1`.  An arg that cannot be used is a
-`ConfigurationError` (or a msgspec one) with a path that starts at the plugin's args.
+`ConfigurationError` with a path that starts at the plugin's args.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from kube_rules.meta import Int32
 from kube_rules.selectors import SelectorError, compile_node_selector, compile_node_term
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.evictions import DEFAULT_LIMITS, EVICTIONS, REPEATS, SCOPES, EvictionLimit
-from reprieve.framework.configuration import ConfigurationError, Int64
+from reprieve.framework.configuration import ConfigurationError, Int64, converted
 from reprieve.framework.configuration_rules import checked_duration
 from reprieve.framework.gates import FeatureGates
 from reprieve.framework.plugin import Plugin
@@ -261,7 +261,7 @@ class _BindingArgs(_Args, frozen=True, kw_only=True):
 
 def node_resources_fit(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for NodeResourcesFitArgs."""
-    fit_args = msgspec.convert(args, _FitArgs)
+    fit_args = converted(args, _FitArgs)
     for index, resource in enumerate(fit_args.ignored_resources):
         _label_name(f"ignoredResources[{index}]", resource)
     for index, group in enumerate(fit_args.ignored_resource_groups):
@@ -322,7 +322,7 @@ def _weighted(resources: Sequence[_ResourceSpec], where: str) -> tuple[tuple[str
 
 def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for NodeResourcesBalancedAllocationArgs."""
-    resources = _weighted(msgspec.convert(args, _BalancedArgs).resources, "resources")
+    resources = _weighted(converted(args, _BalancedArgs).resources, "resources")
     for index, (name, weight) in enumerate(resources):
         if name in {earlier for earlier, _ in resources[:index]}:
             raise ConfigurationError(f"resources[{index}].name", f"{name!r} is given twice")
@@ -336,7 +336,7 @@ def node_resources_balanced(_gates: FeatureGates, args: Args) -> Plugin:
 
 def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for NodeAffinityArgs."""
-    added = msgspec.convert(args, _AffinityArgs).added_affinity
+    added = converted(args, _AffinityArgs).added_affinity
     if added is not None:
         where = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution"
         try:
@@ -352,7 +352,7 @@ def node_affinity(_gates: FeatureGates, args: Args) -> Plugin:
 
 def inter_pod_affinity(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for InterPodAffinityArgs."""
-    affinity = msgspec.convert(args, _InterPodArgs)
+    affinity = converted(args, _InterPodArgs)
     weight = affinity.hard_pod_affinity_weight
     if not 0 <= weight <= 100:
         raise ConfigurationError("hardPodAffinityWeight", f"{weight}: not in valid range [0-100]")
@@ -361,7 +361,7 @@ def inter_pod_affinity(_gates: FeatureGates, args: Args) -> Plugin:
 
 def pod_topology_spread(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for PodTopologySpreadArgs."""
-    spread = msgspec.convert(args, _SpreadArgs)
+    spread = converted(args, _SpreadArgs)
     _one_of("defaultingType", spread.defaulting_type, ("System", "List"))
     if spread.defaulting_type == "System":
         if spread.default_constraints:
@@ -410,7 +410,7 @@ class _DynamicResourcesArgs(_Args, frozen=True, kw_only=True):
 
 def dynamic_resources(gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for DynamicResourcesArgs. `filterTimeout` is not used: steps, not time, limit the search."""
-    devices = msgspec.convert(args, _DynamicResourcesArgs)
+    devices = converted(args, _DynamicResourcesArgs)
     if checked_duration("filterTimeout", devices.filter_timeout) < 0:
         raise ConfigurationError("filterTimeout", "must be zero or positive")
     seconds = checked_duration("bindingTimeout", devices.binding_timeout)
@@ -438,7 +438,7 @@ def _within(path: str, value: float, least: int, most: int) -> None:
 
 def default_preemption(gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for DefaultPreemptionArgs."""
-    preemption = msgspec.convert(args, _PreemptionArgs)
+    preemption = converted(args, _PreemptionArgs)
     percentage, absolute = preemption.min_candidate_nodes_percentage, preemption.min_candidate_nodes_absolute
     _within("minCandidateNodesPercentage", percentage, 0, 100)
     if absolute < 0:
@@ -498,7 +498,7 @@ def _eviction_limits(specs: Sequence[_EvictionLimit]) -> tuple[EvictionLimit, ..
 
 def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for GangSchedulingArgs; kube-scheduler's plugin has none."""
-    gangs = msgspec.convert(args, _GangArgs)
+    gangs = converted(args, _GangArgs)
     _one_of("treeSearch", gangs.tree_search, (GREEDY, RETRY))
     repair_seconds, degraded = (
         _lasting("repairSeconds", gangs.repair_seconds),
@@ -515,12 +515,12 @@ def gang_scheduling(_gates: FeatureGates, args: Args) -> Plugin:
 
 def topology_placement(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for TopologyPlacementArgs; kube-scheduler's plugin has none."""
-    return TopologyPlacement(follows_terms=msgspec.convert(args, _TopologyArgs).preferences)
+    return TopologyPlacement(follows_terms=converted(args, _TopologyArgs).preferences)
 
 
 def reservations(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for ReservationsArgs; kube-scheduler has no such plugin."""
-    spec = msgspec.convert(args, _ReservationsArgs)
+    spec = converted(args, _ReservationsArgs)
     after, longest = _lasting("reserveAfter", spec.reserve_after), checked_duration("maxReserved", spec.max_reserved)
     if not 0 < longest <= LONGEST:
         raise ConfigurationError("maxReserved", f"{spec.max_reserved}: must be positive, and at most ten years")
@@ -559,7 +559,7 @@ def _one_of(path: str, value: str, allowed: Sequence[str]) -> None:
 
 def volume_binding(_gates: FeatureGates, args: Args) -> Plugin:
     """Return the plugin for VolumeBindingArgs."""
-    binding = msgspec.convert(args, _BindingArgs)
+    binding = converted(args, _BindingArgs)
     if binding.bind_timeout_seconds < 0:
         message = "invalid BindTimeoutSeconds, should not be a negative value"
         raise ConfigurationError("bindTimeoutSeconds", message)
