@@ -147,10 +147,10 @@ def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> 
         ((), 2, "error: name the object to explain: TYPE NAME or TYPE/NAME, or --all-waiting"),
         (("pod/",), 2, "error: the name is empty"),
         (("pod",), 2, "error: 'pod': expected TYPE NAME or TYPE/NAME, or --all-waiting"),
-        (("job/none", "-f", "@"), 2, "error: no job default/none is in the input"),
+        (("job/none", "-f", "@"), 1, "error: no job default/none is in the input"),
         (
             ("elsewhere/job/sweep", "-f", "@"),
-            2,
+            1,
             'error: no job elsewhere/sweep is in the input, did you mean "job/sweep"?',
         ),
         (("a/b/c/d", "-f", "@"), 2, "error: a/b/c/d: expected TYPE NAME, TYPE/NAME or NAMESPACE/TYPE/NAME"),
@@ -164,6 +164,7 @@ def test_all_waiting_lists_groups_and_pods_that_wait(run: Run, cluster: str) -> 
     ],
 )
 def test_bad_questions(run: Run, cluster: str, arguments: tuple[str, ...], code: int, message: str) -> None:
+    """interfaces.md 1.9: 1 if the object does not exist, 2 for bad usage."""
     ended = run("explain", *(cluster if each == "@" else each for each in arguments))
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith(message)

@@ -21,7 +21,7 @@ from kube_rules.meta import KubernetesObject
 from kube_rules.requests import resize_is_deferred
 from kube_rules.versions import DOCUMENT_VERSION
 from reprieve.cli.evidence import CHANGED, MANIFESTS, Evidence, ExplainTarget, OwnerEvidence, leaves_below, read_above
-from reprieve.cli.outcome import refuse
+from reprieve.cli.outcome import CommandError, Exit, refuse
 from reprieve.cli.topology import terms_of, use_of
 from reprieve.cli.whatif import ExpandedInput, ask
 from reprieve.decisions.outcomes import Help
@@ -31,7 +31,7 @@ from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
 from reprieve.simulation.report import Answer, ChangeMade, CompositeOutcome, Plan, PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_refusals import refusal_sentences, refusals_of
-from reprieve.simulation.workloads.named_workloads import Workloads
+from reprieve.simulation.workloads.named_workloads import NotThereError, Workloads
 from reprieve.simulation.workloads.owners import object_id_of
 from reprieve.simulation.workloads.table import TABLE
 
@@ -81,6 +81,8 @@ def resolved(
     """Return what to explain of an owner: its gang, else a pending pod, else any pod. Without pods the command ends."""
     try:
         return owned(manifests, kind, name, namespace, rows)
+    except NotThereError as error:
+        raise CommandError(error.message, Exit.NOT_SO) from None
     except FieldError as error:
         refuse(error.message)
 

@@ -247,7 +247,7 @@ class _Changer:
         items[items.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated)
 
     def _taint(self, value: str) -> str:
-        target, text = self._target(value)
+        target, text = self._target(value, "KEY=VALUE:EFFECT")
         removes = text.endswith("-")
         match = re.fullmatch(r"([^=:\s]+)(?:=([^=:\s]*))?(?::(\w+))?-?", text)
         whole = match is not None and (not match[1].endswith("-") or match[1] == text)
@@ -288,7 +288,7 @@ class _Changer:
         return [*parts, *_fates(back, lost)]
 
     def _label(self, value: str) -> str:
-        target, text = self._target(value)
+        target, text = self._target(value, "KEY=VALUE")
         key, equals, content = text.partition("=")
         is_removal = not equals and text.endswith("-")
         if not key or not (equals or is_removal):
@@ -304,14 +304,14 @@ class _Changer:
 
         return self._on_nodes(target, label, f"label {key} removed" if is_removal else f"label {text}")
 
-    def _target(self, value: str) -> tuple[str, str]:
+    def _target(self, value: str, form: str) -> tuple[str, str]:
         """Split `NODE=KEY...`, or `NODE|SELECTOR KEY...`, into target and change."""
         target, space, text = value.strip().partition(" ")
         if not space:
             names = [loaded.object.name for loaded in self._list(objects.Node)]
             fitting = [name for name in names if value.startswith((f"{name}=", f"{name}:"))]
             if not fitting:
-                raise self._error('expected "NODE|SELECTOR KEY=VALUE", or NODE=KEY=VALUE with the name of a node')
+                raise self._error(f'expected "NODE|SELECTOR {form}", or NODE={form} with the name of a node')
             target = max(fitting, key=len)
             text = value[len(target) + 1 :]
         return target, text.strip()
