@@ -41,7 +41,7 @@ from reprieve.preemption import group_victims, pinned_choices  # noqa: E402
 from reprieve.preemption.default_preemption import DefaultPreemption  # noqa: E402
 from reprieve.preemption.options import PreemptionOptions  # noqa: E402
 from reprieve.preemption.outcome import Preemption  # noqa: E402
-from reprieve.preemption.victim_search.search import Found, cheapest_eviction  # noqa: E402
+from reprieve.preemption.victim_search.search import PricedEviction, cheapest_eviction  # noqa: E402
 from reprieve.replay.job_objects import GPU_MILLI  # noqa: E402
 from reprieve.replay.traces import openb_cluster as openb  # noqa: E402
 from reprieve.scheduling.arrival_order import in_order  # noqa: E402
@@ -494,7 +494,7 @@ def _decision_time(
     for _ in range(3):
         searched: list[float] = []
 
-        def timed(*args: Any, searched: list[float] = searched, **more: Any) -> Found | None:
+        def timed(*args: Any, searched: list[float] = searched, **more: Any) -> PricedEviction | None:
             began = time.process_time()
             result = cheapest_eviction(*args, **more)
             searched.append(time.process_time() - began)

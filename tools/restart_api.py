@@ -20,7 +20,7 @@ from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import WaitsFor
+from reprieve.preemption.outcome import DeferralReason
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
@@ -300,7 +300,7 @@ class Api:
                 since = _time(self.now)
                 condition = objects.Condition(type=INITIALLY_SCHEDULED, status="True", last_transition_time=since)
                 self._of_group(made.group, condition)
-        if decision.deferral is not None and decision.deferral.why is WaitsFor.CHECKPOINT:
+        if decision.deferral is not None and decision.deferral.why is DeferralReason.CHECKPOINT:
             self.done["waits for checkpoints"] += 1
 
     def _since(self, uid: str) -> datetime:

@@ -15,7 +15,15 @@ from reprieve.decisions.records import DecisionRecord, EntityReference, MemberCo
 from reprieve.decisions.reserved_capacity import reserved_capacity
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.plugins.gang_scheduling import RETRY, GangScheduling, RepairOptions
-from reprieve.preemption.outcome import Deferral, NoRoom, Preemption, Reason, UnhelpfulPreemption, Verdict, WaitsFor
+from reprieve.preemption.outcome import (
+    Deferral,
+    DeferralReason,
+    Preemption,
+    Reason,
+    UnhelpfulPreemption,
+    UnhelpfulReason,
+    Verdict,
+)
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import (
@@ -187,7 +195,7 @@ def test_deferred_preemption_names_the_first_pods_that_it_waits_for(until: float
     """observability.md 4.7"""
     world = _world()
     pods = tuple(world.record(f"p{i:02}") for i in range(12))
-    waits = _recorded(world, deferral=Deferral(WaitsFor.COMPLETIONS, "later", until, pods)).waits
+    waits = _recorded(world, deferral=Deferral(DeferralReason.COMPLETIONS, "later", until, pods)).waits
     assert (waits.reason, waits.message, waits.until, waits.pods_total) == ("Completions", "later", stamp, 12)
     assert list(waits.pods) == [f"default/p{i:02}" for i in range(10)]
     assert _recorded(world).waits is None
@@ -206,7 +214,7 @@ def test_order_that_would_place_more(search: str) -> None:
 def test_preemption_that_did_not_help_is_part_of_the_record() -> None:
     """observability.md 4.3"""
     world = _world()
-    failed = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
+    failed = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], UnhelpfulReason.UNDER_WAY)
     assert _recorded(world, unhelpful=failed).in_vain.reason == "UnderWay"
     assert _recorded(world).in_vain is None
 

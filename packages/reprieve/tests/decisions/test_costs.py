@@ -23,9 +23,9 @@ from reprieve.decisions.records import EvictionInTurn
 from reprieve.preemption.cost import UPSTREAM, criteria_of
 from reprieve.preemption.lost_work import LostWork, is_gpu
 from reprieve.preemption.outcome import (
+    CandidateComparison,
     CascadeAvoided,
     CascadeStep,
-    Compared,
     Cost,
     Criterion,
     Preemption,
@@ -93,7 +93,7 @@ def _decision(
     *victims: str,
     criteria: Sequence[Criterion] = UPSTREAM.described,
     cost: Cost | None = None,
-    compared: Compared | None = None,
+    compared: CandidateComparison | None = None,
     **more: Any,
 ) -> Preemption:
     high = world.record("high")
@@ -136,7 +136,7 @@ def _world(**first: Any) -> World:
 )
 def test_criterion_that_decided(steps: tuple[tuple[str, int], ...], expected: tuple[str, str, str] | None) -> None:
     """cost.md 1.6: the last that ruled out a candidate, with both values; None where it was none of them."""
-    compared = Compared("n2", (0, 5, 10, 3, -math.inf), steps)
+    compared = CandidateComparison("n2", (0, 5, 10, 3, -math.inf), steps)
     own = (0, 5, 10, 2, -1_600_000_000.0)
     found = decisive(_decision(_world(), "p0", cost=own, compared=compared))
     assert (None if found is None else (found[0].name, *found[1:])) == expected
@@ -145,7 +145,7 @@ def test_criterion_that_decided(steps: tuple[tuple[str, int], ...], expected: tu
 @pytest.mark.parametrize("missing", ["compared", "own cost", "other cost"])
 def test_nothing_decided_where_there_is_nothing_to_compare(missing: str) -> None:
     cost = (0.0, 5.0, 10.0, 2.0, 0.0)
-    compared = Compared("n2", None if missing == "other cost" else cost, (("fewest victim pods", 1),))
+    compared = CandidateComparison("n2", None if missing == "other cost" else cost, (("fewest victim pods", 1),))
     made = _decision(
         _world(),
         "p0",
@@ -247,7 +247,7 @@ def test_sentences_about_lost_work_and_the_deciding_criterion() -> None:
     """Only where work counts; the comparison is worded by the criterion."""
     world = _world(annotations=annotated(restart_cost="1h"), gpu=1)
     world.engine.cluster.now = 1_600_000_000.0
-    compared = Compared("n2", (0, 5, 10, 3, 0.0), (("fewest victim pods", 1),))
+    compared = CandidateComparison("n2", (0, 5, 10, 3, 0.0), (("fewest victim pods", 1),))
     made = _decision(world, "p0", "p1", cost=(0, 5, 10, 1, 0.0), compared=compared)
     assert cost_sentences(world.engine.cluster, made) == (
         "Unsaved work lost: 2 GPU-hours and 1 CPU-hours.",

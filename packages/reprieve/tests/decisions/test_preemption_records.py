@@ -22,14 +22,14 @@ from reprieve.decisions.preemptions import (
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.preemption.cost import UPSTREAM, criteria_of
 from reprieve.preemption.outcome import (
+    CandidateComparison,
     CascadeAvoided,
     CascadeStep,
-    Compared,
-    Missing,
-    NoRoom,
+    MissingAmount,
     Preemption,
     Reason,
     UnhelpfulPreemption,
+    UnhelpfulReason,
     Verdict,
 )
 from reprieve.preemption.units import PreemptionUnit
@@ -37,7 +37,7 @@ from tests.building import START, World, gang, node, pod
 
 GPU = "nvidia.com/gpu"
 HOUR = 3600.0
-MISSING = (Missing(GPU, 2, 4), Missing("cpu", 500, 4000))
+MISSING = (MissingAmount(GPU, 2, 4), MissingAmount("cpu", 500, 4000))
 
 
 def _owned(item: objects.Pod, kind: str, name: str) -> objects.Pod:
@@ -215,7 +215,7 @@ def test_unit_that_a_plugin_chose_or_that_moves_has_no_other_reason() -> None:
 
 def _compared(steps: tuple[tuple[str, int], ...], **more: Any) -> dict[str, Any]:
     criteria = criteria_of(("pods", "lostWork")).described
-    compared = Compared("n2", (4.0, 7200.5), steps)
+    compared = CandidateComparison("n2", (4.0, 7200.5), steps)
     made = _recorded(_world(), criteria=criteria, cost=(3.0, 60.25), compared=compared, candidates=3, **more)
     found: dict[str, Any] = made["comparison"]
     return found
@@ -242,7 +242,7 @@ def test_comparison_by_upstream_criteria_and_without_a_second_candidate() -> Non
     """preemption.md 3: all five, the start as a time; of no victims nothing is known."""
     world = _world()
     cost = (1.0, 5.0, 8.0 + 2**32, 13.0, -START)
-    compared = Compared("n2", (0.0, 5.0, 9.0, 14.0, -np.inf), (("fewest victim pods", 1),))
+    compared = CandidateComparison("n2", (0.0, 5.0, 9.0, 14.0, -np.inf), (("fewest victim pods", 1),))
     made = _recorded(world, criteria=UPSTREAM.described, cost=cost, compared=compared, candidates=2)["comparison"]
     assert made["chosen"] == {
         "domain": "n1",
@@ -253,7 +253,9 @@ def test_comparison_by_upstream_criteria_and_without_a_second_candidate() -> Non
         "earliestStart": "2020-09-13T12:26:40.000000Z",
     }
     assert made["runnerUp"] == {"domain": "n2", "highestPriority": 5, "prioritySum": 9, "pods": 14}
-    empty = _recorded(world, compared=Compared("n2", None, (("fewest victim pods", 1),)), candidates=2)["comparison"]
+    empty = _recorded(world, compared=CandidateComparison("n2", None, (("fewest victim pods", 1),)), candidates=2)[
+        "comparison"
+    ]
     assert empty["runnerUp"] == {"domain": "n2"}
     alone = _recorded(world)["comparison"]
     assert (alone["candidates"], alone["chosen"]["pods"], alone.keys()) == (1, 13, {"candidates", "chosen"})
@@ -265,14 +267,14 @@ def test_preemption_that_does_not_help() -> None:
     units = (_crew(world), *[_unit(world, f"spared-{turn % 3}") for turn in range(24)])
     group = world.engine.cluster.groups["default/crew"]
     diagnosis = Diagnosis(2, np.zeros(2, dtype=np.int8), {"b": 1, "a": 1, "c": 2})
-    failed = UnhelpfulPreemption(group, NoRoom.DOES_NOT_FIT, units, 3, 4, world.record("high"), diagnosis, 7)
+    failed = UnhelpfulPreemption(group, UnhelpfulReason.DOES_NOT_FIT, units, 3, 4, world.record("high"), diagnosis, 7)
     found = failed_preemption(world.engine.cluster, failed, START)
     assert (found.reason, found.potential_victims, found.pods) == ("DoesNotFit", 25, 36)
     assert (found.placed, found.needed, found.pod, found.nodes, found.lowest_priority) == (3, 4, "default/high", 2, 7)
     assert [(count.reason, count.nodes) for count in found.reasons] == [("c", 2), ("a", 1), ("b", 1)]
     assert len(found.considered) == 20
     assert {unit.outcome for unit in found.considered} == {"LookedAt"}
-    nothing = failed_preemption(world.engine.cluster, UnhelpfulPreemption(group, NoRoom.UNDER_WAY), START)
+    nothing = failed_preemption(world.engine.cluster, UnhelpfulPreemption(group, UnhelpfulReason.UNDER_WAY), START)
     assert msgspec.json.decode(msgspec.json.encode(nothing)) == {"reason": "UnderWay"}
     assert reason_counts(None) == ()
 

@@ -17,7 +17,7 @@ from reprieve.decisions.records import CostRecord, DecisionRecord, FailedPreempt
 from reprieve.observability.recorder import RecordKeeper
 from reprieve.observability.store import MemoryStore
 from reprieve.preemption.lost_work import EvictedPods
-from reprieve.preemption.outcome import Deferral, NoRoom, UnhelpfulPreemption, WaitsFor
+from reprieve.preemption.outcome import Deferral, DeferralReason, UnhelpfulPreemption, UnhelpfulReason
 from reprieve.scheduling.decision import (
     WAITING_FOR_QUORUM,
     Binding,
@@ -160,7 +160,7 @@ def test_unit_names_ten_pods_and_ten_nodes_each_once(pods: int, nodes: int) -> N
 def test_ten_of_those_it_waits_for_are_named(pods: int) -> None:
     """observability.md 4.7."""
     keeping = Keeping(pods + 1)
-    waiting = Deferral(WaitsFor.PREDECESSOR, "waits", None, tuple(keeping.pods(pods)))
+    waiting = Deferral(DeferralReason.PREDECESSOR, "waits", None, tuple(keeping.pods(pods)))
     found = keeping.decide(failed(rejection(keeping.pods(1)[0]), deferral=waiting)).waits
     assert found is not None
     assert (found.reason, found.message, found.until) == ("Predecessor", "waits", "")
@@ -449,7 +449,7 @@ def test_group_that_finds_no_room_without_a_look_at_nodes_has_none() -> None:
     keeping = Keeping(1)
     crew = keeping.world.engine.cluster.groups.get("default/crew")
     assert crew is not None
-    vain = UnhelpfulPreemption(crew, NoRoom.UNDER_WAY)
+    vain = UnhelpfulPreemption(crew, UnhelpfulReason.UNDER_WAY)
     found = keeping.decide(failed(rejection(keeping.pods(1)[0]), unhelpful=vain)).in_vain
     assert found == FailedPreemption(reason="UnderWay")
 

@@ -17,7 +17,7 @@ from reprieve.observability import observer as observing
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
-from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.preemption.outcome import Preemption, UnhelpfulPreemption, UnhelpfulReason
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.scheduling.decision import (
     SCHEDULER_ERROR,
@@ -139,15 +139,15 @@ def test_pod_that_no_eviction_helps_has_attempted_to_preempt(decision: Decision,
 @pytest.mark.parametrize(
     ("why", "kind", "status", "result"),
     [
-        (NoRoom.NO_LOWER_PRIORITY, "podgroup", "UnschedulableAndUnresolvable", "unschedulable"),
-        (NoRoom.DOES_NOT_FIT, "podgroup", "Unschedulable", "unschedulable"),
-        (NoRoom.DOES_NOT_FIT, "compositepodgroup", "Unschedulable", "unschedulable"),
-        (NoRoom.ERROR, "podgroup", "Error", "error"),
-        (NoRoom.UNDER_WAY, "podgroup", "Unschedulable", ""),
-        (NoRoom.POLICY_NEVER, "podgroup", "Unschedulable", ""),
+        (UnhelpfulReason.NO_LOWER_PRIORITY, "podgroup", "UnschedulableAndUnresolvable", "unschedulable"),
+        (UnhelpfulReason.DOES_NOT_FIT, "podgroup", "Unschedulable", "unschedulable"),
+        (UnhelpfulReason.DOES_NOT_FIT, "compositepodgroup", "Unschedulable", "unschedulable"),
+        (UnhelpfulReason.ERROR, "podgroup", "Error", "error"),
+        (UnhelpfulReason.UNDER_WAY, "podgroup", "Unschedulable", ""),
+        (UnhelpfulReason.POLICY_NEVER, "podgroup", "Unschedulable", ""),
     ],
 )
-def test_group_that_finds_no_room_counts_by_why(why: NoRoom, kind: str, status: str, result: str) -> None:
+def test_group_that_finds_no_room_counts_by_why(why: UnhelpfulReason, kind: str, status: str, result: str) -> None:
     """observability.md 3.3: what may not preempt attempts nothing."""
     seen = Reported(group("crew", min_count=1), composite("tree"))
     found = seen.world.engine.cluster.trees.find(

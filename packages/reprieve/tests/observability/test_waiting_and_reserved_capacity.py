@@ -27,7 +27,7 @@ from reprieve.plugins.reservations import ReservationOptions, ReservationsPlugin
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import NoRoom, WaitsFor
+from reprieve.preemption.outcome import DeferralReason, UnhelpfulReason
 from reprieve.preemption.units import ABOVE_ALL, units_below
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.gang_restarts import GangRestart
@@ -239,8 +239,8 @@ def test_group_that_respects_budgets_is_reported_as_blocked_by_them(budgets: dic
     ]
 
 
-@pytest.mark.parametrize("reason", [*Released, *WaitsFor, *NoRoom])
-def test_every_reason_stands_in_the_rules(reason: Released | WaitsFor | NoRoom) -> None:
+@pytest.mark.parametrize("reason", [*Released, *DeferralReason, *UnhelpfulReason])
+def test_every_reason_stands_in_the_rules(reason: Released | DeferralReason | UnhelpfulReason) -> None:
     """observability.md 4: people and tools grep for them."""
     assert f"`{reason.value}`" in RULES.read_text()
 

@@ -11,7 +11,7 @@ import pytest
 from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction
 from reprieve.preemption.victim_search.search import (
     CLOSE,
-    Found,
+    PricedEviction,
     VictimSearch,
     as_cheap,
     cheapest_eviction,
@@ -22,7 +22,7 @@ from tests.preemption.seeds import each_seed
 from tests.preemption.tiny import as_searched, kind, numbers, problem, random_problem, unit
 
 
-def _makes_room(made: Problem, found: Found) -> None:
+def _makes_room(made: Problem, found: PricedEviction) -> None:
     """Every pod has one place that it may use, beside remaining pods."""
     assert found.places is not None
     left = tiny.left_beside(made, tiny.names(made, found.units))
@@ -104,27 +104,27 @@ def test_known_eviction_of_all_units_is_taken_as_it_is() -> None:
     """cost.md 4.3: nothing is searched, and the places are not looked for."""
     made = problem([(2,), (2,)], [unit("a", {0: (2,)}), unit("b", {1: (2,)})], [kind((2,), 2)])
     found = cheapest_eviction(numbers(made), [0, 1])
-    assert found == Found((0, 1), Eviction(numbers(made)).price_of([0, 1]), None)
+    assert found == PricedEviction((0, 1), Eviction(numbers(made)).price_of([0, 1]), None)
 
 
 def test_eviction_without_victims_is_the_cheapest() -> None:
     made = problem([(2,), (2,)], [unit("a", {0: (1,)}), unit("b", {1: (1,)})], [kind((1,), 2)])
     found = cheapest_eviction(numbers(made))
-    assert found == Found((), NO_EVICTION, ((0, 0, 1), (0, 1, 1)))
+    assert found == PricedEviction((), NO_EVICTION, ((0, 0, 1), (0, 1, 1)))
 
 
 def test_no_victims_if_pods_fit_only_in_places_that_one_order_of_placing_misses() -> None:
     """cost.md 4.14: the large pod must leave the tightest node to two small ones."""
     made = problem([(6,), (7,), (3,)], [unit("u", {2: (3,)})], [kind((4,)), kind((3,), 3)])
     found = cheapest_eviction(numbers(made))
-    assert found == Found((), NO_EVICTION, ((1, 0, 2), (0, 1, 1), (1, 1, 1)))
+    assert found == PricedEviction((), NO_EVICTION, ((1, 0, 2), (0, 1, 1), (1, 1, 1)))
 
 
 def test_places_pod_by_pod() -> None:
     """In the order of the pods of each kind, by row."""
     made = problem([(4,), (3,)], [], [kind((2,), 2), kind((1,), 3)])
     asked = numbers(made)
-    found = Found((), NO_EVICTION, ((0, 0, 1), (0, 1, 1), (1, 0, 2), (1, 1, 1)))
+    found = PricedEviction((), NO_EVICTION, ((0, 0, 1), (0, 1, 1), (1, 0, 2), (1, 1, 1)))
     assert [(pod.name, row) for pod, row in found.assigned(asked)] == [
         ("k0-0", 0),
         ("k0-1", 10),
@@ -190,7 +190,7 @@ def _close(
 ) -> bool:
     search = VictimSearch(numbers(problem([(1,)] * nodes, [unit("a", {0: (1,)})], [kind((1,))])), 1)
     search.bound = bound
-    search.best = Found(units, (violations, 0, (total, pods, 0.0)), None)
+    search.best = PricedEviction(units, (violations, 0, (total, pods, 0.0)), None)
     return search.close
 
 

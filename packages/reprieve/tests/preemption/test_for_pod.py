@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules.meta import ObjectRef
-from reprieve.preemption.outcome import Missing, Preemption
+from reprieve.preemption.outcome import MissingAmount, Preemption
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Decision, Result
 from tests.building import World, gang, group, node, pdb, pod
@@ -276,7 +276,7 @@ def test_victim_s_reason_has_the_amount_that_is_short_beside_nominated_pods(
     assert decision.preemption is not None
     (verdict,) = decision.preemption.verdicts
     assert verdict.reason is not None
-    assert (verdict.reason.text, verdict.reason.missing) == ("Insufficient cpu", (Missing("cpu", 1000, 2000),))
+    assert (verdict.reason.text, verdict.reason.missing) == ("Insufficient cpu", (MissingAmount("cpu", 1000, 2000),))
 
 
 def test_nominated_pods_count_as_running_while_reprieving() -> None:

@@ -14,7 +14,7 @@ import pytest
 from reprieve.cluster.changes import ChangeReader
 from reprieve.framework.restart_places import SEVERAL, RestartCodes
 from reprieve.preemption.candidate_cache import Candidate, Misfit, RowAnswers, _below, _kinds
-from reprieve.preemption.cheapest_victims import Cheapest
+from reprieve.preemption.cheapest_victims import CheapestVictims
 from reprieve.preemption.outcome import NO_VICTIMS_POD
 from reprieve.preemption.unit_costs import HIGHEST, LATEST, PODS, RESTARTLESS, WEIGHT, JudgedUnits
 from reprieve.preemption.unit_matrices import ABOVE_ALL, UnitColumns, UnitMatrices
@@ -404,7 +404,7 @@ def test_rows_that_may_be_cheaper_come_by_their_bounds(seed: int) -> None:
         if cost is None:
             continue
         least = min(cost, drawn())
-        answers.search(row, Cheapest(least, ()))
+        answers.search(row, CheapestVictims(least, ()))
         if row in rows and least < cost and least <= limit:
             expected.append((least, int(rank[row]), row))
     hopeful = answers.hopeful(rows, limit, rank)
@@ -462,8 +462,8 @@ def test_where_something_cheaper_is_not_ruled_out() -> None:
     rank = np.array([4, 3, 2, 1, 0])
     rows = np.arange(5)
     assert [row for _, row in answers.hopeful(rows, _cost5(9.0), rank)] == [4, 3, 1, 0]
-    cheaper = Cheapest(_cost5(1.0, 7.0), ())
-    for row, found in ((0, cheaper), (1, None), (4, Cheapest(_cost5(5.0), ()))):
+    cheaper = CheapestVictims(_cost5(1.0, 7.0), ())
+    for row, found in ((0, cheaper), (1, None), (4, CheapestVictims(_cost5(5.0), ()))):
         answers.search(row, found)
     assert answers.hopeful(rows, _cost5(9.0), rank) == [((-np.inf,) * 5, 3), (_cost5(1.0, 7.0), 0)]
     assert [row for _, row in answers.hopeful(rows, _cost5(1.0, 7.0), rank)] == [3, 0], "as dear is not too dear"

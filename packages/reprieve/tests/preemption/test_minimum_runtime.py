@@ -8,7 +8,7 @@ import pytest
 
 from reprieve.preemption.minimum_runtime import runtime_is_over
 from reprieve.preemption.outcome import (
-    WaitsFor,
+    DeferralReason,
 )
 from reprieve.preemption.protected_units import (
     potential_victims,
@@ -70,7 +70,7 @@ def test_first_minimum_to_be_over_is_waited_for(since: float, until: float | Non
         assert found is None
         return
     assert found is not None
-    assert (found.why, found.until, found.message) == (WaitsFor.MINIMUM_RUNTIME, START + until, message)
+    assert (found.why, found.until, found.message) == (DeferralReason.MINIMUM_RUNTIME, START + until, message)
     breaks = replace(terms, may_break_minimum_runtime=True)
     assert until_runtimes_are_over(cluster, 9, scheduled_pods(cluster), breaks) is None
     assert sorted(names_of(potential_victims(cluster, 9, scheduled_pods(cluster), breaks))) == ["a", "b"]

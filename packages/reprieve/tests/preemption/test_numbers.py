@@ -15,7 +15,7 @@ from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search import problem
 from reprieve.preemption.victim_search.problem import Kind, Numbers, _ease, _merged, budgets_that_matter, shares_of
-from reprieve.preemption.victim_search.search import Found, cheapest_eviction
+from reprieve.preemption.victim_search.search import PricedEviction, cheapest_eviction
 from tests.building import Item, World, gang, group, node, pdb, pod
 
 GI = 1 << 30
@@ -25,7 +25,7 @@ def _searched(*items: Item | Sequence[Item]) -> tuple[World, list[Numbers]]:
     """What was searched in while the first decision was made."""
     seen: list[Numbers] = []
 
-    def noted(numbers: Numbers, known: Sequence[int] = (), *, steps: int) -> Found | None:
+    def noted(numbers: Numbers, known: Sequence[int] = (), *, steps: int) -> PricedEviction | None:
         seen.append(numbers)
         return cheapest_eviction(numbers, known, steps=steps)
 

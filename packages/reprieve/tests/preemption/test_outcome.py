@@ -8,11 +8,11 @@ import pytest
 
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.outcome import (
-    Missing,
-    NoRoom,
+    MissingAmount,
     Preemption,
     Reason,
     UnhelpfulPreemption,
+    UnhelpfulReason,
     Verdict,
     scarcest_first,
 )
@@ -35,12 +35,12 @@ def _outside() -> World:
 def test_scarcest_resource_is_named_first() -> None:
     """By the share of what is asked for; extended resources before those that all nodes have; by name."""
     missing = [
-        Missing("cpu", 1, 2),
-        Missing("memory", 3, 4),
-        Missing("a.com/x", 1, 2),
-        Missing("z.com/y", 1, 2),
-        Missing("ephemeral-storage", 1, 2),
-        Missing("pods", 1, 2),
+        MissingAmount("cpu", 1, 2),
+        MissingAmount("memory", 3, 4),
+        MissingAmount("a.com/x", 1, 2),
+        MissingAmount("z.com/y", 1, 2),
+        MissingAmount("ephemeral-storage", 1, 2),
+        MissingAmount("pods", 1, 2),
     ]
     assert [one.resource for one in scarcest_first(missing)] == [
         "memory",
@@ -72,11 +72,11 @@ def test_decision_counts_evicted_and_remaining_units() -> None:
     assert Preemption(None, None, 0, "", (), ()).ref == ""
 
 
-@pytest.mark.parametrize("why", list(NoRoom))
-def test_victims_were_searched_for_unless_it_was_out_of_the_question(why: NoRoom) -> None:
+@pytest.mark.parametrize("why", list(UnhelpfulReason))
+def test_victims_were_searched_for_unless_it_was_out_of_the_question(why: UnhelpfulReason) -> None:
     world = _outside()
     unhelpful = UnhelpfulPreemption(world.engine.cluster.groups["default/w"], why)
-    assert unhelpful.attempted is (why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY))
+    assert unhelpful.attempted is (why not in (UnhelpfulReason.POLICY_NEVER, UnhelpfulReason.UNDER_WAY))
 
 
 @pytest.mark.parametrize(

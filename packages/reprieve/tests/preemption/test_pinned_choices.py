@@ -14,7 +14,7 @@ import pytest
 from reprieve.cluster.pods import PodRecord
 from reprieve.preemption import pinned_choices
 from reprieve.preemption.pinned_choices import Part, Picks, PinnedChoices
-from reprieve.preemption.victim_search.search import Found, cheapest_eviction
+from reprieve.preemption.victim_search.search import PricedEviction, cheapest_eviction
 from tests.preemption import tiny
 from tests.preemption.exact import Kind, Price, Problem
 from tests.preemption.seeds import each_seed
@@ -139,7 +139,7 @@ def _sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The nodes and units of each search."""
     sizes: list[int] = []
 
-    def search(numbers: Any, *known: Any, **options: Any) -> Found | None:
+    def search(numbers: Any, *known: Any, **options: Any) -> PricedEviction | None:
         sizes.append(len(numbers.rows) + len(numbers.units))
         return cheapest_eviction(numbers, *known, **options)
 
@@ -180,7 +180,7 @@ class _Listed(PinnedChoices):
     def search(self, picks: Picks) -> Any:
         self.asked.append(picks[0])
         price = self.prices[picks[0]]
-        return (Found((), (0, price, ()), None), None) if price is not None else None
+        return (PricedEviction((), (0, price, ()), None), None) if price is not None else None
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,6 @@ def test_eviction_as_cheap_as_the_proposal_ends_the_search(proposed: int, search
     """cost.md 4.5: no choice costs less than the eviction without choices."""
     numbers: Any = None
     choices = _Listed(numbers, LARGE, [5, 7, 5])
-    choices.proposed = Found((), (0, proposed, ()), None)
+    choices.proposed = PricedEviction((), (0, proposed, ()), None)
     assert choices._least((number,) for number in range(3)) == (0,)
     assert len(choices.asked) == searched

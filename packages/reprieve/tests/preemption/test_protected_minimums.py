@@ -14,7 +14,7 @@ from kube_rules.work_annotations import DOMAIN
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, NoRoom, Preemption
+from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption, UnhelpfulReason
 from reprieve.preemption.protected_minimums import ProtectedMinimums, protected_priority
 from reprieve.simulation.virtual import Preempted
 from tests.building import START, World, annotated, group, node, pod, priority_class, profile_with
@@ -91,7 +91,7 @@ def test_preemptor_says_what_is_protected(kind: str) -> None:
     assert decision.deferral is None
     if kind == "gang":
         assert decision.unhelpful is not None
-        assert decision.unhelpful.why is NoRoom.PROTECTED
+        assert decision.unhelpful.why is UnhelpfulReason.PROTECTED
 
 
 @pytest.mark.parametrize("kind", ["pod", "gang"])

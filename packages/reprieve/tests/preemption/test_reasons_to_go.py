@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import Missing, Reason
+from reprieve.preemption.outcome import MissingAmount, Reason
 from reprieve.preemption.reprieved_units import judge, reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
 from tests.building import World, gang, node, pdb, pod
@@ -19,7 +19,7 @@ PATHS = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
 
 def _reasons(
     world: World, placed: Sequence[tuple[str, str]], *, plain: bool, priority: int = 9
-) -> dict[str, tuple[str, str, str, str, tuple[Missing, ...]]]:
+) -> dict[str, tuple[str, str, str, str, tuple[MissingAmount, ...]]]:
     """By victim: pod, node, plugin, text, and what is missing; the cluster cache is as it was."""
     cluster = world.engine.cluster
     running = world.engine.running["default-scheduler"]
@@ -34,12 +34,12 @@ def _reasons(
     return {ranking.ordered[index].name.removeprefix("default/"): _plain(world, why) for index, why in found.items()}
 
 
-def _plain(world: World, why: Reason) -> tuple[str, str, str, str, tuple[Missing, ...]]:
+def _plain(world: World, why: Reason) -> tuple[str, str, str, str, tuple[MissingAmount, ...]]:
     return why.pod.name, world.engine.cluster.nodes.names[why.row], why.plugin, why.text, why.missing
 
 
-def _cpu(short: int, asked: int) -> tuple[Missing, ...]:
-    return (Missing("cpu", short, asked),)
+def _cpu(short: int, asked: int) -> tuple[MissingAmount, ...]:
+    return (MissingAmount("cpu", short, asked),)
 
 
 @PATHS
@@ -65,7 +65,7 @@ def test_all_that_is_missing_is_named_the_scarcest_first(plain: bool) -> None:
     )
     (why,) = _reasons(world, [("new", "n1")], plain=plain).values()
     gi = 1 << 30
-    missing = (Missing("pods", 1, 1), Missing("cpu", 1000, 2000), Missing("memory", gi, 4 * gi))
+    missing = (MissingAmount("pods", 1, 1), MissingAmount("cpu", 1000, 2000), MissingAmount("memory", gi, 4 * gi))
     assert (why[2], why[4]) == ("NodeResourcesFit", missing)
     told = ["Too many pods", "Insufficient cpu", "Insufficient memory"]
     assert why[3].split(", ") == (sorted(told) if plain else told)

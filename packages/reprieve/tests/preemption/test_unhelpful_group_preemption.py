@@ -11,7 +11,14 @@ from reprieve.framework.plugin import Placement
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import COMPATIBLE, PRIORITY_FLOOR, SCORED, NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.preemption.outcome import (
+    COMPATIBLE,
+    PRIORITY_FLOOR,
+    SCORED,
+    Preemption,
+    UnhelpfulPreemption,
+    UnhelpfulReason,
+)
 from tests.building import World, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 
 
@@ -34,16 +41,16 @@ def _full(*priorities: int, cpu: int = 1) -> list[Any]:
 def test_preemption_without_units_of_lower_priority() -> None:
     """preemption.md 4.1: and the lowest that does is reported."""
     told = _unhelpful(*_full(7, 5, 9), *gang("crew", 1, cpu=1, priority=5))
-    assert (told.why, told.lowest, told.units) == (NoRoom.NO_LOWER_PRIORITY, 5, ())
+    assert (told.why, told.lowest, told.units) == (UnhelpfulReason.NO_LOWER_PRIORITY, 5, ())
     none_below = _unhelpful(node("n", cpu=1), *gang("crew", 1, cpu=2, priority=5))
-    assert (none_below.why, none_below.lowest) == (NoRoom.NO_LOWER_PRIORITY, None)
+    assert (none_below.why, none_below.lowest) == (UnhelpfulReason.NO_LOWER_PRIORITY, None)
 
 
 @pytest.mark.parametrize(("least", "needed"), [(3, 3), (4, 4)])
 def test_group_that_would_not_fit_without_any_unit(least: int, needed: int) -> None:
     """preemption.md 4.2: possible victims, how many would find a place, and which would not."""
     told = _unhelpful(*_full(1, 3, 9), *gang("crew", 4, min_count=least, cpu=1, priority=5))
-    assert told.why is NoRoom.DOES_NOT_FIT
+    assert told.why is UnhelpfulReason.DOES_NOT_FIT
     assert [unit.name for unit in told.units] == ["default/v1", "default/v0"]
     assert (told.placed, told.needed) == (2, needed)
     assert told.pod is not None
@@ -62,8 +69,8 @@ def test_no_more_would_fit_than_do() -> None:
         pod("crew-1", cpu=3, group="crew", priority=5),
     )
     assert (told.why, told.placed, told.needed) in (
-        (NoRoom.NOTHING_GAINED, 0, 1),
-        (NoRoom.DOES_NOT_FIT, 0, 1),
+        (UnhelpfulReason.NOTHING_GAINED, 0, 1),
+        (UnhelpfulReason.DOES_NOT_FIT, 0, 1),
     )
     assert [unit.name for unit in told.units] == ["default/v0"]
 
@@ -71,7 +78,7 @@ def test_no_more_would_fit_than_do() -> None:
 def test_preemptor_that_never_preempts_or_has_leaving_victims() -> None:
     """preemption.md 2.2, 2.3: no victims are searched."""
     told = _unhelpful(*_full(1), *gang("crew", 1, cpu=1, priority=5, policy="Never", never=True))
-    assert (told.why, told.attempted) == (NoRoom.POLICY_NEVER, False)
+    assert (told.why, told.attempted) == (UnhelpfulReason.POLICY_NEVER, False)
     leaving = pod("v", cpu=1, node="n", terminating=True, preempted=True)
     told = _unhelpful(
         node("n", cpu=1),
@@ -79,7 +86,7 @@ def test_preemptor_that_never_preempts_or_has_leaving_victims() -> None:
         group("crew", min_count=1, priority=5),
         pod("crew-0", cpu=1, group="crew", priority=5, nominated="n"),
     )
-    assert (told.why, told.attempted) == (NoRoom.UNDER_WAY, False)
+    assert (told.why, told.attempted) == (UnhelpfulReason.UNDER_WAY, False)
 
 
 def test_budgets_that_the_class_respects() -> None:
@@ -92,7 +99,7 @@ def test_budgets_that_the_class_respects() -> None:
         group("crew", min_count=1, priority=5, priority_class="careful"),
         pod("crew-0", cpu=1, group="crew", priority=5, priority_class="careful"),
     )
-    assert told.why is NoRoom.BUDGETS
+    assert told.why is UnhelpfulReason.BUDGETS
 
 
 def test_preemptor_waits_for_minimum_runtimes() -> None:
@@ -101,7 +108,7 @@ def test_preemptor_waits_for_minimum_runtimes() -> None:
     world = World(node("n", cpu=1), running, *gang("crew", 1, cpu=1, priority=5))
     decision = world.step()
     assert decision.unhelpful is not None
-    assert decision.unhelpful.why is NoRoom.PROTECTED
+    assert decision.unhelpful.why is UnhelpfulReason.PROTECTED
     assert decision.condition is not None
     assert "1 workload is within their minimum-runtime, default/v until" in decision.condition.message
 

@@ -19,10 +19,10 @@ from reprieve.preemption.victim_search import charges
 from reprieve.preemption.victim_search.bounds import all_necessary
 from reprieve.preemption.victim_search.bundles import Bundles
 from reprieve.preemption.victim_search.eviction import Eviction
-from reprieve.preemption.victim_search.mixed_pods import UnlikePods
+from reprieve.preemption.victim_search.mixed_pods import MixedPods
 from reprieve.preemption.victim_search.problem import Numbers
 from reprieve.preemption.victim_search.rates import least_rates, rates_of
-from reprieve.preemption.victim_search.search import Found, VictimSearch, as_cheap, cheapest_eviction
+from reprieve.preemption.victim_search.search import PricedEviction, VictimSearch, as_cheap, cheapest_eviction
 from tests.building import GPU, Item, World, gang, group, node, pdb, pod, profile_with, row_name
 from tests.preemption import tiny
 from tests.preemption.exact import PODS_AT, Price, cheapest
@@ -248,7 +248,7 @@ def _searched(monkeypatch: pytest.MonkeyPatch, items: Sequence[Item | Sequence[I
     """What was searched in while deciding."""
     seen: list[Numbers] = []
 
-    def noted(numbers: Numbers, known: Sequence[int] = (), *, steps: int) -> Found | None:
+    def noted(numbers: Numbers, known: Sequence[int] = (), *, steps: int) -> PricedEviction | None:
         seen.append(numbers)
         return cheapest_eviction(numbers, known, steps=steps)
 
@@ -524,7 +524,7 @@ def test_evictions_that_cost_the_same_do(monkeypatch: pytest.MonkeyPatch, seed: 
                 state.evict(unit)
             for kind, at, count in other.places or ():
                 assert state.places.spare[kind][at] >= count
-                if isinstance(state.places, UnlikePods):
+                if isinstance(state.places, MixedPods):
                     state.places.place(kind, at, count)
             assert not any(state.places.missing)
 

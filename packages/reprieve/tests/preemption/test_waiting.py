@@ -16,7 +16,7 @@ from kube_rules.work_annotations import PREEMPTION_DELAY
 from reprieve.framework.profile import Profile
 from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
-from reprieve.preemption.outcome import Deferral, WaitsFor
+from reprieve.preemption.outcome import Deferral, DeferralReason
 from tests.building import START, Item, World, gang, group, node, pod, profile_with
 
 T = TypeVar("T", objects.Pod, objects.PodGroup, objects.ReplicaSet)
@@ -83,7 +83,7 @@ def test_replacement_takes_the_room_of_its_predecessor() -> None:
     assert (world.nominated, world.evicted) == ({"new": "n1"}, [])
     assert world.message("new").endswith("preemption: waiting for pod default/old of the same owner to terminate")
     found = last_deferral(world)
-    assert (found.why, [one.name for one in found.pods]) == (WaitsFor.PREDECESSOR, ["old"])
+    assert (found.why, [one.name for one in found.pods]) == (DeferralReason.PREDECESSOR, ["old"])
     world.settle()
     assert (world.where, world.evicted) == ({"bystander": "n2", "new": "n1"}, [])
 
@@ -218,7 +218,7 @@ def test_nominated_node_that_failed_for_good_does_not_hide_the_predecessor() -> 
         pod("bystander", cpu=4, node="n3"),
         owned(pod("new", cpu=4, priority=5, nominated="n1"), "ReplicaSet", "web"),
     ).drain()
-    assert last_deferral(world).why is WaitsFor.PREDECESSOR
+    assert last_deferral(world).why is DeferralReason.PREDECESSOR
     assert (world.evicted, world.nominated) == ([], {"new": "n2"})
 
 

@@ -17,7 +17,7 @@ from reprieve.preemption.deferred_preemption import (
     until_delay_is_over,
     until_predecessors_leave,
 )
-from reprieve.preemption.outcome import WaitsFor
+from reprieve.preemption.outcome import DeferralReason
 from reprieve.preemption.units import scheduled_pods
 from reprieve.scheduling.profiles import profiles_of
 from tests.building import START, World, annotated, node, pod
@@ -47,7 +47,7 @@ def test_longest_delay_counts_from_the_first_pod(delays: list[str | None], now: 
     found = until_delay_is_over(cluster_at(world, START + now), [world.record(f"p{i}") for i in range(len(delays))])
     assert (found and found.until) == (None if until is None else START + until)
     if found is not None:
-        assert found.why is WaitsFor.DELAY
+        assert found.why is DeferralReason.DELAY
         assert found.message == "no pods are evicted before 2020-09-13T12:31:40Z (preemption-delay 5m)"
 
 
@@ -113,7 +113,7 @@ def test_earliest_end_that_makes_room_is_waited_for(
         assert found is None
         return
     assert found is not None
-    assert (found.why, found.until) == (WaitsFor.COMPLETIONS, START + until)
+    assert (found.why, found.until) == (DeferralReason.COMPLETIONS, START + until)
     assert [one.name for one in found.pods] == names
     assert found.nominations == ()
     assert found.message.endswith("; no pods are evicted until then")
@@ -161,7 +161,7 @@ def test_how_long_predecessors_are_waited_for(hold: float, graces: list[int], un
     both = tuple((world.record("new"), world.row(f"n{i}")) for i in range(2))
     found = until_predecessors_leave(cluster, leaving, both, hold)
     assert found.until == (None if until is None else START + until)
-    assert (found.why, found.nominations, list(found.pods)) == (WaitsFor.PREDECESSOR, both, leaving)
+    assert (found.why, found.nominations, list(found.pods)) == (DeferralReason.PREDECESSOR, both, leaving)
     assert found.message == "waiting for pods default/p0, default/p1 of the same owner to terminate"
     assert list(until_predecessors_leave(cluster, leaving, both[1:], hold).pods) == leaving[1:]
     assert list(until_predecessors_leave(cluster, leaving, (), hold).pods) == leaving
@@ -201,7 +201,7 @@ def test_next_checkpoint_that_loses_the_least_is_waited_for(
     found = until_checkpoint(cluster, [world.record(name) for name in intervals], [world.record("new")], longest)
     assert (found and found.until) == (None if until is None else START + running + until)
     if found is not None:
-        assert found.why is WaitsFor.CHECKPOINT
+        assert found.why is DeferralReason.CHECKPOINT
         assert [one.name for one in found.pods] == names
         assert "to save a checkpoint by" in found.message
 

@@ -18,7 +18,7 @@ from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search import problem as searched
 from reprieve.preemption.victim_search.eviction import NO_EVICTION, Eviction
 from reprieve.preemption.victim_search.eviction import Price as SearchedPrice
-from reprieve.preemption.victim_search.mixed_pods import UnlikePods
+from reprieve.preemption.victim_search.mixed_pods import MixedPods
 from reprieve.preemption.victim_search.problem import Numbers
 from tests.preemption.exact import NO_VICTIMS, Kind, Price, Problem, Unit
 
@@ -213,7 +213,7 @@ def change(state: Eviction, what: str, chance: random.Random) -> None:
         state.places.repack()
     elif what == "off":
         node = chance.randrange(len(state.places.left))
-        if isinstance(state.places, UnlikePods):
+        if isinstance(state.places, MixedPods):
             state.places.take_off(node)
     else:
         state.places.settle()
@@ -221,17 +221,17 @@ def change(state: Eviction, what: str, chance: random.Random) -> None:
 
 def put(state: Eviction) -> list[list[int] | None]:
     """Pods of each kind by node; like pods are placed nowhere."""
-    return state.places.put if isinstance(state.places, UnlikePods) else [None] * len(state.places.left)
+    return state.places.put if isinstance(state.places, MixedPods) else [None] * len(state.places.left)
 
 
 def opened(state: Eviction) -> list[list[int]]:
     """By kind: nodes with room for more."""
-    if isinstance(state.places, UnlikePods):
+    if isinstance(state.places, MixedPods):
         return [list(nodes) for nodes in state.places.open]
     return [[node for node, count in enumerate(spare) if count] for spare in state.places.spare]
 
 
-def unlike(state: Eviction) -> UnlikePods:
+def unlike(state: Eviction) -> MixedPods:
     """Return the places of pods of several kinds."""
-    assert isinstance(state.places, UnlikePods)
+    assert isinstance(state.places, MixedPods)
     return state.places

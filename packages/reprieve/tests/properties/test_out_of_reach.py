@@ -22,7 +22,7 @@ from reprieve.queueing.queue import SchedulingQueue
 from reprieve.queueing.timers import Timing
 from reprieve.scheduling.decision import Result
 from reprieve.scheduling.group_cycle import schedule_group
-from reprieve.scheduling.member_capacity import RoomBound
+from reprieve.scheduling.member_capacity import CapacityBounds
 from reprieve.scheduling.pod_cycle import schedule_pod
 from tests.building import World, gang, group, node, pod, toleration
 from tests.drawing import examples
@@ -253,7 +253,7 @@ def test_futile_attempts_are_rejected_and_the_kept_bound_equals_a_new_one(
     assert kept is not None
     for turn in range(8):
         happening(chance, cluster, world, turn)(world)
-        fresh = RoomBound(world.engine.cluster, world.engine.running)
+        fresh = CapacityBounds(world.engine.cluster, world.engine.running)
         fresh.refresh()
         kept.refresh()
         for entity in [e for e in world.engine.queue.entities() if e.state is QueueState.UNSCHEDULABLE]:

@@ -19,7 +19,7 @@ from reprieve.framework.plugin import (
 from reprieve.framework.plugin_guard import unguarded
 from reprieve.framework.profile import Profile
 from reprieve.framework.status import SUCCESS, Code, Status
-from reprieve.preemption.outcome import Deferral, NoRoom, UnhelpfulPreemption, WaitsFor
+from reprieve.preemption.outcome import Deferral, DeferralReason, UnhelpfulPreemption, UnhelpfulReason
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
 from tests.building import World, gang, group, node, pod, profile_with
@@ -152,14 +152,14 @@ def test_plugin_that_raises_ends_the_attempt_and_its_nominations(of: str) -> Non
     assert world.place("p") is QueueState.BACKOFF
     assert len(world.incidents()) == 1
     assert (decision.unhelpful is not None) is (of == "group")
-    assert decision.unhelpful is None or decision.unhelpful.why is NoRoom.ERROR
+    assert decision.unhelpful is None or decision.unhelpful.why is UnhelpfulReason.ERROR
 
 
 def test_reason_without_preemption_is_the_answer_of_the_last_plugin_that_has_one() -> None:
     """`Decision.unhelpful`: for explain and the record; a plugin without an answer takes nothing back."""
     world = World(node("n", cpu=1), *gang("crew", 2, cpu=1))
-    first = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.DOES_NOT_FIT)
-    last = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], NoRoom.UNDER_WAY)
+    first = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], UnhelpfulReason.DOES_NOT_FIT)
+    last = UnhelpfulPreemption(world.engine.cluster.groups["default/crew"], UnhelpfulReason.UNDER_WAY)
     profiles = _profile([], _no(unhelpful=first), _no(unhelpful=last), _no("c", unhelpful="nonsense"))
     decision = World(node("n", cpu=1), *gang("crew", 2, cpu=1), profiles=profiles).step()
     assert decision.unhelpful is last
@@ -175,7 +175,7 @@ def test_deferred_entity_is_tried_at_the_given_time_without_an_event(of: str) ->
     mine = pod("p", cpu=2, group="crew" if crew else None)
     world = World(node("n", cpu=1), *crew, mine, profiles=_profile(calls, _no("a"), _no("b"), _no("c")))
     (_, second, _) = (unguarded(plugin) for plugin in world.engine.running["default-scheduler"].profile.post_filters)
-    deferral = Deferral(WaitsFor.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
+    deferral = Deferral(DeferralReason.COMPLETIONS, "waits", world.now + 50, nominations=((world.record("p"), 0),))
     assert isinstance(second, Says)
     second.answer = _no("b", deferral=deferral)
     decision = world.step()

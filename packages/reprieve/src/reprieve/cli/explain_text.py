@@ -43,7 +43,7 @@ from reprieve.decisions.records import (
 )
 from reprieve.decisions.requested_nodes import requested_sentence
 from reprieve.decisions.wording import MOST_REASONS, order_sentence, time_text, tried_together, without_success
-from reprieve.preemption.outcome import WaitsFor
+from reprieve.preemption.outcome import DeferralReason
 
 MOST_MESSAGES: Final = 3
 MOST_EVENTS: Final = 10
@@ -470,17 +470,17 @@ def _waits(deferral: DeferralRecord) -> Section:
     """Return why a preemption is deferred, and until when."""
     until = time_text(deferral.until)
     names = names_text(deferral.pods, len(deferral.pods), deferral.pods_total)
-    if deferral.reason == WaitsFor.DELAY.value:
+    if deferral.reason == DeferralReason.DELAY.value:
         notes = [f"Its preemption-delay ends {until}; capacity that becomes free by then is used without evictions."]
-    elif deferral.reason == WaitsFor.MINIMUM_RUNTIME.value:
+    elif deferral.reason == DeferralReason.MINIMUM_RUNTIME.value:
         notes = [f"Its potential victims are within their minimum-runtime; the first ends {until}."]
-    elif deferral.reason == WaitsFor.EVICTION_LIMIT.value:
+    elif deferral.reason == DeferralReason.EVICTION_LIMIT.value:
         notes = [f"Eviction limits protect potential victims; the first limit ends {until}."]
-    elif deferral.reason == WaitsFor.PREDECESSOR.value:
+    elif deferral.reason == DeferralReason.PREDECESSOR.value:
         notes = [f"Pods of the same owner are terminating, and their capacity is reserved for it: {names}."]
         if until:
             notes.append(f"If they still exist {until}, it looks for other capacity.")
-    elif deferral.reason == WaitsFor.CHECKPOINT.value:
+    elif deferral.reason == DeferralReason.CHECKPOINT.value:
         notes = [f"These victims are expected to save a checkpoint: {names}. It preempts {until}."]
     else:
         notes = [f"These pods state when they end, and their capacity is enough: {names}."]

@@ -15,7 +15,7 @@ from reprieve.decisions.outcomes import NONE, SOME, DeferredPreemption, Help
 from reprieve.decisions.phrases import count, domains_text, seconds_text
 from reprieve.decisions.records import DecisionRecord
 from reprieve.decisions.wording import order_sentence, tried_together, without_success
-from reprieve.preemption.outcome import GROUP_UNSCHEDULABLE, WaitsFor
+from reprieve.preemption.outcome import GROUP_UNSCHEDULABLE, DeferralReason
 from reprieve.simulation.report import (
     Account,
     Answer,
@@ -292,13 +292,13 @@ def _deferred(plan: Plan) -> Section | None:
 
 
 def _reason_to_wait(deferral: DeferredPreemption) -> str:
-    if deferral.reason == WaitsFor.DELAY.value:
+    if deferral.reason == DeferralReason.DELAY.value:
         return "its preemption-delay"
-    if deferral.reason == WaitsFor.MINIMUM_RUNTIME.value:
+    if deferral.reason == DeferralReason.MINIMUM_RUNTIME.value:
         return "workloads within their minimum-runtime"
-    if deferral.reason == WaitsFor.EVICTION_LIMIT.value:
+    if deferral.reason == DeferralReason.EVICTION_LIMIT.value:
         return "workloads that eviction limits protect"
-    verbs = {WaitsFor.COMPLETIONS.value: "to end", WaitsFor.CHECKPOINT.value: "to save a checkpoint"}
+    verbs = {DeferralReason.COMPLETIONS.value: "to end", DeferralReason.CHECKPOINT.value: "to save a checkpoint"}
     verb = verbs.get(deferral.reason, "of the same owner to terminate")
     return f"{names_text(deferral.pods, MOST_NAMES)} {verb}"
 

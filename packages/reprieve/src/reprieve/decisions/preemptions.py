@@ -47,7 +47,7 @@ from reprieve.preemption.eviction_limits import evicted_unit
 from reprieve.preemption.outcome import (
     Cost,
     Criterion,
-    Missing,
+    MissingAmount,
     Preemption,
     Reason,
     UnhelpfulPreemption,
@@ -342,7 +342,7 @@ def preemption_amounts(cluster: ClusterState, preemption: Preemption) -> list[tu
     freed = {column: sum(int(pod.signature.delta[column]) for pod in victims) for column in columns}
     n = len(nodes)
     have = {column: int(nodes.stated(column)[nodes.alive[:n]].sum()) for column in columns}
-    parts = scarcest_first(Missing(names[column], needed[column], max(1, have[column])) for column in columns)
+    parts = scarcest_first(MissingAmount(names[column], needed[column], max(1, have[column])) for column in columns)
     by_name = {names[column]: column for column in columns}
     return [(part.resource, needed[by_name[part.resource]], freed[by_name[part.resource]]) for part in parts]
 

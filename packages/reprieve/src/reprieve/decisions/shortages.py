@@ -17,7 +17,7 @@ from reprieve.cluster.resources import LIMIT, readable
 from reprieve.cluster.state import ClusterState
 from reprieve.decisions.records import OversizedRequest, Shortage, Shortfall
 from reprieve.framework.diagnosis import Diagnosis
-from reprieve.preemption.outcome import Missing, scarcest_first
+from reprieve.preemption.outcome import MissingAmount, scarcest_first
 
 _MOST_NAMES = 3
 Amounts = npt.NDArray[np.int64]
@@ -120,7 +120,7 @@ def _closest(
     names, nodes = cluster.resources.names, cluster.nodes
     first = same[np.argsort(nodes.rank[same], kind="stable")[:_MOST_NAMES]]
     missing_there = scarcest_first(
-        Missing(names[column], int(amount), int(whole))
+        MissingAmount(names[column], int(amount), int(whole))
         for column, amount, whole in zip(columns, best[:, 0], requested[:, 0], strict=True)
         if amount
     )

@@ -10,16 +10,18 @@ from typing import Final
 from reprieve.decisions.phrases import count
 from reprieve.decisions.records import FailedPreemption, MemberCounts, OrderRecord
 from reprieve.plugins.gang_scheduling import RETRY
-from reprieve.preemption.outcome import NoRoom
+from reprieve.preemption.outcome import UnhelpfulReason
 
 MOST_REASONS: Final = 12
 
 _NOT_TRIED: Final = {
-    NoRoom.POLICY_NEVER.value: "preemptionPolicy Never: it does not preempt other pods.",
-    NoRoom.UNDER_WAY.value: "Its earlier victims are still terminating.",
-    NoRoom.BUDGETS.value: "Every eviction that would help violates a PodDisruptionBudget, and its class respects them.",
-    NoRoom.PROTECTED.value: "All running workloads of lower priority are protected from eviction now.",
-    NoRoom.ERROR.value: "A plugin failed during the search for victims.",
+    UnhelpfulReason.POLICY_NEVER.value: "preemptionPolicy Never: it does not preempt other pods.",
+    UnhelpfulReason.UNDER_WAY.value: "Its earlier victims are still terminating.",
+    UnhelpfulReason.BUDGETS.value: (
+        "Every eviction that would help violates a PodDisruptionBudget, and its class respects them."
+    ),
+    UnhelpfulReason.PROTECTED.value: "All running workloads of lower priority are protected from eviction now.",
+    UnhelpfulReason.ERROR.value: "A plugin failed during the search for victims.",
 }
 
 
@@ -32,13 +34,13 @@ def without_success(failed: FailedPreemption, priority: int) -> list[str]:
     """Return why preemption does not help a group of this priority: the potential victims, and why they do not help."""
     if failed.reason in _NOT_TRIED:
         return [_NOT_TRIED[failed.reason]]
-    if failed.reason == NoRoom.NO_LOWER_PRIORITY.value:
+    if failed.reason == UnhelpfulReason.NO_LOWER_PRIORITY.value:
         if failed.lowest_priority is None:
             return ["No running pods could be evicted."]
         return [f"No running pods have a priority below {priority}: the lowest is {failed.lowest_priority}."]
     potential = f"{count(failed.potential_victims, 'workload')}, {count(failed.pods, 'pod')}"
     evicted = f"Even with everything of lower priority evicted ({potential}),"
-    if failed.reason == NoRoom.NOTHING_GAINED.value:
+    if failed.reason == UnhelpfulReason.NOTHING_GAINED.value:
         sentences = [f"{evicted} no more of its pods would fit than now."]
     else:
         sentences = [f"{evicted} only {failed.placed} of its pods would fit; it needs {failed.needed}."]

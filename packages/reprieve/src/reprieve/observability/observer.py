@@ -39,7 +39,7 @@ from reprieve.observability.metrics import (
 )
 from reprieve.observability.stopwatch import Stopwatch
 from reprieve.preemption.lost_work import EvictedPods, lost_work
-from reprieve.preemption.outcome import NoRoom, Preemption, UnhelpfulPreemption
+from reprieve.preemption.outcome import Preemption, UnhelpfulPreemption, UnhelpfulReason
 from reprieve.queueing.entity import RESIZES
 from reprieve.scheduling.advance_reservation import AdvanceReservation
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Result
@@ -57,9 +57,9 @@ _GROUP_RESULTS: Final = {
     Result.ERROR: ERROR,
 }
 _STATUS_OF: Final = {
-    NoRoom.NO_LOWER_PRIORITY: "UnschedulableAndUnresolvable",
-    NoRoom.PROTECTED: "UnschedulableAndUnresolvable",
-    NoRoom.ERROR: "Error",
+    UnhelpfulReason.NO_LOWER_PRIORITY: "UnschedulableAndUnresolvable",
+    UnhelpfulReason.PROTECTED: "UnschedulableAndUnresolvable",
+    UnhelpfulReason.ERROR: "Error",
 }
 _ASSUMED_LIMIT: Final = 200_000
 _MOST_NODES: Final = 6
@@ -462,7 +462,7 @@ class Observer:
         metrics.workload_attempts.labels(_STATUS_OF.get(failed.why, "Unschedulable")).inc()
         if not failed.attempted:
             return
-        result = ERROR if failed.why is NoRoom.ERROR else UNSCHEDULABLE
+        result = ERROR if failed.why is UnhelpfulReason.ERROR else UNSCHEDULABLE
         metrics.group_preemption_attempts.labels(result).inc()
         metrics.group_preemption_seconds.observe(seconds)
         metrics.evaluation_seconds.labels(failed.group.kind.lower(), result).observe(seconds)

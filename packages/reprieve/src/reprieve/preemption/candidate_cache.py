@@ -13,7 +13,7 @@ import numpy.typing as npt
 from reprieve.cluster.changes import ChangeReader, GangReader
 from reprieve.framework.plugin import Mask
 from reprieve.framework.restart_places import RestartReader
-from reprieve.preemption.cheapest_victims import Cheapest
+from reprieve.preemption.cheapest_victims import CheapestVictims
 from reprieve.preemption.cost import BY_NAME, UPSTREAM, Criteria
 from reprieve.preemption.outcome import NO_VICTIMS_POD, Cost, Verdict
 from reprieve.preemption.unit_costs import GANGS, PODS, RESTARTLESS
@@ -98,7 +98,7 @@ class RowAnswers:
         # By criterion: lower bounds of evictions on the row; and the rows where a cheaper one is possible.
         self._least: npt.NDArray[np.float64] = np.zeros((len(self._criteria.costs), rows), dtype=np.float64)
         self._open: Mask = np.zeros(rows, dtype=np.bool_)
-        self.searched: dict[int, Cheapest | None] = {}
+        self.searched: dict[int, CheapestVictims | None] = {}
         """Results of searches by row, see `search`."""
 
     def catch_up(self, rows: int, *versions: Hashable) -> None:
@@ -150,7 +150,7 @@ class RowAnswers:
         if len(numbers):
             self._why[rows] = numbers[source._why[rows]]
 
-    def search(self, row: int, cheapest: Cheapest | None) -> None:
+    def search(self, row: int, cheapest: CheapestVictims | None) -> None:
         """Store the result of a search on a candidate row: no eviction there costs less."""
         if np.isneginf(self._least[0, row]):
             least = self._cost_of(row) if cheapest is None else min(cheapest.cost, self._cost_of(row))

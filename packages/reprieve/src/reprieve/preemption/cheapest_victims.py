@@ -32,14 +32,14 @@ from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 
 
 @dataclass(frozen=True, slots=True)
-class Cheapest:
+class CheapestVictims:
     """The units evicted on a row, most important first, and the cost, budgets counted over them."""
 
     cost: Cost
     units: tuple[PreemptionUnit, ...]
 
 
-def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord, row: int) -> Cheapest | None:
+def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord, row: int) -> CheapestVictims | None:
     """Return the cheapest eviction on the row that leaves the pod its resources, by the criteria; None if none does.
 
     The pod's own nomination has been lifted in the present view.
@@ -80,7 +80,7 @@ def cheapest_on_row(running: RunningProfile, criteria: Criteria, pod: PodRecord,
         return None
     chosen, (violations, highest, cost), _ = result
     whole = (violations, highest, *cost) if numbers.pricing is None else cost
-    return Cheapest(whole, tuple(ranking.ordered[unit] for unit in chosen))
+    return CheapestVictims(whole, tuple(ranking.ordered[unit] for unit in chosen))
 
 
 def judged(cluster: ClusterState, pod: PodRecord, row: int, chosen: tuple[PreemptionUnit, ...]) -> tuple[Verdict, ...]:

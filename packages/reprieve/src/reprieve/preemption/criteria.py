@@ -21,7 +21,7 @@ PRIORITY_OFFSET: Final = 1 << 31
 """Added to every priority before summing, so that negative ones count correctly."""
 
 
-class _ByFacts(PreemptionCost):
+class _TimelessCriterion(PreemptionCost):
     """A criterion with costs that depend only on the units, not on the time or on annotations."""
 
     timeless: ClassVar[bool] = True
@@ -29,7 +29,7 @@ class _ByFacts(PreemptionCost):
     by_itself: ClassVar[bool] = True
 
 
-class PdbViolations(_ByFacts):
+class PdbViolations(_TimelessCriterion):
     """Units that violate a PodDisruptionBudget."""
 
     name = "pdbViolations"
@@ -40,7 +40,7 @@ class PdbViolations(_ByFacts):
         return units.violates.astype(np.float64)
 
 
-class HighestPriority(_ByFacts):
+class HighestPriority(_TimelessCriterion):
     """The priority of the most important victim."""
 
     name = "highestPriority"
@@ -53,7 +53,7 @@ class HighestPriority(_ByFacts):
         return float(victims.priorities.max())
 
 
-class PrioritySum(_ByFacts):
+class PrioritySum(_TimelessCriterion):
     """The priorities of all victim pods, each plus 2^31 so that negative ones count right."""
 
     name = "prioritySum"
@@ -63,7 +63,7 @@ class PrioritySum(_ByFacts):
         return (units.priorities + PRIORITY_OFFSET).astype(np.float64) * units.sizes
 
 
-class Units(_ByFacts):
+class Units(_TimelessCriterion):
     """The number of evicted workloads: single pods, and groups that are evicted as a whole."""
 
     name = "units"
@@ -74,7 +74,7 @@ class Units(_ByFacts):
         return np.ones(len(units))
 
 
-class Pods(_ByFacts):
+class Pods(_TimelessCriterion):
     """The number of evicted pods."""
 
     name = "pods"
@@ -85,7 +85,7 @@ class Pods(_ByFacts):
         return units.sizes.astype(np.float64)
 
 
-class StartTime(_ByFacts):
+class StartTime(_TimelessCriterion):
     """The earliest start among the victims of the highest priority, negated: late starters are evicted first."""
 
     name = "startTime"
@@ -136,7 +136,7 @@ class LostWorkCost(PreemptionCost):
         return float(sum(gpu + cpu for gpu, cpu in lost_by_pod(victims.cluster, pods.values())))
 
 
-class GangsBroken(_ByFacts):
+class GangsBroken(_TimelessCriterion):
     """Gangs that have their minCount and fall below it."""
 
     name = "gangsBroken"
@@ -168,7 +168,7 @@ class MinimumRuntime(PreemptionCost):
         return (np.array(over, dtype=np.float64) > units.now).astype(np.float64)
 
 
-class RestartElsewhere(_ByFacts):
+class RestartElsewhere(_TimelessCriterion):
     """Pods that, once evicted, could not restart on another node at once (cost.md 1.9)."""
 
     name = "restartElsewhere"
@@ -179,7 +179,7 @@ class RestartElsewhere(_ByFacts):
         return units.per_unit([pod.uid in units.stuck for pod in units.every_pod])
 
 
-class TenantSpread(_ByFacts):
+class TenantSpread(_TimelessCriterion):
     """The maximum number of pods that one namespace loses: evictions are spread over tenants."""
 
     name = "tenantSpread"
@@ -193,7 +193,7 @@ class TenantSpread(_ByFacts):
         return float(_most_of_one(victims.every_pod))
 
 
-class Cascade(_ByFacts):
+class Cascade(_TimelessCriterion):
     """Pods that the victims would evict in turn when they return (cost.md 3): known only for candidates."""
 
     name = "cascade"

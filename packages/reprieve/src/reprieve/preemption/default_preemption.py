@@ -51,7 +51,7 @@ _NODES_FOR_EACH, _MORE_NODES = 2, 32
 """Maximum number of nodes that are searched for each of several pods, and for all of them."""
 
 
-class _Attached(NamedTuple):
+class _ProfileStrategies(NamedTuple):
     """The profile in which the plugin runs, and its strategies."""
 
     running: RunningProfile
@@ -69,7 +69,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
 
     def __init__(self, options: PreemptionOptions | None = None) -> None:
         self._options = options or PreemptionOptions()
-        self._attached_to: _Attached | None = None
+        self._attached_to: _ProfileStrategies | None = None
 
     @property
     def hold_seconds(self) -> float:
@@ -105,7 +105,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
             plain=chosen.plain,
             share=chosen.share,
         )
-        self._attached_to = _Attached(running, options, PodPreemption(running, self.name, options))
+        self._attached_to = _ProfileStrategies(running, options, PodPreemption(running, self.name, options))
 
     def check(self, plugins: Sequence[Plugin], where: str) -> None:
         """Raise ConfigurationError if a criterion is neither in-tree nor a plugin of the profile.
@@ -299,7 +299,7 @@ class DefaultPreemption(PostFilterPlugin, PodGroupPostFilterPlugin):
     def _deferred(self, deferral: Deferral, prefix: str = "") -> PostFilterResult:
         return PostFilterResult(Status(Code.UNSCHEDULABLE, prefix + deferral.message, self.name), deferral=deferral)
 
-    def _attached(self) -> _Attached:
+    def _attached(self) -> _ProfileStrategies:
         if self._attached_to is None:
             raise RuntimeError("DefaultPreemption is used before it was attached to a profile")
         return self._attached_to

@@ -20,7 +20,7 @@ from reprieve.cluster.pods import Owner, PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.plugin import Assigned
 from reprieve.preemption.lost_work import next_checkpoint, processors
-from reprieve.preemption.outcome import Deferral, WaitsFor
+from reprieve.preemption.outcome import Deferral, DeferralReason
 
 LATE = 1.0
 """Seconds of waiting beyond a stated end: times have a precision of a second, and events arrive later."""
@@ -82,7 +82,7 @@ def until_predecessors_leave(
     awaited = tuple(pod for pod in leaving if pod.row in rows) or tuple(leaving)
     dues = [due + hold_seconds for pod in awaited if (due := cluster.departures[pod.uid]) is not None]
     return Deferral(
-        why=WaitsFor.PREDECESSOR,
+        why=DeferralReason.PREDECESSOR,
         message=f"waiting for {_named(awaited)} of the same owner to terminate",
         until=min(*dues, cluster.now + LONGEST) if dues and hold_seconds > 0 else None,
         pods=awaited,
@@ -103,7 +103,7 @@ def until_delay_is_over(cluster: ClusterState, pods: Sequence[PodRecord]) -> Def
     if until <= cluster.now:
         return None
     text = f"no pods are evicted before {readable_time(until)} (preemption-delay {readable_duration(delay)})"
-    return Deferral(WaitsFor.DELAY, text, until)
+    return Deferral(DeferralReason.DELAY, text, until)
 
 
 # -- units that end by themselves --------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def until_completions(
     rows = {row for _, row in places}
     awaited = tuple(pod for end, pod in ends if end <= when and pod.row in rows)
     text = f"waiting for {_named(awaited)} to end by {readable_time(when)}; no pods are evicted until then"
-    return Deferral(WaitsFor.COMPLETIONS, text, min(when + LATE, latest), awaited)
+    return Deferral(DeferralReason.COMPLETIONS, text, min(when + LATE, latest), awaited)
 
 
 def after_known_ends(
@@ -242,7 +242,7 @@ def until_checkpoint(
     text = (
         f"waiting for {_named(awaited)} to save a checkpoint by {readable_time(until)}; no pods are evicted until then"
     )
-    return Deferral(WaitsFor.CHECKPOINT, text, until, awaited)
+    return Deferral(DeferralReason.CHECKPOINT, text, until, awaited)
 
 
 def _since(cluster: ClusterState, pods: Sequence[PodRecord]) -> float:

@@ -11,7 +11,7 @@ from kube_rules.durations import readable_duration, readable_time
 from reprieve.cluster.evictions import EVICTIONS, OWNER, PRIORITY_CLASS, EvictedUnit, EvictionLimit
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
-from reprieve.preemption.outcome import Deferral, WaitsFor
+from reprieve.preemption.outcome import Deferral, DeferralReason
 from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
@@ -103,11 +103,13 @@ def until_limits_allow(cluster: ClusterState, units: Iterable[PreemptionUnit]) -
         return None
     if not protected:
         until = max(min(frees), now + _SOONEST)
-        return Deferral(WaitsFor.EVICTION_LIMIT, f"eviction limits allow more from {readable_time(until)} on", until)
+        return Deferral(
+            DeferralReason.EVICTION_LIMIT, f"eviction limits allow more from {readable_time(until)} on", until
+        )
     first, name, limit_text = min(protected)
     number = "1 workload is" if len(protected) == 1 else f"{len(protected)} workloads are"
     text = f"{number} protected by eviction limits, {name} until {readable_time(first)} ({limit_text})"
-    return Deferral(WaitsFor.EVICTION_LIMIT, text, max(first, now + _SOONEST))
+    return Deferral(DeferralReason.EVICTION_LIMIT, text, max(first, now + _SOONEST))
 
 
 def count_leaving(cluster: ClusterState, now: float) -> None:

@@ -14,7 +14,7 @@ from reprieve.preemption.domain_bounds import bounds_of
 from reprieve.preemption.group_victims import all_cheaper, numbers_for
 from reprieve.preemption.group_view import GroupCandidate, GroupCandidates, GroupRequest, GroupView, price_of
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import MINIMIZE_VICTIMS, REPRIEVE, SCORED, NoRoom, UnhelpfulPreemption
+from reprieve.preemption.outcome import MINIMIZE_VICTIMS, REPRIEVE, SCORED, UnhelpfulPreemption, UnhelpfulReason
 from reprieve.preemption.tie_breaking import victim_sparing_tie_breaker
 from reprieve.preemption.units import PreemptionUnit
 
@@ -175,7 +175,7 @@ class CandidateSearch:
         placed = len(assignment.placed)
         return UnhelpfulPreemption(
             attempt.group,
-            NoRoom.NOTHING_GAINED if assignment.feasible else NoRoom.DOES_NOT_FIT,
+            UnhelpfulReason.NOTHING_GAINED if assignment.feasible else UnhelpfulReason.DOES_NOT_FIT,
             units=tuple(self.view.ranking.ordered),
             placed=placed,
             needed=max(1, fewest_pods(attempt.group), attempt.placed_without_help + 1),

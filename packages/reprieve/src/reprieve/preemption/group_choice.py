@@ -6,14 +6,14 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.framework.plugin import PodGroupAttempt
 from reprieve.preemption.cost import BY_NAME, NO_VICTIMS, Criteria
 from reprieve.preemption.group_view import GroupCandidate, price_of
-from reprieve.preemption.outcome import Compared
+from reprieve.preemption.outcome import CandidateComparison
 
 BY_SCORE = "highest placement score"
 
 
 def cheapest_of(
     attempt: PodGroupAttempt, candidates: Sequence[GroupCandidate], criteria: Criteria
-) -> tuple[GroupCandidate, Compared | None]:
+) -> tuple[GroupCandidate, CandidateComparison | None]:
     """Return the cheapest; among equals the one with the group's highest score without its victims, then the first.
 
     Also return the next best of the last remaining ones, with the steps of the comparison.
@@ -43,7 +43,7 @@ def cheapest_of(
         return best, None
     second = min(rivals, key=price_of)
     assert second.placement is not None
-    return best, Compared(second.placement.name, second.cost, tuple(steps))
+    return best, CandidateComparison(second.placement.name, second.cost, tuple(steps))
 
 
 def _part_of_price(candidate: GroupCandidate, position: int) -> float:

@@ -16,9 +16,9 @@ from reprieve.preemption.outcome import (
     CLUSTER_DOMAIN,
     GROUP_UNSCHEDULABLE,
     NO_VICTIMS_GROUP,
-    NoRoom,
     Preemption,
     UnhelpfulPreemption,
+    UnhelpfulReason,
 )
 from reprieve.preemption.protected_units import (
     EvictionTerms,
@@ -48,7 +48,7 @@ def preempt_for_group(
     rows = () if attempt.overtaken else attempt.nominated_rows
     why = ineligible(cluster, spec.priority, never, rows, under_way=attempt.preemption_under_way)
     if why is not None:
-        unhelpful = UnhelpfulPreemption(group, NoRoom.POLICY_NEVER if never else NoRoom.UNDER_WAY)
+        unhelpful = UnhelpfulPreemption(group, UnhelpfulReason.POLICY_NEVER if never else UnhelpfulReason.UNDER_WAY)
         return PostFilterResult(Status(Code.UNSCHEDULABLE, why, plugin), unhelpful=unhelpful)
     request = GroupRequest(running, attempt, spec.priority, cluster.class_terms_of(group), options)
     # 2. Which units may be evicted for it?
@@ -57,7 +57,7 @@ def preempt_for_group(
         lowest = min((effective_priority(cluster, pod) for pod in scheduled_pods(cluster)), default=None)
         protected = lowest is not None and lowest < spec.priority
         unhelpful = UnhelpfulPreemption(
-            group, NoRoom.PROTECTED if protected else NoRoom.NO_LOWER_PRIORITY, lowest=lowest
+            group, UnhelpfulReason.PROTECTED if protected else UnhelpfulReason.NO_LOWER_PRIORITY, lowest=lowest
         )
         return _no_preemption(request, Status(Code.UNRESOLVABLE, NO_VICTIMS_GROUP, plugin), unhelpful)
     # 3. In which placements does it fit, and which units must be evicted there?
@@ -126,6 +126,6 @@ def candidates_within_terms(request: GroupRequest, units: Sequence[PreemptionUni
         result = candidates_among(request, terms.units())
     why = result.unhelpful
     if terms.restricted or why is None:  # results for units that may be evicted together do not apply to all others
-        why = UnhelpfulPreemption(attempt.group, NoRoom.BUDGETS)
+        why = UnhelpfulPreemption(attempt.group, UnhelpfulReason.BUDGETS)
     refused = f"{GROUP_UNSCHEDULABLE}: {terms.refusal}" if terms.restricted else ""
     return GroupCandidates([], unhelpful=why, refusal=refused)

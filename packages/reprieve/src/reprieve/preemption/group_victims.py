@@ -20,7 +20,7 @@ from reprieve.preemption.replaced_group import PlacingWork, ReplacedGroup
 from reprieve.preemption.spread_shares import MOST_DOMAINS, SpreadShares, spread_of
 from reprieve.preemption.tree_domains import TreeDomains
 from reprieve.preemption.victim_search.problem import Numbers, numbers_of
-from reprieve.preemption.victim_search.search import Found, as_cheap, cheapest_eviction
+from reprieve.preemption.victim_search.search import PricedEviction, as_cheap, cheapest_eviction
 
 _MOST_AS_CHEAP, _PODS_PLACED_ANEW = 24, 384
 """Maximum number of evictions with equal cost that are compared by the group's score, and of pods placed for that.
@@ -123,7 +123,7 @@ def _spread_otherwise(
     numbers: Numbers,
     inside: Sequence[int],
     work: PlacingWork,
-    proposed: Found | None,
+    proposed: PricedEviction | None,
 ) -> tuple[GroupCandidate, bool]:
     """Return the candidate, or the cheaper one with other numbers of members in the domains of a spread constraint.
 
@@ -197,11 +197,11 @@ class ExactSearch:
             return self._scoring_best(cheaper, cheapest)
         return min(candidate, cheaper, key=price_of)
 
-    def _with_gone(self, eviction: Found) -> GroupCandidate:
+    def _with_gone(self, eviction: PricedEviction) -> GroupCandidate:
         own = PodGroupAssignment(eviction.assigned(self.numbers), True, {})
         return self.view.with_gone(self.candidate, {self.inside[turn] for turn in eviction.units}, own)
 
-    def _scoring_best(self, best: GroupCandidate, cheapest: Found) -> GroupCandidate:
+    def _scoring_best(self, best: GroupCandidate, cheapest: PricedEviction) -> GroupCandidate:
         """Return the eviction with the group's best score on the freed nodes, of those with equal cost (cost.md 4.3).
 
         Units are exchanged as long as the group scores better, or its nodes come first by name.
@@ -248,12 +248,12 @@ class ExactSearch:
 class ProposeAndTry(ExactSearch):
     """Victims if more than resources matters: the proposal of the numbers is tried with all filters."""
 
-    def eviction(self) -> Found | None:
+    def eviction(self) -> PricedEviction | None:
         """Return the proposal."""
         present = [turn for turn, index in enumerate(self.inside) if index in self.candidate.reasons]
         return cheapest_eviction(self.numbers, present, steps=self.view.request.steps)
 
-    def tried(self, proposed: Found) -> GroupCandidate | None:
+    def tried(self, proposed: PricedEviction) -> GroupCandidate | None:
         """Return the proposal, or the candidate if that is cheaper; None if the proposal does not work."""
         candidate = self.candidate
         evicted = {self.inside[turn] for turn in proposed.units}
@@ -265,7 +265,7 @@ class ProposeAndTry(ExactSearch):
         single = len(candidate.assignment.placed) == 1
         return min(*((tried, candidate) if single else (candidate, tried)), key=price_of)
 
-    def _in_its_places(self, evicted: set[int], proposed: Found) -> GroupCandidate:
+    def _in_its_places(self, evicted: set[int], proposed: PricedEviction) -> GroupCandidate:
         """Return the proposal with its own places, if the group's algorithm finds none and the filters agree."""
         row_of = {pod.uid: row for pod, row in proposed.assigned(self.numbers)}
         pods = [pod for pod, _ in self.candidate.assignment.placed]

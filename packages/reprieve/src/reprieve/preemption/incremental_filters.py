@@ -17,7 +17,7 @@ from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.units import PreemptionUnit
 
 
-class _PodByPod(IncrementalFilter):
+class _PodwiseFilter(IncrementalFilter):
     """A filter with states that are notified of every pod one by one."""
 
     def __init__(self, plugin: FilterPlugin, states: Sequence[CycleState]) -> None:
@@ -59,7 +59,9 @@ class _Kind:
     def stand(self, cluster: ClusterState) -> None:
         """Prepare the rules once all pods of the kind are known."""
         for plugin in self.active:
-            self.filters.append(plugin.incremental_filter(self.states, self.rows) or _PodByPod(plugin, self.states))
+            self.filters.append(
+                plugin.incremental_filter(self.states, self.rows) or _PodwiseFilter(plugin, self.states)
+            )
         priority = self.states[0].pod.priority
         with_nominated = {row for row, _ in nominated_pods(cluster, priority, slice(0, len(cluster.nodes)))}
         self.with_nominated = [position for position, row in enumerate(self.rows) if row in with_nominated]

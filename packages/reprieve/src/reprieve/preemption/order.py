@@ -9,7 +9,7 @@ from reprieve.preemption.cost import UPSTREAM, Costing, Criteria
 from reprieve.preemption.units import PreemptionUnit
 
 
-class Ordered(NamedTuple):
+class RankedUnits(NamedTuple):
     """Units by importance, whether each violates a budget, and the indices in the order they are tried."""
 
     units: list[PreemptionUnit]
@@ -22,7 +22,7 @@ def by_importance(
     units: Sequence[PreemptionUnit],
     criteria: Criteria = UPSTREAM,
     costing: Costing | None = None,
-) -> Ordered:
+) -> RankedUnits:
     """Return units in the order in which they are judged.
 
     Those that violate a budget are tried first, each class from the most important down, unless other criteria define
@@ -30,7 +30,7 @@ def by_importance(
     """
     ordered = sorted(units, key=lambda unit: unit.importance)
     violations = violating([unit.pods for unit in ordered], cluster.budget_index)
-    return Ordered(ordered, violations, criteria.dearest_first(ordered, violations, costing))
+    return RankedUnits(ordered, violations, criteria.dearest_first(ordered, violations, costing))
 
 
 class Ranking:

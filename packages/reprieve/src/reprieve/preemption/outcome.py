@@ -34,7 +34,7 @@ TERMINATING = "not eligible due to a terminating pod on the nominated node."
 GROUP_MEMBER = "not eligible due to workload aware preemption enabled"
 
 
-class Missing(NamedTuple):
+class MissingAmount(NamedTuple):
     """An amount that would be missing on a row, and the requested amount, both in the column's unit."""
 
     resource: str
@@ -42,7 +42,7 @@ class Missing(NamedTuple):
     requested: int
 
 
-def scarcest_first(missing: Iterable[Missing]) -> tuple[Missing, ...]:
+def scarcest_first(missing: Iterable[MissingAmount]) -> tuple[MissingAmount, ...]:
     """Sort by the missing share of the request, largest first; then extended resources, by name."""
     return tuple(sorted(missing, key=lambda m: (-m.short / m.requested, m.resource in _EVERYWHERE, m.resource)))
 
@@ -59,7 +59,7 @@ class Reason:
     plugin: str
     text: str
     """As in a pod's condition, e.g. `Insufficient cpu`."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingAmount, ...] = ()
     """All amounts that would be missing on the row, the scarcest first; empty for other reasons."""
     chosen: bool = False
     """A plugin named the unit (preemption.md 2.8), and every pod would still fit if the unit stayed."""
@@ -119,7 +119,7 @@ class CascadeAvoided:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class CandidateComparison:
     """The comparison that decided between candidates (preemption.md 3), with the second best.
 
     `steps` are (criterion, candidates left after it), for criteria that excluded some.
@@ -153,7 +153,7 @@ class SearchLimit:
     actual: int = 0
 
 
-class WaitsFor(Enum):
+class DeferralReason(Enum):
     """Why a preemptor waits before it evicts pods."""
 
     DELAY = "PreemptionDelay"
@@ -174,7 +174,7 @@ class WaitsFor(Enum):
 class Deferral:
     """A deferred preemption (cost.md 5.6, 5.7, 6): its reason, and its latest end."""
 
-    why: WaitsFor
+    why: DeferralReason
     message: str
     until: float | None = None
     """Seconds since the epoch at which it is tried again at the latest; None: only after an event."""
@@ -185,13 +185,13 @@ class Deferral:
 
 
 @dataclass(frozen=True, slots=True)
-class Nominated:
+class PluginNominations:
     """(pod, row) of nominations that a plugin names without victims (preemption.md 2.8)."""
 
     places: tuple[tuple[PodRecord, int], ...]
 
 
-class NoRoom(Enum):
+class UnhelpfulReason(Enum):
     """Why no capacity was freed for a preemptor."""
 
     POLICY_NEVER = "PreemptionPolicyNever"
@@ -216,7 +216,7 @@ class UnhelpfulPreemption:
     """A preemption of a pod group that was not made: the potential victims, and why evicting them would not help."""
 
     group: Group
-    why: NoRoom
+    why: UnhelpfulReason
     units: tuple[PreemptionUnit, ...] = ()
     """The potential victims, by importance."""
     placed: int = 0
@@ -233,7 +233,7 @@ class UnhelpfulPreemption:
     @property
     def attempted(self) -> bool:
         """Whether victims were searched, so that it was not excluded from the start."""
-        return self.why not in (NoRoom.POLICY_NEVER, NoRoom.UNDER_WAY)
+        return self.why not in (UnhelpfulReason.POLICY_NEVER, UnhelpfulReason.UNDER_WAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class Preemption:
     verdicts: tuple[Verdict, ...]
     candidates: int = 1
     """Domains that would have worked; this one was the cheapest."""
-    compared: Compared | None = None
+    compared: CandidateComparison | None = None
     """The comparison with the next best of them."""
     criteria: tuple[Criterion, ...] = ()
     """The criteria by which candidates were compared, in order."""

@@ -14,7 +14,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.preemption.victim_search.eviction import Price
 from reprieve.preemption.victim_search.pinned_numbers import PinnedNumbers, pinned
 from reprieve.preemption.victim_search.problem import Numbers
-from reprieve.preemption.victim_search.search import Found, cheapest_eviction
+from reprieve.preemption.victim_search.search import PricedEviction, cheapest_eviction
 
 MOST_NODES_SEARCHED = 5_000
 """Maximum size of all searches for one preemption: the sum of their nodes and units."""
@@ -60,11 +60,11 @@ class PinnedChoices:
     left: int
     by_node: ClassVar[bool] = True
     """Whether evictions are also improved node by node (cost.md 4.14)."""
-    proposed: Found | None = field(init=False, default=None)
+    proposed: PricedEviction | None = field(init=False, default=None)
     """The result without choices: the search ends at an eviction that costs no more."""
     _tried: dict[Hashable, Picks] = field(init=False, default_factory=dict)
     """The first picks for each pinning, regardless of names of pods."""
-    _found: dict[Picks, tuple[Found, PinnedNumbers] | None] = field(init=False, default_factory=dict)
+    _found: dict[Picks, tuple[PricedEviction, PinnedNumbers] | None] = field(init=False, default_factory=dict)
     _prices: dict[Hashable, Price | None] = field(init=False, default_factory=dict)
 
     def where(self, picks: Picks) -> list[tuple[Part, frozenset[int]]]:
@@ -128,13 +128,13 @@ class PinnedChoices:
             self._prices[key] = cheapest.price if cheapest is not None else None
         return self._prices[key]
 
-    def _cheapest(self, part: PinnedNumbers | None) -> Found | None:
+    def _cheapest(self, part: PinnedNumbers | None) -> PricedEviction | None:
         if part is None:
             return None
         self.left -= len(part.numbers.rows) + len(part.numbers.units)
         return cheapest_eviction(part.numbers, steps=_STEPS, all_of_few=False)
 
-    def search(self, picks: Picks) -> tuple[Found, PinnedNumbers] | None:
+    def search(self, picks: Picks) -> tuple[PricedEviction, PinnedNumbers] | None:
         """Return the cheapest eviction with these domains.
 
         None also after the limit of work, or for a choice equal to an earlier one except for names of pods.

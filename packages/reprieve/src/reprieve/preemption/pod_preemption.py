@@ -23,7 +23,7 @@ from reprieve.framework.restart_places import RestartReader
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import SUCCESS, Code, Status
 from reprieve.preemption.candidate_cache import Candidate, Choice, Misfit, RowAnswers
-from reprieve.preemption.cheapest_victims import Cheapest, cheapest_on_row, judged
+from reprieve.preemption.cheapest_victims import CheapestVictims, cheapest_on_row, judged
 from reprieve.preemption.cost import BY_NAME, Costing
 from reprieve.preemption.eligibility import pod_is_ineligible
 from reprieve.preemption.extender_candidates import NO_CANDIDATE, judges_of, without_victims
@@ -35,9 +35,9 @@ from reprieve.preemption.outcome import (
     MINIMIZE_VICTIMS,
     NO_VICTIMS_POD,
     NOT_HELPFUL,
+    CandidateComparison,
     CascadeAvoided,
     CascadeStep,
-    Compared,
     Cost,
     Preemption,
     Verdict,
@@ -137,7 +137,9 @@ class PodPreemption:
             nominations=((pod, choice.row),),
             verdicts=verdicts,
             candidates=choice.candidates,
-            compared=Compared(names[choice.second], choice.second_cost, choice.steps) if choice.second >= 0 else None,
+            compared=CandidateComparison(names[choice.second], choice.second_cost, choice.steps)
+            if choice.second >= 0
+            else None,
             criteria=self._criteria.described,
             cost=choice.cost,
         )
@@ -208,7 +210,7 @@ class PodPreemption:
         """
         cluster, pod, rank = self._cluster, state.pod, self._cluster.nodes.rank
         best, row = choice.cost, choice.row
-        cheapest_units: Cheapest | None = None
+        cheapest_units: CheapestVictims | None = None
         native = self._criteria.native
         if native:
             hopeful = answers.hopeful(curable, choice.cost, rank)
@@ -303,7 +305,7 @@ class PodPreemption:
             second = rivals[0]
             steps_of = zip(self._criteria.texts, cheapest[0], second[0], strict=True)
             text = next((text for text, a, b in steps_of if a != b), BY_NAME)
-            compared = Compared(names[second[2]], second[0], ((text, 1),))
+            compared = CandidateComparison(names[second[2]], second[0], ((text, 1),))
         avoided = None
         if cheapest is not first:
             avoided = CascadeAvoided(tuple(v.unit for v in first[3] if v.evicted), first[4])

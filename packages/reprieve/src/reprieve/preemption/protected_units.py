@@ -16,7 +16,7 @@ from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.state import ClusterState
 from reprieve.preemption.eviction_limits import RemainingEvictions, beyond_limits, limited, until_limits_allow
 from reprieve.preemption.minimum_runtime import runtime_is_over
-from reprieve.preemption.outcome import Deferral, WaitsFor
+from reprieve.preemption.outcome import Deferral, DeferralReason
 from reprieve.preemption.protected_minimums import ProtectedMinimums, told_of_protected
 from reprieve.preemption.units import PreemptionUnit, units_below
 
@@ -89,7 +89,7 @@ def until_runtimes_are_over(
     until = max(within[0][0], cluster.now + _SOONEST)
     number = "1 workload is" if len(within) == 1 else f"{len(within)} workloads are"
     text = f"{number} within their minimum-runtime, {within[0][1]} until {readable_time(until)}"
-    return Deferral(WaitsFor.MINIMUM_RUNTIME, text, until)
+    return Deferral(DeferralReason.MINIMUM_RUNTIME, text, until)
 
 
 def _runtime_is_over(cluster: ClusterState, unit: PreemptionUnit) -> float:

@@ -22,8 +22,8 @@ from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.status import call_plugin
 from reprieve.preemption.free_resources import RESOURCES_PLUGIN, FreeResources, only_resources
 from reprieve.preemption.incremental_filters import IncrementalFilters
-from reprieve.preemption.order import Ordered, Ranking
-from reprieve.preemption.outcome import Missing, Reason, Verdict, scarcest_first
+from reprieve.preemption.order import RankedUnits, Ranking
+from reprieve.preemption.outcome import MissingAmount, Reason, Verdict, scarcest_first
 from reprieve.preemption.units import PreemptionUnit
 
 
@@ -86,7 +86,7 @@ def judge(
 
 
 def judge_by_numbers(
-    cluster: ClusterState, ordered: Ordered, assigned: Sequence[tuple[PodRecord, int]], room: FreeResources
+    cluster: ClusterState, ordered: RankedUnits, assigned: Sequence[tuple[PodRecord, int]], room: FreeResources
 ) -> tuple[Verdict, ...]:
     """Judge units if only resources matter; `room`: free capacity without all units and with all assigned pods."""
     units, violations, order = ordered
@@ -109,7 +109,7 @@ def _by_numbers(
     judged = [(index, room.shortage(units[index].pods, units[index].rows)) for index in order]
     last_asking, requested_on = _last_asking(assigned), _asked(assigned)
     reasons: list[Reason | None] = [None] * len(units)
-    texts: dict[tuple[tuple[int, int, int], ...], tuple[str, tuple[Missing, ...]]] = {}
+    texts: dict[tuple[tuple[int, int, int], ...], tuple[str, tuple[MissingAmount, ...]]] = {}
     for index, short in judged:
         if short is not None:
             row = short[0]
@@ -150,10 +150,12 @@ def _count_what_is_missing(
             reasons[index] = replace(reason, missing=_shortage_text(running.cluster, key)[1])
 
 
-def _shortage_text(cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]) -> tuple[str, tuple[Missing, ...]]:
+def _shortage_text(
+    cluster: ClusterState, lacking: Sequence[tuple[int, int, int]]
+) -> tuple[str, tuple[MissingAmount, ...]]:
     """Return the message for missing amounts, given (column, amount, request) of each, and the same as data."""
     names = cluster.resources.names
-    missing = scarcest_first(Missing(names[column], amount, request) for column, amount, request in lacking)
+    missing = scarcest_first(MissingAmount(names[column], amount, request) for column, amount, request in lacking)
     return ", ".join(insufficient(item.resource) for item in missing), missing
 
 
@@ -167,7 +169,7 @@ def _asked(assigned: Sequence[tuple[PodRecord, int]]) -> dict[int, Counter[int]]
     return requested
 
 
-def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[Missing, ...]:
+def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tuple[MissingAmount, ...]:
     """Return the amounts that one pod lacks on a row in the present view beside nominated pods."""
     if plugin != RESOURCES_PLUGIN:
         return ()
@@ -178,7 +180,7 @@ def _missing(cluster: ClusterState, plugin: str, pod: PodRecord, row: int) -> tu
         for column, _ in pod.signature.requests
     }
     return scarcest_first(
-        Missing(names[column], amount - free[column], amount)
+        MissingAmount(names[column], amount - free[column], amount)
         for column, amount in pod.signature.requests
         if amount > free[column]
     )

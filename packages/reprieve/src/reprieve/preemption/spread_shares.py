@@ -19,8 +19,8 @@ from reprieve.framework.plugin import CycleState
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.framework.spread_domains import SpreadCounter, SpreadDomains
 from reprieve.preemption.pinned_choices import FEW_CHOICES, Part, Picks, PinnedChoices, PinnedEviction
-from reprieve.preemption.victim_search.node_tables import MOST_NODES, Domains, NodeTables, Rearranged
-from reprieve.preemption.victim_search.search import Found, cheapest_eviction
+from reprieve.preemption.victim_search.node_tables import MOST_NODES, Domains, NodeTables, Rearrangement
+from reprieve.preemption.victim_search.search import PricedEviction, cheapest_eviction
 
 MOST_DOMAINS = 12
 """Constraints over more domains are left to the filters alone."""
@@ -128,8 +128,8 @@ class SpreadShares(PinnedChoices):
         totals = sorted(every, key=lambda totals: sum(abs(a - b) for a, b in zip(totals, have, strict=True)))
         return NodeTables.of(self.numbers, Domains(self._nodes, totals))
 
-    def _placed(self, result: Rearranged) -> PinnedEviction:
-        places = Found(result.units, result.price, result.places).assigned(self.numbers)
+    def _placed(self, result: Rearrangement) -> PinnedEviction:
+        places = PricedEviction(result.units, result.price, result.places).assigned(self.numbers)
         return PinnedEviction(result.price, result.units, places)
 
     def _number(self, share: Share) -> Picks:

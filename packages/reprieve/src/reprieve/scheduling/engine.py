@@ -43,7 +43,7 @@ from reprieve.scheduling.gang_repair import GangRepair
 from reprieve.scheduling.group_changes import GroupChanges
 from reprieve.scheduling.group_cycle import failed_group, schedule_group
 from reprieve.scheduling.joint_attempts import JointAttempts
-from reprieve.scheduling.member_capacity import RoomBound
+from reprieve.scheduling.member_capacity import CapacityBounds
 from reprieve.scheduling.nominations import Nominations
 from reprieve.scheduling.object_handlers import OtherChanges, handlers
 from reprieve.scheduling.overruns import Overruns
@@ -75,7 +75,7 @@ class Engine:
         """Whether some preemptors may wait for pods that end by themselves; then the driver reports Jobs."""
         self._profile_aliases = {name: p.name for p in profiles.values() for name in p.also_known_as}
         """Further names of profiles (alsoKnownAs)."""
-        self.reach = RoomBound(self.cluster, self.running) if options.share else None
+        self.reach = CapacityBounds(self.cluster, self.running) if options.share else None
         ageing = reservation_options(next(iter(profiles.values()))).ageing
         self.queue = SchedulingQueue(
             self.cluster, profiles, options.timing, self.reach, current_reasons=options.current_reasons, ageing=ageing

@@ -28,9 +28,9 @@ from reprieve.preemption.outcome import (
     GROUP_UNSCHEDULABLE,
     TERMINATING,
     Deferral,
-    NoRoom,
     Preemption,
     UnhelpfulPreemption,
+    UnhelpfulReason,
 )
 from reprieve.scheduling.arranged_groups import arranged
 from reprieve.scheduling.decision import (
@@ -265,7 +265,7 @@ def _schedule(
         running.report(trouble)
         failed = failed_group(ref, group, pods, str(trouble))
         # an error, not a lack of capacity: retry after backoff
-        return replace(failed, rejected_by=frozenset(), unhelpful=UnhelpfulPreemption(group, NoRoom.ERROR))
+        return replace(failed, rejected_by=frozenset(), unhelpful=UnhelpfulPreemption(group, UnhelpfulReason.ERROR))
     if outcome is not None and isinstance(outcome.proposal, Preemption):
         return replace(_wait(cycle, ref, assignment, outcome.proposal), order_matters=matters)
     if assignment.feasible:

@@ -137,7 +137,7 @@ class _Entry:
     spreads: tuple[Spread, ...] = ()
 
 
-class RoomBound:
+class CapacityBounds:
     """Bounds for pending entities, by entity key; see the module docstring.
 
     `refresh` updates the bounds from the cluster cache; between two calls the answers stay the same.

@@ -18,7 +18,7 @@ from reprieve.preemption.deferred_preemption import until_delay_is_over
 from reprieve.preemption.eligibility import group_never_preempts, ineligible
 from reprieve.preemption.group_candidates import holds_all
 from reprieve.preemption.order import Ranking
-from reprieve.preemption.outcome import CLUSTER_DOMAIN, Deferral, Nominated, Preemption, Reason
+from reprieve.preemption.outcome import CLUSTER_DOMAIN, Deferral, PluginNominations, Preemption, Reason
 from reprieve.preemption.protected_units import (
     ceilings_for,
     left_below_minimum,
@@ -82,7 +82,7 @@ def taken(
     try:
         places = _places(running.cluster, preemptor, result.nominations)
         if not result.victims:
-            return replace(result, proposal=Nominated(places))
+            return replace(result, proposal=PluginNominations(places))
         why_not = preemptor.why_not
         if why_not is None:
             preemption = _preemption(running, preemptor, places, result.victims, plugin)
@@ -101,7 +101,7 @@ def held_places(outcome: PostFilterResult | None) -> Assigned:
     """Return the nominations of an outcome without evictions."""
     if outcome is None:
         return ()
-    if isinstance(outcome.proposal, Nominated):
+    if isinstance(outcome.proposal, PluginNominations):
         return outcome.proposal.places
     return outcome.deferral.nominations if isinstance(outcome.deferral, Deferral) else ()
 

@@ -35,7 +35,7 @@ from reprieve.cluster.volumes import VOLUME_KINDS
 from reprieve.framework.instructions import Instruction
 from reprieve.framework.plugin_guard import PluginIncident
 from reprieve.preemption.deferred_preemption import expected_end
-from reprieve.preemption.outcome import Deferral, Preemption, WaitsFor
+from reprieve.preemption.outcome import Deferral, DeferralReason, Preemption
 from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.decision import SCHEDULER_ERROR, Decision, GroupCondition, Rejection, TreeLevel
 from reprieve.scheduling.effects import NO_EFFECTS, DirectEviction, Effects
@@ -493,7 +493,7 @@ class VirtualCluster:
         """End awaited pods at their expected times; a checkpoint does not end them."""
         deferred = DeferredAt(self.now, decision, deferral)
         self.deferred.setdefault((decision.ref, deferral.why.value, deferral.until), deferred)
-        if deferral.why is WaitsFor.CHECKPOINT:
+        if deferral.why is DeferralReason.CHECKPOINT:
             return
         for pod in deferral.pods:
             if pod.terminating:

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from reprieve.preemption.criteria import PRIORITY_OFFSET
 from reprieve.preemption.outcome import Cost
 from reprieve.preemption.victim_search.charges import BROKEN_BUDGET, BudgetCharges, GangLosses
-from reprieve.preemption.victim_search.mixed_pods import UnlikePods
+from reprieve.preemption.victim_search.mixed_pods import MixedPods
 from reprieve.preemption.victim_search.problem import Amounts, Numbers
-from reprieve.preemption.victim_search.similar_pods import LikePods
+from reprieve.preemption.victim_search.similar_pods import SimilarPods
 
 Price = tuple[int, int, Cost]
 """Violations and highest priority if they decide before all else (otherwise 0), and the cost by each criterion."""
@@ -94,7 +94,7 @@ class Eviction:
             for node, amounts in takes:
                 self.share[node][unit] = amounts
                 left[node] = [have - amount for have, amount in zip(left[node], amounts, strict=True)]
-        pods: type[LikePods | UnlikePods] = LikePods if len(numbers.kinds) == 1 else UnlikePods
+        pods: type[SimilarPods | MixedPods] = SimilarPods if len(numbers.kinds) == 1 else MixedPods
         self.places = pods(numbers, left, self.changed)
         self._log: list[int] = []
         """Log of units that were evicted or restored; bitwise inverted: that were barred or unbarred."""

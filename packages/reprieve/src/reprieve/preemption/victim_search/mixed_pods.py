@@ -17,7 +17,7 @@ FEW_PODS = 64
 """Maximum number of pods of a group that is placed again as a whole if one of them does not fit."""
 
 
-class UnlikePods:
+class MixedPods:
     """See the module docstring.
 
     `open[kind]`: nodes with capacity for more, in the order in which it was freed; `put`: pods of each kind by node.

@@ -50,8 +50,8 @@ class _Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Rearranged:
-    """An eviction, as in `search.Found`."""
+class Rearrangement:
+    """An eviction, as in `search.PricedEviction`."""
 
     units: tuple[int, ...]
     price: Price
@@ -122,7 +122,7 @@ class NodeTables:
             # Less important units are charged last: if they violate budgets the others need not.
             self._turns += [(self._ends[0], unit) for unit in reversed(counted)]
         self._options_of: dict[tuple[int, Amounts, tuple[int, ...], int], list[_Option]] = {}
-        self._sums: dict[tuple[_Way, frozenset[int]], Rearranged | None] = {}
+        self._sums: dict[tuple[_Way, frozenset[int]], Rearrangement | None] = {}
         self._holding: dict[tuple[frozenset[int], frozenset[int]], bool] = {}
         self._most = _MOST_STEPS_EXACT if numbers.exact else _MOST_STEPS
         self._steps = 0
@@ -144,7 +144,7 @@ class NodeTables:
 
     # -- the evicted units on several nodes ------------------------------------------------------------------------
 
-    def improved(self, units: Sequence[int], price: Price) -> Rearranged | None:
+    def improved(self, units: Sequence[int], price: Price) -> Rearrangement | None:
         """Return the cheapest eviction found, if it costs less than that of these units."""
         if not units:
             return None
@@ -158,18 +158,18 @@ class NodeTables:
             best = self._later_than(units, price, range(len(self._ends)))
         return best
 
-    def within(self, units: Sequence[int]) -> Rearranged | None:
+    def within(self, units: Sequence[int]) -> Rearrangement | None:
         """Return the cheapest eviction of some of these units; None if not all pods fit without them."""
         barred = frozenset(range(len(self._numbers.units))).difference(units)
         return self._first_of(frozenset(units).intersection(self._whole), barred)
 
-    def _searched(self, units: Sequence[int], price: Price) -> Rearranged | None:
+    def _searched(self, units: Sequence[int], price: Price) -> Rearrangement | None:
         """Return the cheapest eviction by exchanges from these units and from each priority, and by random changes."""
         numbers = self._numbers
         by_limit = numbers.pricing is None or numbers.pricing.by_limit
         evicted = frozenset(units).intersection(self._whole)
         above = self._above(numbers.units[units[0]].priority) if by_limit else frozenset[int]()
-        best: Rearranged | None = None
+        best: Rearrangement | None = None
         start = self._first_of(evicted, above)
         if start is not None:
             start = self._exchanged(start, above)
@@ -204,7 +204,7 @@ class NodeTables:
         self._most += self._most // 2
         return self._limited(cheapest)
 
-    def _limited(self, best: Rearranged) -> Rearranged:
+    def _limited(self, best: Rearrangement) -> Rearrangement:
         """Return the cheapest under ever lower limits of priority, if other criteria decide before the priority."""
         for limit in sorted({unit.priority for unit in self._numbers.units}, reverse=True):
             if not best.units or self._steps >= self._most:
@@ -225,7 +225,7 @@ class NodeTables:
             best = lower
         return best
 
-    def _in_all_ways(self, best: Rearranged) -> Rearranged:
+    def _in_all_ways(self, best: Rearrangement) -> Rearrangement:
         """Return the cheapest of all sets: fewest violations with any priority, then under ever lower limits."""
         best = self._in_all_ways_of(best, None)
         best = self._in_all_ways_of(best, best.price[1])
@@ -237,7 +237,7 @@ class NodeTables:
                 best = lower
         return best
 
-    def _in_all_ways_of(self, best: Rearranged, limit: int | None) -> Rearranged:
+    def _in_all_ways_of(self, best: Rearrangement, limit: int | None) -> Rearrangement:
         """Return the cheapest of all sets under a limit of priority; without one, only if it violates fewer budgets."""
         barred = self._above(limit) if limit is not None else frozenset[int]()
         whole, ways = [unit for unit in self._whole if unit not in barred], []
@@ -259,9 +259,9 @@ class NodeTables:
                 best = option
         return best
 
-    def _first_of(self, whole: frozenset[int], barred: frozenset[int]) -> Rearranged | None:
+    def _first_of(self, whole: frozenset[int], barred: frozenset[int]) -> Rearrangement | None:
         """Return the cheapest with these units on several nodes, for any division of the pods among domains."""
-        options: list[Rearranged] = []
+        options: list[Rearrangement] = []
         for turn in range(len(self._ends if self._few_ways else self._turns)):
             if turn >= len(self._ends) and options and not min(option.price for option in options)[0]:
                 break  # no budget must be violated
@@ -272,7 +272,7 @@ class NodeTables:
     def _above(self, priority: int) -> frozenset[int]:
         return frozenset([unit for unit, below in enumerate(self._numbers.units) if below.priority > priority])
 
-    def _exchanged(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
+    def _exchanged(self, best: Rearrangement, barred: frozenset[int]) -> Rearrangement:
         """Restore units on several nodes, or evict some instead of others, as long as that is cheaper."""
         better = True
         while better and self._steps < self._most:
@@ -286,7 +286,7 @@ class NodeTables:
                     break
         return best
 
-    def _shaken(self, best: Rearranged, barred: frozenset[int]) -> Rearranged:
+    def _shaken(self, best: Rearrangement, barred: frozenset[int]) -> Rearrangement:
         """Exchange random units on several nodes, and improve the result."""
         chance, left = np.random.default_rng(1), _SHAKES
         while left and self._steps < self._most:
@@ -304,7 +304,7 @@ class NodeTables:
                     best, left = start, _SHAKES
         return best
 
-    def _near(self, best: Rearranged, barred: frozenset[int]) -> Iterator[_Way]:
+    def _near(self, best: Rearrangement, barred: frozenset[int]) -> Iterator[_Way]:
         """Yield alternatives: other numbers for domains, or other units if they alone may be cheaper."""
         turns = self._turns if best.price[0] and not self._few_ways else self._ends
         other_turns = [turn for turn in range(len(turns)) if turn != best.turn]
@@ -314,7 +314,7 @@ class NodeTables:
             if len(other_turns) < _FEW_TOTALS:
                 yield from ((whole, turn) for turn in other_turns)
 
-    def _others(self, best: Rearranged, barred: frozenset[int]) -> Iterator[frozenset[int]]:
+    def _others(self, best: Rearrangement, barred: frozenset[int]) -> Iterator[frozenset[int]]:
         """Yield alternative sets of evicted units on several nodes."""
         parts = {frozenset([unit]): None for unit in self._whole}
         for units in self._numbers.on:
@@ -338,7 +338,7 @@ class NodeTables:
     def _least(self, whole: frozenset[int]) -> float:
         return self._first(whole, len(self._numbers.units))[1]
 
-    def _later_than(self, units: Sequence[int], price: Price, turns: Sequence[int]) -> Rearranged | None:
+    def _later_than(self, units: Sequence[int], price: Price, turns: Sequence[int]) -> Rearrangement | None:
         numbers, start = self._numbers, self._state.weights.start
         highest = numbers.units[units[0]].priority
         earliest = min(start[unit] for unit in units if numbers.units[unit].priority == highest)
@@ -384,7 +384,7 @@ class NodeTables:
                 states.append(slice(0 if step <= steps[-1] else count, count + 1))
         return (*states, *[slice(None)] * len(self._budgets))
 
-    def _sum(self, way: _Way, barred: frozenset[int]) -> Rearranged | None:
+    def _sum(self, way: _Way, barred: frozenset[int]) -> Rearrangement | None:
         """Return the cheapest eviction with exactly these units on several nodes, and without the barred ones."""
         key = (way, barred)
         if key not in self._sums:
@@ -422,7 +422,7 @@ class NodeTables:
                 left[node] = tuple(map(int.__add__, left[node], amounts))
         return left
 
-    def _summed(self, way: _Way, barred: frozenset[int]) -> Rearranged | None:
+    def _summed(self, way: _Way, barred: frozenset[int]) -> Rearrangement | None:
         numbers, (whole, turn) = self._numbers, way
         ends, violating = self._turns[turn]
         if not self._may_hold(whole, barred):
@@ -464,7 +464,7 @@ class NodeTables:
         options: Sequence[Sequence[_Option]],
         at: tuple[int, ...],
         way: _Way,
-    ) -> Rearranged:
+    ) -> Rearrangement:
         """Reconstruct the eviction from the sums."""
         units, places, total = set(way[0]), list[Place](), float(steps[-1][at])
         for step in reversed(range(len(options))):
@@ -480,7 +480,7 @@ class NodeTables:
                     at = before
                     break
         order = tuple(sorted(units))
-        return Rearranged(
+        return Rearrangement(
             order,
             self._state.price_of(order),
             tuple(sorted(places, key=lambda place: (place[1], place[0]))),

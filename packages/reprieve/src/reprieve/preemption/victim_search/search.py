@@ -42,7 +42,7 @@ CLOSE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PricedEviction:
     """The eviction: indices of units, its cost, and the places of pods as (kind, node, count).
 
     `places` is None for a known eviction without a cheaper one.
@@ -68,7 +68,7 @@ def cheapest_eviction(
     steps: int = STEPS,
     all_of_few: bool = True,
     by_node: bool = True,
-) -> Found | None:
+) -> PricedEviction | None:
     """Return the cheapest eviction found, None if not all of the pods fit; `known`: units that suffice.
 
     `all_of_few`: if there are few units, all sets of them are tried at the end; `by_node`: before that, if there are
@@ -77,7 +77,7 @@ def cheapest_eviction(
     few = numbers.pricing is None or len(numbers.free) <= _FEW_NODES
     if few and sum(len(kind.pods) for kind in numbers.kinds) == 1:
         single = cheapest_for_one(Eviction(numbers))
-        return None if single is None else Found(single[0], single[1], ((0, single[2], 1),))
+        return None if single is None else PricedEviction(single[0], single[1], ((0, single[2], 1),))
     allowed = max(min(steps, FEWEST_STEPS), steps * _FEW_NODES // max(_FEW_NODES, len(numbers.free)))
     search = VictimSearch(numbers, allowed)
     result = search.run(known)
@@ -90,11 +90,11 @@ def cheapest_eviction(
     tables = NodeTables.of(numbers) if summed else None
     better = tables.improved(result.units, result.price) if tables is not None else None
     if better is not None:
-        result = Found(better.units, better.price, better.places)
+        result = PricedEviction(better.units, better.price, better.places)
     return _among_few(numbers, result)
 
 
-def _among_few(numbers: Numbers, result: Found) -> Found:
+def _among_few(numbers: Numbers, result: PricedEviction) -> PricedEviction:
     """Return the eviction, or a cheaper one if all sets of units can be tried."""
     units = cheapest_of_few(numbers, result.price)
     if units is None:
@@ -102,10 +102,10 @@ def _among_few(numbers: Numbers, result: Found) -> Found:
     state = Eviction(numbers)
     for unit in units:
         state.evict(unit)
-    return Found(units, state.price(), state.places.places()) if state.fits() else result
+    return PricedEviction(units, state.price(), state.places.places()) if state.fits() else result
 
 
-def _spread_over_tenants(numbers: Numbers, result: Found, steps: int) -> Found:
+def _spread_over_tenants(numbers: Numbers, result: PricedEviction, steps: int) -> PricedEviction:
     """Return the eviction, or a cheaper one found under limits of pods for each namespace, first lower than now."""
     assert numbers.pricing is not None
     tenants = TenantLimits.of(numbers.units, 0)
@@ -125,7 +125,7 @@ def _spread_over_tenants(numbers: Numbers, result: Found, steps: int) -> Found:
     return result
 
 
-def as_cheap(numbers: Numbers, result: Found, most: int) -> list[Found]:
+def as_cheap(numbers: Numbers, result: PricedEviction, most: int) -> list[PricedEviction]:
     """Return up to `most` other evictions of the same cost: with others for one victim, or for those of one node.
 
     A few are searched for each, so that all of them get their turn; the order depends on the numbers alone.
@@ -148,7 +148,7 @@ class VictimSearch:
         self.state = Eviction(numbers)
         self.bundles: list[Bundles] = []
         """Bundles by kind, from their first use."""
-        self.best: Found | None = None
+        self.best: PricedEviction | None = None
         self.returns = self.checks = self.repeats = 0
         self.without_success: dict[frozenset[int], set[tuple[int, Change]]] = {}
         self.bound = self.gang_bound = 0
@@ -178,7 +178,7 @@ class VictimSearch:
         total, pods = best.price[2][gangs : gangs + 2]
         return (total - self.bound) * CLOSE <= self.bound and (pods >= CLOSE or len(self.numbers.free) > _FEW_NODES)
 
-    def run(self, known: Sequence[int]) -> Found | None:
+    def run(self, known: Sequence[int]) -> PricedEviction | None:
         """Run the search (`cheapest_eviction`)."""
         state, numbers = self.state, self.numbers
         state.places.settle()
@@ -186,7 +186,9 @@ class VictimSearch:
         start = state.mark()
         self.bound, self.gang_bound = least_weight(state), fewest_gangs(state)
         if known and numbers.exact and len(numbers.kinds) == 1:
-            self.best = Found(tuple(known), state.price_of(known), None)  # identical pods fit on any node with capacity
+            self.best = PricedEviction(
+                tuple(known), state.price_of(known), None
+            )  # identical pods fit on any node with capacity
             if numbers.pricing is None and all_necessary(numbers, known):
                 return self.best
         else:
@@ -223,13 +225,13 @@ class VictimSearch:
             self._below_the_limit(start, self.best)
         return self.best
 
-    def exchanged(self, result: Found, most: int) -> list[Found]:
+    def exchanged(self, result: PricedEviction, most: int) -> list[PricedEviction]:
         """Return evictions of equal cost (`as_cheap`)."""
         state, numbers = self.state, self.numbers
         state.places.settle()
         self._load(result)
         state.keep()
-        alternatives: dict[tuple[int, ...], Found] = {}
+        alternatives: dict[tuple[int, ...], PricedEviction] = {}
         victims = set(result.units)
         parts: dict[tuple[int, ...], None] = {(unit,): None for unit in result.units}
         for on_node in numbers.on:
@@ -254,7 +256,7 @@ class VictimSearch:
                 done = self._build() and state.price() == result.price
                 units = tuple(sorted(state.gone))
                 if done:
-                    alternatives.setdefault(units, Found(units, result.price, state.places.places()))
+                    alternatives.setdefault(units, PricedEviction(units, result.price, state.places.places()))
                 state.rollback(mark)
                 if not done:
                     if not turn:
@@ -295,7 +297,7 @@ class VictimSearch:
                 if self.best is not best:
                     left = _SHAKES
 
-    def _lowest_limit(self, start: Mark, best: Found) -> Found:
+    def _lowest_limit(self, start: Mark, best: PricedEviction) -> PricedEviction:
         """Return the best eviction after trying lower limits of priority that violate no more budgets, by bisection.
 
         If other criteria decide before the priority, limits that cost no more by those.
@@ -318,7 +320,7 @@ class VictimSearch:
                 low = middle + 1
         return best
 
-    def _below_the_limit(self, start: Mark, best: Found) -> None:
+    def _below_the_limit(self, start: Mark, best: PricedEviction) -> None:
         """Lower the limit of priority, and improve the criteria after it: more important units no longer hide them."""
         best = self._lowest_limit(start, best)
         if best.units:
@@ -328,11 +330,11 @@ class VictimSearch:
             self._improve(2, self.steps)
             self._shake(until)
 
-    def _highest(self, eviction: Found) -> int:
+    def _highest(self, eviction: PricedEviction) -> int:
         """Return the priority of the most important evicted unit, which comes first."""
         return self.numbers.units[eviction.units[0]].priority
 
-    def _load(self, eviction: Found) -> None:
+    def _load(self, eviction: PricedEviction) -> None:
         """Restore an eviction from the present state; equal nodes stay unchanged."""
         state = self.state
         for unit in eviction.units:
@@ -359,7 +361,7 @@ class VictimSearch:
         price = self.state.price()
         if self.best is not None and price >= self.best.price:
             return False
-        self.best = Found(tuple(sorted(self.state.gone)), price, self.state.places.places())
+        self.best = PricedEviction(tuple(sorted(self.state.gone)), price, self.state.places.places())
         return True
 
     def _build(self) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from reprieve.preemption.victim_search.problem import Numbers, Place
 
 
-class LikePods:
-    """The number of pods that fit on each node beside the units that stay, with the interface of `UnlikePods`.
+class SimilarPods:
+    """The number of pods that fit on each node beside the units that stay, with the interface of `MixedPods`.
 
     `left[node]`: the free amounts of the node beside those units; `spare[0][node]`: number of the pods that fit there;
     `changed`: nodes for which these may have changed.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.scheduling import member_capacity, spread_capacity
-from reprieve.scheduling.member_capacity import RoomBound
+from reprieve.scheduling.member_capacity import CapacityBounds
 from reprieve.scheduling.spread_capacity import Layout, SpreadBounds
 from tests.building import World, composite, gang, group, node, pod, toleration
 
@@ -32,7 +32,7 @@ def test_bound_sees_room_behind_victims_below_and_only_those() -> None:
     below, above = pod("low", cpu=4, node="n", priority=1), pod("high", cpu=4, node="m", priority=9)
     world = World(node("n", cpu=4), node("m", cpu=4), below, above)
     world.add(pod("can", cpu=4, priority=5), pod("never", cpu=4, priority=5, never=True), pod("equal", cpu=4))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     assert not bound.out_of_reach(world.entity("can"))
     assert bound.out_of_reach(world.entity("never")) == {"NodeResourcesFit"}
@@ -55,7 +55,7 @@ def test_gang_is_counted_by_kind_and_together_and_on_the_nodes_it_asks_for() -> 
 
     world = World(*rooms, *crew("fits", 4, 0, "a"), *crew("many", 5, 0, "a"), *crew("large", 0, 2, "a"))
     world.add(*crew("both", 2, 2, "a"), *crew("there", 5, 2, "b"))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     found = {name: bound.out_of_reach(world.entity(name)) for name in ("fits", "many", "large", "both", "there")}
     why = {"NodeResourcesFit", "GangScheduling"}
@@ -96,7 +96,7 @@ def test_node_with_a_pod_that_stays_is_no_place_for_pods_that_keep_away_from_it(
     world.add(pod("on-m", cpu=8, node="m", priority=9), pod("on-full", cpu=1, node="full", priority=9))
     world.add(*(pod(f"busy-{i}", cpu=1, node="n", **there) for i in range(2)))
     world.add(pod("away", cpu=1, priority=5, never=never, affinity=keeps_away))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
 
     def shut() -> bool:
         bound.refresh()
@@ -137,7 +137,7 @@ def test_members_that_keep_apart_find_no_more_places_than_there_are_domains(
         for i in range(members)
     ]
     world = World(*machines, group("crew", min_count=members), *made)
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     why = {"NodeResourcesFit", "GangScheduling", "InterPodAffinity"}
     assert bound.out_of_reach(world.entity("crew")) == (why if out else set())
@@ -148,7 +148,7 @@ def test_pod_that_stays_shuts_its_whole_domain_until_it_goes() -> None:
     world = World(*(node(f"n{i}", cpu=4, labels={"zone": "a"}) for i in range(3)))
     world.add(*(pod(f"busy-{i}", cpu=1, node=f"n{i}", priority=9, labels={"app": "x"}) for i in range(2)))
     world.add(pod("away", cpu=1, priority=5, affinity=_apart_by("zone", "x")))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     found = []
     for name in (None, "busy-0", "busy-1"):
         if name is not None:
@@ -189,7 +189,7 @@ def test_members_that_spread_find_no_more_places_than_the_fullest_domain_lets_th
     constraint = objects.TopologySpreadConstraint(**stated)
     made = gang("crew", 4, cpu=1, labels={"app": "crew"})
     world.add(*(_spread(item, constraint) for item in made))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     why = {"NodeResourcesFit", "GangScheduling", "PodTopologySpread"}
     assert bound.out_of_reach(world.entity("crew")) == (why if out else set())
@@ -210,7 +210,7 @@ def test_counted_pods_that_stay_leave_less_spread_for_members() -> None:
     labels = {"app": "crew"}
     world.add(*(_spread(item, constraint) for item in gang("crew", 5, cpu=1, labels=labels)))
     world.add(pod("above", cpu=1, node="na", priority=9, labels=labels), pod("equal", cpu=1, node="na", labels=labels))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     found = []
     for name in (None, "above", "equal"):
         if name is not None:
@@ -242,7 +242,7 @@ def test_node_that_moved_to_another_zone_counts_there_when_a_pod_on_it_ends() ->
         if isinstance(item, objects.Pod):
             item = replace(item, spec=replace(item.spec, topology_spread_constraints=(spread,)))
         world.add(item)
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     entity = world.entity("g-0")
 
     def shut() -> bool:
@@ -273,7 +273,7 @@ def test_pod_with_new_tolerations_is_no_measure_for_similar_pods() -> None:
     )
     for name in ("first", "second"):
         world.add(*(_spread(item, spread) for item in gang(name, 4, cpu=1, labels={"app": "x"})))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     assert all(bound.out_of_reach(world.entity(name)) for name in ("first", "second"))
     for i in range(4):
@@ -292,7 +292,7 @@ def test_node_that_moved_opens_its_new_domain(cut: bool) -> None:
     full = pod("r", cpu=4, node="nb", priority=9)
     world = World(*(node(f"n{name}", cpu=4, labels={"zone": name[0]}) for name in ("a", "a2", "b")), full)
     world.add(*(_spread(item, _over("zone")) for item in gang("p", 4, cpu=1, labels={"app": "x"})))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     assert "PodTopologySpread" in bound.out_of_reach(world.entity("p"))
     world.add(node("na2", cpu=4, labels={"zone": "b"}))
@@ -307,7 +307,7 @@ def test_domains_are_read_again_for_pending_entities_alone() -> None:
     world = World(node("n", cpu=1, labels={"zone": "a"}), pod("lone", cpu=9))
     for name in ("first", "second"):
         world.add(*(_spread(item, _over("zone")) for item in gang(name, 2, cpu=1, labels={"app": "x"})))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     for name in ("lone", "first", "second"):
         bound.out_of_reach(world.entity(name))
@@ -338,7 +338,7 @@ def test_spreads_over_more_domains_than_are_compared_are_not_reckoned_again_unti
     world = World(*(node(f"n{zone}", cpu=1, labels={"zone": zone}) for zone in "ab"))
     world.add(pod("on-a", cpu=1, node="na", priority=9), pod("on-b", cpu=1, node="nb", priority=9))
     world.add(*(_spread(item, spread) for item in gang("crew", 3, cpu=1, labels={"app": "x"})))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     entity = world.entity("crew")
     bound.refresh()
     with mock.patch.object(spread_capacity, "_MOST_DOMAINS", 1):
@@ -363,7 +363,7 @@ def test_pods_that_run_are_counted_again_when_a_spread_can_be_reckoned_with_agai
     world = World(*(node(f"n{zone}", cpu=cpu, labels={"zone": zone}) for zone, cpu in (("a", 4), ("b", 1))))
     world.add(pod("on-b", cpu=1, node="nb", priority=9, labels={"app": "x"}))
     world.add(*(_spread(item, _over("zone")) for item in gang("crew", 2, cpu=1, labels={"app": "x"})))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     entity = world.entity("crew")
     bound.refresh()
     assert not bound.out_of_reach(entity)
@@ -449,11 +449,11 @@ def test_bounds_that_are_kept_up_equal_a_fresh_count() -> None:
     Entities that waited from the beginning, and ones that are forgotten and asked about again.
     """
     world = _many_kinds()
-    kept = RoomBound(world.engine.cluster, world.engine.running)
+    kept = CapacityBounds(world.engine.cluster, world.engine.running)
     entities = list(world.engine.queue.entities())
     seen: dict[str, set[frozenset[str]]] = {entity.ref: set() for entity in entities}
 
-    def ask(bound: RoomBound) -> dict[str, frozenset[str]]:
+    def ask(bound: CapacityBounds) -> dict[str, frozenset[str]]:
         bound.refresh()
         return {entity.ref: bound.out_of_reach(entity) for entity in entities}
 
@@ -462,7 +462,7 @@ def test_bounds_that_are_kept_up_equal_a_fresh_count() -> None:
         forgotten = entities[turn % len(entities)]
         kept.forget(forgotten.ref)
         found = ask(kept)
-        assert found == ask(RoomBound(world.engine.cluster, world.engine.running)), what
+        assert found == ask(CapacityBounds(world.engine.cluster, world.engine.running)), what
         for key, why in found.items():
             seen[key].add(why)
     same = [key for key, answers in seen.items() if len(answers) == 1]
@@ -472,16 +472,16 @@ def test_bounds_that_are_kept_up_equal_a_fresh_count() -> None:
         kept.forget(entity.ref)
         kept.forget(entity.ref)
     assert kept.sizes() == {"waiting_entities": 0, "waiting_shapes": 0, "waiting_spreads": 0}
-    assert ask(kept) == ask(RoomBound(world.engine.cluster, world.engine.running))
+    assert ask(kept) == ask(CapacityBounds(world.engine.cluster, world.engine.running))
 
 
 @pytest.mark.parametrize("most", ["_MOST_EXCLUSIONS", "_LEVELS", "_KINDS", "_MASKS"])
 def test_beyond_the_limits_of_its_tables_a_bound_claims_less(most: str) -> None:
     """Every table is bounded; what is beyond it is left out of account, and never the other way round."""
     world = _many_kinds()
-    full = RoomBound(world.engine.cluster, world.engine.running)
+    full = CapacityBounds(world.engine.cluster, world.engine.running)
     with mock.patch.object(member_capacity, most, 1 if most != "_MASKS" else -100):
-        few = RoomBound(world.engine.cluster, world.engine.running)
+        few = CapacityBounds(world.engine.cluster, world.engine.running)
         for happens in (lambda _: None, *HAPPENINGS.values()):
             happens(world)
             for bound in (full, few):

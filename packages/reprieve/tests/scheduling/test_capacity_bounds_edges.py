@@ -12,14 +12,14 @@ from kube_rules import objects
 from kube_rules.meta import ObjectRef
 from reprieve.queueing.entity import Entity
 from reprieve.scheduling import member_capacity
-from reprieve.scheduling.member_capacity import RoomBound
+from reprieve.scheduling.member_capacity import CapacityBounds
 from reprieve.scheduling.spread_capacity import SpreadBounds
 from tests.building import World, gang, group, node, pod, profile_with
-from tests.scheduling.test_room_bound import _apart_by, _over, _spread
+from tests.scheduling.test_capacity_bounds import _apart_by, _over, _spread
 
 
 def _asked(world: World, name: str) -> frozenset[str]:
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     return bound.out_of_reach(world.entity(name))
 
@@ -79,7 +79,7 @@ def test_nothing_is_claimed_of_unknown_entities() -> None:
     assert not _asked(world, "p")
     world.add(node("n", cpu=1))
     assert [bool(_asked(world, name)) for name in ("p", "m", "g")] == [False, False, False]
-    late = RoomBound(world.engine.cluster, world.engine.running)
+    late = CapacityBounds(world.engine.cluster, world.engine.running)
     entity: Entity = world.entity("g")
     late.refresh()
     assert not late.out_of_reach(entity)
@@ -178,7 +178,7 @@ def test_sixteen_priorities_are_distinguished() -> None:
     """For an entity with another one the possible victims are unknown: nothing is claimed of it."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n", priority=100))
     world.add(*(pod(f"p{turn}", cpu=1, priority=turn) for turn in range(17)))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     assert [bool(bound.out_of_reach(world.entity(f"p{turn}"))) for turn in range(17)] == [*[True] * 16, False]
     bound.forget(world.entity("p0").ref)  # one level is free again
@@ -218,7 +218,7 @@ def test_domain_opens_on_all_its_nodes() -> None:
     world.add(
         pod("full", cpu=3, node="n0", priority=9), pod("away", cpu=4, priority=5, affinity=_apart_by("zone", "x"))
     )
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     assert bound.out_of_reach(world.entity("away"))
     _without(world, "busy")
@@ -229,7 +229,7 @@ def test_domain_opens_on_all_its_nodes() -> None:
 def test_masks_of_pods_that_left_are_kept_up_to_64() -> None:
     """scheduling.md 1.7: beside two for each shape; with more of them all is computed again."""
     world = World(node("n", cpu=1), *(pod(f"p{i}", cpu=9, selector={"zone": f"{i}"}) for i in range(70)))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     entities = [world.entity(f"p{i}") for i in range(70)]
     assert all(bound.out_of_reach(entity) for entity in entities)
@@ -249,7 +249,7 @@ def test_masks_of_pods_that_left_are_kept_up_to_64() -> None:
 def test_entity_that_is_forgotten_leaves_its_place_in_the_tables() -> None:
     """scheduling.md 1.7: one after the other they need no more of it than one."""
     world = World(node("n", cpu=1), *(pod(f"p{i}", cpu=i + 2) for i in range(99)))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     with mock.patch.object(
         member_capacity._Level, "grow", autospec=True, side_effect=member_capacity._Level.grow
@@ -263,7 +263,7 @@ def test_entity_that_is_forgotten_leaves_its_place_in_the_tables() -> None:
 def test_end_of_a_pod_that_may_be_evicted_changes_no_bound() -> None:
     """scheduling.md 1.7: its amounts counted as free, so that nothing is counted again."""
     world = World(node("n", cpu=4), pod("low", cpu=1, node="n", priority=1), pod("p", cpu=5, priority=5))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     assert bound.out_of_reach(world.entity("p"))
     _without(world, "low")
@@ -276,7 +276,7 @@ def test_spreads_of_forgotten_entities_are_not_updated_after_a_new_resource() ->
     world = World(node("n", cpu=2, labels={"zone": "a"}), node("m", cpu=1, labels={"zone": "b"}), pod("p", cpu=9))
     world.add(pod("r", cpu=1, node="n", priority=9))
     world.add(*(_spread(item, _over("zone")) for item in gang("crew", 3, cpu=1, labels={"app": "x"})))
-    bound = RoomBound(world.engine.cluster, world.engine.running)
+    bound = CapacityBounds(world.engine.cluster, world.engine.running)
     bound.refresh()
     bound.out_of_reach(world.entity("crew"))
     world.add(node("g", gpu=1, labels={"zone": "a"}))
