@@ -4,7 +4,8 @@ The search is best-first over partial plans. A step takes the first pod without 
 fits, or one where a smallest set of units frees capacity for it; the pods of these units then need places too. A lower
 bound on the further moves of a plan makes the first complete plan one of the fewest units, within the nodes that a step
 tries: the few tightest of each kind. The number of steps is limited. Two quick searches come first, which place the
-pending pods first; a plan within one unit of the bound is used.
+pending pods first and move no unit for a pod that could take its new place; a plan within one unit of the bound is
+used.
 
 Invariant: the same problem has the same answer; rows and units are numbers in the caller's order.
 """
@@ -128,7 +129,7 @@ class _Cover(NamedTuple):
     row: int
     units: tuple[int, ...]
     sort: object
-    """Equal for identical rows."""
+    """Equal for identical units on identical rows."""
 
 
 class _MoveSearch:
@@ -151,6 +152,7 @@ class _MoveSearch:
         self._totals = totals
         self.start = _Partial(tuple(sorted(wanted, key=self._turn)), frozenset(), {})
         self._fitting: dict[int, list[int]] = {}
+        self._quick = False
         self._covers: dict[int, list[_Cover]] = {}
         self._holes: dict[int, dict[int, int]] = {}
         self._steps_of: dict[int, list[float]] = {}
@@ -165,6 +167,8 @@ class _MoveSearch:
         heap: list[tuple[tuple[float, ...], int, _Partial]] = [((0.0,), 0, self.start)]
         states: set[object] = set()
         plans = 0
+        self._quick = order is not _MoveOrder.FEWEST
+        self._covers.clear()
         while heap:
             _, _, plan = heapq.heappop(heap)
             if not plan.pending:
@@ -255,12 +259,12 @@ class _MoveSearch:
         candidates: list[_Cover] = []
         for row in plan.over:
             if row != item.origin and self._allowed(item.kind, row):
-                candidates += self._sets(row, item.kind, plan.over[row], plan.units)
+                candidates += self._sets(row, item.kind, plan.over[row], plan.units, quick=self._quick)
         seen: set[object] = set()
         for cover in self._base_covers(item.kind):
-            if cover.row in plan.over or cover.row == item.origin or (cover.sort, cover.cost) in seen:
+            if cover.row in plan.over or cover.row == item.origin or cover.sort in seen:
                 continue
-            seen.add((cover.sort, cover.cost))
+            seen.add(cover.sort)
             candidates.append(cover)
             if len(seen) == _ROWS:
                 break
@@ -269,33 +273,35 @@ class _MoveSearch:
     def _base_covers(self, kind: int) -> list[_Cover]:
         if kind not in self._covers:
             rows = (row for row in self._on_row if self._allowed(kind, row))
-            sets = (cover for row in rows for cover in self._sets(row, kind, self._free[row], frozenset()))
+            free, moved = self._free, frozenset[int]()
+            sets = (cover for row in rows for cover in self._sets(row, kind, free[row], moved, quick=self._quick))
             self._covers[kind] = sorted(sets, key=lambda cover: (cover.cost, cover.row, cover.units))
         return self._covers[kind]
 
-    def _sets(self, row: int, kind: int, free: Amounts, moved: frozenset[int]) -> list[_Cover]:
-        """Return minimal sets of units on a row, the fewest units first."""
+    def _sets(self, row: int, kind: int, free: Amounts, moved: frozenset[int], *, quick: bool) -> list[_Cover]:
+        """Return minimal sets of units on a row, the fewest units first; `quick`: not those that the pod replaces."""
         need = self._kinds[kind].need
         missing = tuple([wants - has if wants else 0 for wants, has in zip(need, free, strict=True)])
         if all(amount <= 0 for amount in missing):
             return []
         sorts: dict[tuple[object, ...], list[int]] = {}
         for unit in self._on_row.get(row, ()):
-            if unit not in moved and not self._pointless(unit, kind):
+            if unit not in moved and not (quick and self._replaces(unit, kind)):
                 pods = self._units[unit]
                 sorts.setdefault((pods[0][0],) if len(pods) == 1 else (unit, pods), []).append(unit)
-        choices = [(self._on(units[0], row), units) for units in sorts.values()]
+        choices = [(self._on(units[0], row), units, str(key)) for key, units in sorts.items()]
         choices.sort(key=lambda choice: (-self._weighed(choice[0]), choice[1]))
-        sort = (free, tuple(sorted((str(key), len(units)) for key, units in sorts.items())))
+        whole = tuple(sorted((key, len(units)) for _, units, key in choices))
         covers = []
-        for units in _covering([gain for gain, _ in choices], [len(u) for _, u in choices], missing):
-            chosen = tuple(unit for (_, group), count in zip(choices, units, strict=True) for unit in group[:count])
+        for counts in _covering([gain for gain, *_ in choices], [len(units) for _, units, _ in choices], missing):
+            chosen = tuple(unit for (_, units, _), n in zip(choices, counts, strict=True) for unit in units[:n])
             weight = sum(self._weight[pod] for unit in chosen for pod, _ in self._units[unit])
-            covers.append(_Cover((len(chosen), weight), row, chosen, sort))
+            part = tuple(sorted((key, n) for (_, _, key), n in zip(choices, counts, strict=True) if n))
+            covers.append(_Cover((len(chosen), weight), row, chosen, (free, whole, part)))
         return heapq.nsmallest(_SETS, covers, key=lambda cover: (cover.cost, cover.units))
 
-    def _pointless(self, unit: int, kind: int) -> bool:
-        """Return whether the other pod could use every row that a single pod could use."""
+    def _replaces(self, unit: int, kind: int) -> bool:
+        """Return whether a pod of that kind could use every row that the single pod of a unit could use."""
         pods = self._units[unit]
         own, wanted = self._kinds[pods[0][0]], self._kinds[kind]
         return len(pods) == 1 and _covers(own.need, wanted.need) and own.rows & ~wanted.rows == 0
@@ -371,7 +377,7 @@ class _MoveSearch:
         need, free = self._kinds[kind].need, self._free[row]
         for _ in range(_times(free, need)):
             free = _minus(free, need)
-        return self._sets(row, kind, free, frozenset())
+        return self._sets(row, kind, free, frozenset(), quick=False)
 
 
 def _covering(gains: Sequence[Amounts], counts: Sequence[int], missing: Amounts) -> Iterator[tuple[int, ...]]:
