@@ -25,7 +25,7 @@ from aiohttp import web
 from reprieve.cli import demo as command
 from reprieve.cli.outcome import CommandError
 from reprieve.cli.sections import Section, Tone
-from reprieve.client.cluster_reader import Reading
+from reprieve.client.cluster_reader import ClusterReading
 from reprieve.decisions.records import (
     CandidateRecord,
     Comparison,
@@ -314,8 +314,8 @@ def test_scheduler_that_cannot_be_asked_has_recorded_nothing() -> None:
 def test_plan_of_the_cluster_as_it_is_foresees_the_act(
     monkeypatch: pytest.MonkeyPatch, act: demo.Act, evicted: set[str] | None
 ) -> None:
-    async def read_cluster(_client: object) -> Reading:
-        return Reading(objects=[one.object for one in load([str(demo.DIRECTORY / demo.CLUSTER)]).all()])
+    async def read_cluster(_client: object) -> ClusterReading:
+        return ClusterReading(objects=[one.object for one in load([str(demo.DIRECTORY / demo.CLUSTER)]).all()])
 
     monkeypatch.setattr("reprieve.client.cluster_reader.read_cluster", read_cluster)
     client: Any = SimpleNamespace(connection=SimpleNamespace(server="https://here"))

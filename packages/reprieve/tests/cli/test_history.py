@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from reprieve.cli.history import history_sections
 from reprieve.cli.sections import Tone
-from reprieve.decisions.history import Evicted, HistoryItem, PreemptionHistory
+from reprieve.decisions.history import HistoryItem, HistoryVictim, PreemptionHistory
 from reprieve.inputs.loader import load
 from reprieve.observability.database.location import RecordsDatabase
 from reprieve.observability.database.store import DatabaseStore
@@ -111,7 +111,7 @@ ITEM = HistoryItem(
     pdb_violations=0,
     state="Done",
 )
-VICTIM = Evicted(unit="a/v", kind="Pod", priority=1, pods=1)
+VICTIM = HistoryVictim(unit="a/v", kind="Pod", priority=1, pods=1)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ VICTIM = Evicted(unit="a/v", kind="Pod", priority=1, pods=1)
         ),
     ],
 )
-def test_each_victim_is_a_line_below_its_preemption(victim: Evicted, line: str) -> None:
+def test_each_victim_is_a_line_below_its_preemption(victim: HistoryVictim, line: str) -> None:
     """whatif.md 9: what is not known is left out."""
     [section] = history_sections(PreemptionHistory(items=(replace(ITEM, victims=(victim, VICTIM)),)), "24h")
     [row] = section.rows

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reprieve.cli import queue, queue_records
-from reprieve.client.cluster_reader import Reading
+from reprieve.client.cluster_reader import ClusterReading
 from reprieve.client.connection import Connection
 from reprieve.inputs.loader import read
 from reprieve.observability.database.location import RecordsDatabase
@@ -34,11 +34,11 @@ def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]
 
     def read_live(
         kubeconfig: str | None, context: str | None, strictness: object, warn: Warn, **more: Any
-    ) -> tuple[Reading, str]:
+    ) -> tuple[ClusterReading, str]:
         asked.append({"kubeconfig": kubeconfig, "context": context, **more})
         objects = [one.object for text in (CLUSTER, WAITING) for one in read([("here", text)]).all()]
         warn(["leases are not readable"])
-        return Reading(objects=objects), "https://here"
+        return ClusterReading(objects=objects), "https://here"
 
     monkeypatch.setattr("reprieve.python.inputs.read_live", read_live)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -340,7 +340,9 @@ def test_records_of_an_earlier_workload_of_the_name_are_not_shown(
     """whatif.md 6.6: the pod of now was created after them."""
     later = WAITING.replace("2026-05-04", "2027-05-04")
     reading = [one.object for text in (CLUSTER, later) for one in read([("here", text)]).all()]
-    monkeypatch.setattr("reprieve.python.inputs.read_live", lambda *_, **__: (Reading(objects=reading), "https://here"))
+    monkeypatch.setattr(
+        "reprieve.python.inputs.read_live", lambda *_, **__: (ClusterReading(objects=reading), "https://here")
+    )
     [item] = json.loads(run(*ASKED, "--records", records, "-o", "json").out)["items"]
     assert (item["name"], item["lastAttempt"]) == ("waiting", None)
 

@@ -185,11 +185,11 @@ def test_owner_is_explained_by_a_pod_of_it(run: Run, cluster: Cluster, monkeypat
 
 
 def _read_live(*_: object, owners: bool, makers: object) -> Any:
-    from reprieve.client.cluster_reader import Reading
+    from reprieve.client.cluster_reader import ClusterReading
     from reprieve.inputs.loader import read
     from tests.cli.test_questions import CLUSTER
 
-    return Reading(objects=[one.object for one in read([("cluster", CLUSTER)]).all()]), "https://here"
+    return ClusterReading(objects=[one.object for one in read([("cluster", CLUSTER)]).all()]), "https://here"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from reprieve.cli import comparison, history, options, source
 from reprieve.cli.outcome import CommandError, Exit
-from reprieve.client.cluster_reader import Reading
+from reprieve.client.cluster_reader import ClusterReading
 from reprieve.client.errors import ConfigError, UnreachableError
 from reprieve.inputs.loader import read
 from reprieve.python.inputs import InputSource, Strictness, Warn
@@ -268,13 +268,13 @@ def test_scenario_that_fails_is_no_bad_input(run: Run, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+def reading(monkeypatch: pytest.MonkeyPatch) -> ClusterReading:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "secretive"}}
-    found = Reading(objects=[one.object for one in read([("n", node)]).nodes], warnings=["not read: x"])
+    found = ClusterReading(objects=[one.object for one in read([("n", node)]).nodes], warnings=["not read: x"])
 
     def read_live(
         kubeconfig: str | None, context: str | None, strictness: Strictness, warn: Warn
-    ) -> tuple[Reading, str]:
+    ) -> tuple[ClusterReading, str]:
         warn(found.warnings)
         return found, "https://here"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.client.errors import ApiError, UnreachableError
 from tests.client.scripted import Reply, client_of, scripted, status, text
 
@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Table, list[str], str | None]] = {
 def test_kubeconfig_entries_that_are_used(name: str, aggregated: bool) -> None:
     table, groups, workload = CASES[name]
 
-    async def run() -> Served:
+    async def run() -> ServedResources:
         async with scripted(server(table, aggregated=aggregated)) as there, client_of(there) as client:
             return await discover(client)
 
@@ -139,7 +139,7 @@ def test_group_that_is_down_is_reported() -> None:
         table = {**CORE, "policy": {"v1": [("poddisruptionbudgets", "PodDisruptionBudget", True)]}}
         return await server(table, aggregated=False)(request)
 
-    async def run() -> Served:
+    async def run() -> ServedResources:
         async with scripted(reply) as there, client_of(there) as client:
             return await discover(client)
 
@@ -186,7 +186,7 @@ def test_which_group_versions_may_be_missing(missing: str, code: int, passed_ove
             return await status(code, "No", "not now")(request)
         return await server({**CORE, **OTHERS}, aggregated=False)(request)
 
-    async def run() -> Served:
+    async def run() -> ServedResources:
         async with scripted(reply) as there, client_of(there) as client:
             return await discover(client)
 
@@ -213,11 +213,11 @@ def test_resource_is_called_by_its_plural_and_its_group() -> None:
 
 def test_first_version_that_is_served_is_found_and_what_is_found_later_counts_for_all() -> None:
     old, new = Resource("apps", "v1beta1", "x", "X", True), Resource("apps", "v1", "x", "X", True)
-    served = Served([old], ["policy/v1: away"])
+    served = ServedResources([old], ["policy/v1: away"])
     assert served.find("X", ("apps/v1", "apps/v1beta1")) is old
     assert served.find("X", ("apps/v1",)) is served.find("Y", ("apps/v1beta1",)) is None
     held = served
-    served.become(Served([old, new]))
+    served.become(ServedResources([old, new]))
     assert (held.find("X", ("apps/v1", "apps/v1beta1")), held.unavailable) == (new, ())
 
 
@@ -234,7 +234,7 @@ def test_resources_without_a_kind_are_passed_over() -> None:
         versions = [{"version": "v1", "resources": resources}, {"version": "v2"}]
         return web.json_response({"kind": "APIGroupDiscoveryList", "items": [{"versions": versions}]})
 
-    async def run() -> Served:
+    async def run() -> ServedResources:
         async with scripted(reply) as there, client_of(there) as client:
             return await discover(client)
 

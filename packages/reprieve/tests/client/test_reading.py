@@ -18,7 +18,7 @@ from kube_rules.errors import InputError
 from kube_rules.manifests import Loaded, Manifests
 from reprieve.client import cluster_reader as reading_module
 from reprieve.client.cluster_reader import (
-    Reading,
+    ClusterReading,
     add_new,
     known_classes,
     manifests_of,
@@ -95,8 +95,8 @@ class Cluster:
         kind = {"podgroups": "PodGroup", **{name: kind for name, (_, kind) in KINDS.items()}}[plural]
         return {"name": plural, "kind": kind, "namespaced": plural not in ("nodes", "namespaces")}
 
-    def read(self, **more: Any) -> Reading:
-        async def run() -> Reading:
+    def read(self, **more: Any) -> ClusterReading:
+        async def run() -> ClusterReading:
             async with scripted(self.reply) as server, client_of(server) as client:
                 return await read_cluster(client, **more)
 
@@ -468,7 +468,7 @@ def test_group_keeps_a_preemption_class_that_counts(
     metadata = msgspec.structs.replace(group.object.metadata, annotations={VICTIM_CLASS: of_class, "a": "b"})
     stated = msgspec.structs.replace(group.object, spec=spec, metadata=metadata)
     low = next(one.object for one in manifests(klass(1).replace("name: c", "name: low")).all())
-    reading = Reading([low, stated])
+    reading = ClusterReading([low, stated])
     found = manifests_of(reading, "live").pod_groups[0].object.metadata.annotations
     [_, again] = without_void_classes([low, stated])
     assert (VICTIM_CLASS in found) is (passed_over is None)
@@ -494,4 +494,4 @@ def test_reading_is_not_written_out_by_asyncio() -> None:
         loaded.object for loaded in read([("x.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")]).all()
     ]
     assert "n1" in repr(objects)
-    assert "n1" not in repr(Reading(objects))
+    assert "n1" not in repr(ClusterReading(objects))

@@ -19,7 +19,7 @@ from kube_rules import objects as o
 from kube_rules.admission import PREEMPTION_PRIORITY, PREEMPTION_PRIORITY_CLASS
 from kube_rules.errors import Origin
 from kube_rules.meta import KubernetesObject
-from reprieve.client.cluster_reader import OPTIONAL, REQUIRED, Reading, manifests_of
+from reprieve.client.cluster_reader import OPTIONAL, REQUIRED, ClusterReading, manifests_of
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource
 from reprieve.client.snapshot import snapshot, text_of
@@ -52,7 +52,7 @@ def live_objects(cluster: RandomCluster) -> list[KubernetesObject]:
 
 
 def plan_of(objects: Sequence[KubernetesObject]) -> Json:
-    return _comparable(plan(manifests_of(Reading(list(objects)), "live")))
+    return _comparable(plan(manifests_of(ClusterReading(list(objects)), "live")))
 
 
 def plan_of_text(text: str, name: str) -> Json:
@@ -254,7 +254,7 @@ def test_every_annotation_and_option_decides_the_same_in_a_snapshot(
     chosen = _options(options, first, asynchronous)
     manifests, _ = snapshot(objects)
     text = text_of(manifests, json=form == "json")
-    live = plan(manifests_of(Reading(list(objects)), "live"), chosen)
+    live = plan(manifests_of(ClusterReading(list(objects)), "live"), chosen)
     assert _comparable(plan(read([(f"x.{form}", text)]), chosen)) == _comparable(live)
 
 
@@ -290,7 +290,7 @@ def test_group_keeps_its_preemption_priority() -> None:
 @pytest.mark.parametrize(("name", "priority"), [("gone", 1), ("dear", 5000)])
 def test_preemption_class_that_the_scheduler_passes_over_is_no_obstacle(name: str, priority: int) -> None:
     objects = _group_with({PREEMPTION_PRIORITY_CLASS: name}, priority)
-    reading = Reading(list(objects))
+    reading = ClusterReading(list(objects))
     (group,) = manifests_of(reading, "live").pod_groups
     assert group.object.spec.priority == priority
     assert any("skipped" in warning for warning in reading.warnings)
@@ -503,7 +503,7 @@ def test_priorities_the_server_left_open() -> None:
     [pod] = typed(POD)
     assert isinstance(pod, o.Pod)
     open_pod = replace(pod, spec=replace(pod.spec, priority=None, priority_class_name="nowhere"))
-    reading = Reading([open_pod])
+    reading = ClusterReading([open_pod])
     [loaded] = manifests_of(reading, "live").pods
     assert loaded.object.spec.priority == 0
     assert loaded.origin == Origin("live")

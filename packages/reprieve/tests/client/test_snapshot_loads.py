@@ -22,7 +22,7 @@ from kube_standin.initial_objects import LoadReport, load_objects
 from kube_standin.security import Secrets
 from kube_standin.server.control_plane import ControlPlane
 from kube_standin.storage import Store, open_log
-from reprieve.client.cluster_reader import OPTIONAL, REQUIRED, Reading, manifests_of
+from reprieve.client.cluster_reader import OPTIONAL, REQUIRED, ClusterReading, manifests_of
 from reprieve.client.decoding import stored
 from reprieve.client.discovery import Resource
 from reprieve.client.snapshot import snapshot, text_of
@@ -77,7 +77,7 @@ LATER = 4_102_444_800.0
 
 
 def decided(objects: Sequence[KubernetesObject]) -> Json:
-    answer = plan(manifests_of(Reading(list(objects)), "x"), PlanOptions(now=LATER))
+    answer = plan(manifests_of(ClusterReading(list(objects)), "x"), PlanOptions(now=LATER))
     document: Json = msgspec.json.decode(msgspec.json.encode(answer.plan))
     del document["stats"]
     return document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kube_rules import objects
-from reprieve.cluster.budgets import BudgetIndex, ByLabel, budget_of, exceeding, violating
+from reprieve.cluster.budgets import BudgetIndex, SelectorsByLabel, budget_of, exceeding, violating
 from tests.building import World, pdb, pod
 
 
@@ -43,9 +43,9 @@ def test_budgets_that_count_the_same_are_as_strict_as_the_strictest() -> None:
 def test_label_is_used_only_where_all_ask_by_it() -> None:
     """A short cut for the common case: every budget of the namespace selects by one and the same label."""
 
-    def index(*selectors: dict[str, str] | None) -> ByLabel:
+    def index(*selectors: dict[str, str] | None) -> SelectorsByLabel:
         budgets = [budget_of(pdb(f"b{n}", one or {})) for n, one in enumerate(selectors)]
-        return ByLabel((n, one.namespace, one.selector) for n, one in enumerate(budgets))
+        return SelectorsByLabel((n, one.namespace, one.selector) for n, one in enumerate(budgets))
 
     assert index({"app": "a"}, {"app": "b"}).by_one_label("default") == ("app", {"a": [0], "b": [1]})
     assert index({"app": "a"}, {"tier": "b"}).by_one_label("default") is None

@@ -16,7 +16,7 @@ from typing import Any
 
 from kube_standin.server.control_plane import Serving
 from reprieve.client.clock import REAL_CLOCK, Clock
-from reprieve.client.discovery import Served, discover
+from reprieve.client.discovery import ServedResources, discover
 from reprieve.client.informer import InformerOptions
 from reprieve.client.rate_limits import BackoffPolicy
 from reprieve.client.transport import ApiClient, ApiResponse
@@ -148,7 +148,7 @@ async def running(
         observer = Watched(metrics=Metrics(), log=Log(-1))
         observer.attach(engine)
         every = await discover(client)
-        served = Served(found for kind in kinds for found in every.readable(kind))
+        served = ServedResources(found for kind in kinds for found in every.readable(kind))
         scheduler = Scheduler(settings, client, client, served, observer, engine)
         task = asyncio.create_task(scheduler.run(asyncio.Event()))
         try:

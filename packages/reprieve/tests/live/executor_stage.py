@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kube_rules import objects as o
-from reprieve.client.discovery import Resource, Served
+from reprieve.client.discovery import Resource, ServedResources
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import PodRecord
@@ -144,7 +144,7 @@ class Stage:
         self.observer.attach(self.engine)
         client = Client(self.clock)
         outages = Outages(self.clock, self.observer)
-        served = Served([])
+        served = ServedResources([])
         self.executor = DecisionExecutor(
             self.engine, client, served, self.writes, self.observer, outages, extenders=extenders
         )

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kube_standin.server.control_plane import ServeOptions, serving
-from reprieve.client.discovery import Served, discover
+from reprieve.client.discovery import ServedResources, discover
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.kubeconfig import connect
@@ -95,7 +95,7 @@ class Stage:
         await self.client.request("POST", GROUPS, body=manifests.gang(name, least))
 
     @asynccontextmanager
-    async def running(self, served: Served | None = None) -> AsyncIterator[None]:
+    async def running(self, served: ServedResources | None = None) -> AsyncIterator[None]:
         task = asyncio.create_task(self.feed.run(served or await discover(self.client)))
         try:
             await until(lambda: self.feed.synced or task.done())

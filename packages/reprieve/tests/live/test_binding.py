@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from kube_rules.objects import PersistentVolumeClaim
-from reprieve.client.discovery import Resource, Served
+from reprieve.client.discovery import Resource, ServedResources
 from reprieve.client.errors import ClientError, UnreachableError
 from reprieve.client.leader_election import LeadershipLostError
 from reprieve.client.transport import Limits
@@ -98,7 +98,7 @@ async def stage(*replies: Reply, call_extender: Any = None, instant: float = 60.
         clock = FakeClock(instant=instant)
         async with client_of(server, clock=clock, limits=Limits(qps=0.0, attempts=1)) as client:
             pool = WriterPool(client, attempts=2)
-            served = Served([CLAIMS])
+            served = ServedResources([CLAIMS])
             outcomes, engine = Outcomes(), Engine()
             engine.set(node("n1"), 0.0)
             engine.set(pod("a", cpu=1), 0.0)

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from kube_rules import objects
-from reprieve.client.discovery import Resource, Served
+from reprieve.client.discovery import Resource, ServedResources
 from reprieve.client.errors import ApiError
 from reprieve.decisions.requested_nodes import STATE
 from reprieve.framework.configuration import ConfigurationError
@@ -108,7 +108,7 @@ class Stage:
         self.provisioning = NodeRequests(
             self.world.engine,
             self.api,  # type: ignore[arg-type]
-            Served([REQUESTS, GROUPS]),
+            ServedResources([REQUESTS, GROUPS]),
             Pool(),  # type: ignore[arg-type]
             note=self.said.append,
             trouble=self.said.append,

@@ -10,7 +10,7 @@ import pytest
 from kube_rules.group_owners import OWNER_KINDS
 from kube_rules.meta import ObjectMeta
 from kube_standin.features import Features
-from reprieve.client.discovery import Served, discover
+from reprieve.client.discovery import ServedResources, discover
 from reprieve.client.errors import ApiError
 from reprieve.client.transport import MERGE_PATCH
 from reprieve.live.event_handlers import KINDS_READ, ClusterFeedOptions
@@ -45,7 +45,7 @@ def test_pods_and_nodes_are_required(kind: str) -> None:
             async with stage.running():
                 pass
         with pytest.raises(ApiError, match="serves no Pod"):
-            await Stage(stage.client).feed.run(Served([]))
+            await Stage(stage.client).feed.run(ServedResources([]))
 
     play(act)
 

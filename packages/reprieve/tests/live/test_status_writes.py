@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from kube_standin.features import EVERY_RELEASE
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.live.writes import superseded
 from tests.client.scripted import Reply, answer, status
 from tests.live.faults import cluster, create_custom, group
@@ -69,7 +69,10 @@ def test_conditions_of_a_custom_resource_are_not_lost_to_another_writer() -> Non
         async with cluster() as (_, client):
             made = await create_custom(client, resource, group("g", count=2) | {"apiVersion": f"{name}/v1beta1"})
             uid = made["metadata"]["uid"]
-            async with writes_of(client, Served([resource])) as ours, writes_of(client, Served([resource])) as theirs:
+            async with (
+                writes_of(client, ServedResources([resource])) as ours,
+                writes_of(client, ServedResources([resource])) as theirs,
+            ):
                 kinds = [f"T{number}" for number in range(8)]
                 turns = [ours, theirs] * 4
                 calls = [

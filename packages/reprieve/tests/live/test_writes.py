@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from kube_rules.objects import Pod
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.client.errors import ApiError, UnreachableError
 from reprieve.client.leader_election import Fence, LeadershipLostError
 from reprieve.client.rate_limits import BackoffPolicy
@@ -35,13 +35,13 @@ async def scripted_writes(*replies: Reply, fence: Fence | None = None) -> AsyncI
     async with scripted(*replies) as server, client_of(server) as client:
         pool = WriterPool(client, fence)
         try:
-            yield server, Writes(client, Served([PODS, CLAIMS]), pool)
+            yield server, Writes(client, ServedResources([PODS, CLAIMS]), pool)
         finally:
             await pool.aclose()
 
 
 @asynccontextmanager
-async def writes_of(client: ApiClient, served: Served) -> AsyncIterator[Writes]:
+async def writes_of(client: ApiClient, served: ServedResources) -> AsyncIterator[Writes]:
     pool = WriterPool(client, backoff=QUICK)
     try:
         yield Writes(client, served, pool)
@@ -211,7 +211,7 @@ def test_nothing_is_sent_without_the_right_to_write() -> None:
     async def run() -> None:
         async with scripted(answer()) as server, client_of(server) as client:
             pool = WriterPool(client, Fence(client.clock))
-            writes = Writes(client, Served([PODS]), pool)
+            writes = Writes(client, ServedResources([PODS]), pool)
             calls = (writes.bind(record(), "n1"), writes.delete_pod("default", "web", "u1"))
             found = await asyncio.gather(*calls, return_exceptions=True)
             assert [type(error) for error in found] == [LeadershipLostError, LeadershipLostError]
@@ -234,7 +234,7 @@ def test_binding_is_taken_back_until_it_is_sent() -> None:
 
         async with scripted(hold) as server, client_of(server) as client:
             pool = WriterPool(client, workers=1)
-            writes = Writes(client, Served([PODS]), pool)
+            writes = Writes(client, ServedResources([PODS]), pool)
             first, second = writes.bind(record("a", "u1"), "n1"), writes.bind(record("b", "u2"), "n1")
             await arrived.wait()
             assert writes.take_back("u1") is first

@@ -16,7 +16,7 @@ from reprieve.preemption.default_preemption import DefaultPreemption
 from reprieve.preemption.options import PreemptionOptions
 from reprieve.preemption.outcome import COMPATIBLE, MINIMIZE_VICTIMS, Preemption, UnhelpfulReason
 from reprieve.preemption.protected_minimums import ProtectedMinimums, protected_priority
-from reprieve.simulation.virtual import Preempted
+from reprieve.simulation.virtual import TimedPreemption
 from tests.building import START, World, annotated, group, node, pod, priority_class, profile_with
 from tests.preemption.by_name import names_of, units_of
 from tests.random_clusters import ON_CLUSTERS, RandomCluster, random_clusters
@@ -192,7 +192,7 @@ def test_no_gang_loses_its_minimum(placement: str, data: st.DataObject) -> None:
     world = World(granted, *[_protected(entry) for entry in cluster.everything], profiles=_placed(placement))
     picture = world.engine.cluster
 
-    def look(made: Preempted) -> bool:
+    def look(made: TimedPreemption) -> bool:
         victims = [pod for verdict in made.preemption.victims for pod in verdict.unit.pods]
         for gang in picture.groups.values():
             going = sum(pod.group == gang.key and not pod.terminating for pod in victims)

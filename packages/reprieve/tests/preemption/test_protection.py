@@ -23,7 +23,7 @@ from reprieve.preemption.protected_units import (
     RespectedBudgets,
     left_below_minimum,
 )
-from reprieve.simulation.virtual import Preempted
+from reprieve.simulation.virtual import TimedPreemption
 from tests.building import START, World, annotated, gang, group, node, pdb, pod, priority_class, profile_with
 from tests.preemption.by_name import names_of, units_of
 from tests.preemption.exact import NoSolutionError, cheapest
@@ -181,7 +181,7 @@ def test_budget_that_is_respected_is_never_violated(placement: str, data: st.Dat
     world = World(RESPECTS, *[_of_class(entry) for entry in cluster.everything], profiles=_placed(placement))
     picture = world.engine.cluster
 
-    def look(made: Preempted) -> bool:
+    def look(made: TimedPreemption) -> bool:
         victims = [pod for verdict in made.preemption.victims for pod in verdict.unit.pods]
         for budget in picture.budgets.values():
             counted = sum(budget.counts(pod) for pod in victims)

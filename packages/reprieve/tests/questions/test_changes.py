@@ -14,7 +14,7 @@ from kube_rules.errors import InputError
 from kube_rules.manifests import Manifests
 from kube_rules.objects import Pod
 from reprieve.inputs.loader import load
-from reprieve.questions.changes import Changed, InputChange, changed, with_changes
+from reprieve.questions.changes import ChangedInput, InputChange, changed, with_changes
 from reprieve.simulation.plan import plan
 from reprieve.simulation.report import Plan
 from reprieve.simulation.workloads.expansion import expand
@@ -46,7 +46,7 @@ def loaded(*documents: Json) -> Manifests:
     return load(["-"], stdin=io.BytesIO(yaml.safe_dump_all(documents).encode()))
 
 
-def made(manifests: Manifests, *flags: str) -> Changed:
+def made(manifests: Manifests, *flags: str) -> ChangedInput:
     """The input after `drain n1`, `add-nodes 2 like n1` and so on."""
     changes = []
     for flag in flags:
@@ -269,7 +269,7 @@ PYTORCH: Json = {
 }
 
 
-def names(after: Changed) -> list[str]:
+def names(after: ChangedInput) -> list[str]:
     return sorted(one.object.name for one in expand(after.manifests).manifests.pods)
 
 

@@ -11,7 +11,7 @@ from kube_rules import objects
 from reprieve.replay.job_list import Tolerated, tolerations
 from reprieve.replay.quotas import JobQuotas
 from reprieve.replay.statistics import report
-from reprieve.replay.unstarted_jobs import MOST_REASONS, NeverStarted
+from reprieve.replay.unstarted_jobs import MOST_REASONS, UnstartedJobs
 from reprieve.replay.world import Replay
 from tests.building import node
 from tests.replay.building import gpu_nodes, job, replay
@@ -24,7 +24,7 @@ def tainted(*taints: tuple[str, str, str], name: str = "n0") -> objects.Node:
     return node(name, cpu=96, gpu=8, taints=taints)
 
 
-def why(run: Replay) -> Sequence[NeverStarted]:
+def why(run: Replay) -> Sequence[UnstartedJobs]:
     return report("p", run).never_started
 
 
@@ -73,7 +73,7 @@ def test_taints_that_are_not_tolerated_are_named() -> None:
     more = [(f"t{at}", "", "NoExecute") for at in range(4)]
     run = replay([job("a", 0, 10, workers=2), job("b", 0, 10)], [tainted(GPU_TAINT, SOFT), tainted(*more, name="n1")])
     assert why(run) == (
-        NeverStarted(
+        UnstartedJobs(
             2,
             "a",
             "0/2 nodes are available: 2 node(s) had untolerated taint(s): "
@@ -108,7 +108,7 @@ def test_quota_holds_jobs_back() -> None:
     )
     run.run(10_000)
     run.close(10_000)
-    assert why(run) == (NeverStarted(1, "held", "a ResourceQuota of namespace default holds it back"),)
+    assert why(run) == (UnstartedJobs(1, "held", "a ResourceQuota of namespace default holds it back"),)
 
 
 def test_job_larger_than_its_quota_is_counted_and_the_next_one_runs() -> None:
@@ -119,7 +119,7 @@ def test_job_larger_than_its_quota_is_counted_and_the_next_one_runs() -> None:
     run.run(10_000)
     run.close(10_000)
     reason = "it exceeds a ResourceQuota of namespace default by itself: pods=1"
-    assert why(run) == (NeverStarted(2, "large", reason),)
+    assert why(run) == (UnstartedJobs(2, "large", reason),)
     assert [account.first_start for account in run.accounts] == [None, 1000, None]
 
 

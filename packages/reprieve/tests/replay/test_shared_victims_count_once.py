@@ -8,7 +8,7 @@ import pytest
 
 from reprieve.replay.job_list import ReplayJob
 from reprieve.replay.world import Replay
-from reprieve.simulation.virtual import Preempted
+from reprieve.simulation.virtual import TimedPreemption
 from tests.building import pod
 from tests.replay.building import gpu_nodes, job, of, started
 
@@ -18,7 +18,7 @@ def victims_counted(run: Replay) -> tuple[set[str], dict[str, int]]:
     named: dict[str, int] = {}
     count = run.preempted
 
-    def noted(event: Preempted) -> None:
+    def noted(event: TimedPreemption) -> None:
         for verdict in event.preemption.victims:
             for victim in verdict.unit.pods:
                 named[victim.uid] = named.get(victim.uid, 0) + 1

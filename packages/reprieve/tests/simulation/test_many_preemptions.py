@@ -9,7 +9,7 @@ from reprieve.preemption.outcome import Preemption
 from reprieve.python.builder import ClusterBuilder
 from reprieve.simulation import report_preemptions
 from reprieve.simulation.report import Answer
-from reprieve.simulation.virtual import Preempted
+from reprieve.simulation.virtual import TimedPreemption
 
 
 def planned(nodes: int = 12, preemptors: int = 4) -> Answer:
@@ -44,7 +44,7 @@ def test_no_decision_outlives_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[int] = []
     note = report_preemptions.PreemptionLedger.note
 
-    def counted(self: report_preemptions.PreemptionLedger, made: Preempted) -> None:
+    def counted(self: report_preemptions.PreemptionLedger, made: TimedPreemption) -> None:
         note(self, made)
         kept.append(sum(type(each) is Preemption for each in gc.get_objects()) - before)
 

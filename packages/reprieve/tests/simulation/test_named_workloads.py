@@ -8,7 +8,7 @@ from kube_rules.errors import FieldError, InputError
 from kube_rules.objects import Pod
 from reprieve.simulation.workloads.expansion import expand
 from reprieve.simulation.workloads.named_workloads import (
-    Named,
+    NamedObject,
     NotThereError,
     Workloads,
     makers_named,
@@ -485,7 +485,7 @@ def test_priority_is_set_in_every_template_in_place_of_a_class() -> None:
     assert specs() == [("high", None)] * 2
     assert there.set_priority(found, "", 7) == 2
     assert specs() == [(None, 7)] * 2
-    assert there.set_priority(Named("apps", "ReplicaSet", "default", "gone"), "", 7) == 0
+    assert there.set_priority(NamedObject("apps", "ReplicaSet", "default", "gone"), "", 7) == 0
 
 
 def test_workload_is_deleted_with() -> None:

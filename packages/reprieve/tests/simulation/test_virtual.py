@@ -14,7 +14,7 @@ from kube_rules.owners import ServiceSpec
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.effects import DirectEviction
-from reprieve.simulation.virtual import Preempted
+from reprieve.simulation.virtual import TimedPreemption
 from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, priority_class
 from tests.plugins.devices import template
 from tests.preemption.test_waiting import at, configured, rolling
@@ -396,7 +396,7 @@ class Noted:
     def placed(self, pod: PodRecord) -> None:
         self.found.append(("placed", pod.name))
 
-    def preempted(self, made: Preempted) -> None:
+    def preempted(self, made: TimedPreemption) -> None:
         preemptor = made.preemption.pod
         assert preemptor is not None
         self.found.append(("preempted for", preemptor.name))

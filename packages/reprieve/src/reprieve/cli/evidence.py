@@ -31,7 +31,7 @@ from reprieve.cli.whatif import HypotheticalDecision, ask
 from reprieve.client.cluster_reader import manifests_of, read_cluster
 from reprieve.client.connection import Connection, Identity, TlsSettings
 from reprieve.client.decoding import stored
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.client.errors import ApiError, ClientError, ConfigError
 from reprieve.client.kubeconfig import SCHEDULER_EXTENSION
 from reprieve.client.lists import list_objects
@@ -288,7 +288,7 @@ def _waits(evidence: Evidence) -> bool:
 # -- the API server --------------------------------------------------------------------------------
 
 
-async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -> None:
+async def _read_objects(client: ApiClient, served: ServedResources, evidence: Evidence) -> None:
     target = evidence.target
     if target.kind not in _KINDS:
         return
@@ -317,7 +317,9 @@ async def _read_objects(client: ApiClient, served: Served, evidence: Evidence) -
         await _read_above(client, served, evidence, evidence.group.spec.parent_composite_pod_group_name)
 
 
-async def _composite(client: ApiClient, served: Served, namespace: str, name: str) -> objects.CompositePodGroup | None:
+async def _composite(
+    client: ApiClient, served: ServedResources, namespace: str, name: str
+) -> objects.CompositePodGroup | None:
     for resource in served.readable("CompositePodGroup"):
         result = await _get(
             client, resource, objects.CompositePodGroup, ExplainTarget("CompositePodGroup", namespace, name)
@@ -327,7 +329,7 @@ async def _composite(client: ApiClient, served: Served, namespace: str, name: st
     return None
 
 
-async def _read_above(client: ApiClient, served: Served, evidence: Evidence, parent: str) -> None:
+async def _read_above(client: ApiClient, served: ServedResources, evidence: Evidence, parent: str) -> None:
     """Return the composites above an object, upwards; reading stops at cycles and at the maximum depth."""
     while parent and parent not in evidence.above and len(evidence.above) < _MOST_LEVELS:
         composite = await _composite(client, served, evidence.target.namespace, parent)
@@ -338,7 +340,7 @@ async def _read_above(client: ApiClient, served: Served, evidence: Evidence, par
         parent = composite.spec.parent_composite_pod_group_name
 
 
-async def _read_below(client: ApiClient, served: Served, evidence: Evidence) -> None:
+async def _read_below(client: ApiClient, served: ServedResources, evidence: Evidence) -> None:
     """Return the pods of all groups below a composite."""
     namespace = evidence.target.namespace
     composites = await _every(client, served, objects.CompositePodGroup, namespace)
@@ -369,7 +371,7 @@ def read_above(evidence: Evidence, parent: str, composites: Mapping[str, objects
         parent = composite.spec.parent_composite_pod_group_name
 
 
-async def _every(client: ApiClient, served: Served, kind: type[T], namespace: str) -> dict[str, T]:
+async def _every(client: ApiClient, served: ServedResources, kind: type[T], namespace: str) -> dict[str, T]:
     """Return all objects of a kind in a namespace by name; of two with one name, the one that applies."""
     result: dict[str, T] = {}
     for resource in reversed(served.readable(kind.KIND)):
@@ -396,12 +398,12 @@ class _Series(msgspec.Struct, frozen=True, rename="camel"):
     last_observed_time: str | None = None
 
 
-class _About(msgspec.Struct, frozen=True):
+class _InvolvedObject(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
 class _Event(msgspec.Struct, frozen=True, rename="camel"):
-    involved_object: _About = _About()
+    involved_object: _InvolvedObject = _InvolvedObject()
     reason: str = ""
     message: str = ""
     type: str = ""

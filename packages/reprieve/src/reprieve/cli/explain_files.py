@@ -58,7 +58,7 @@ class WaitingItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tried: str | None = None
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class WaitingDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The document."""
 
     api_version: str = DOCUMENT_VERSION
@@ -240,14 +240,14 @@ def of_namespace(document: Plan, namespace: str) -> Plan:
     )
 
 
-def waiting_document(answer: Answer, changes: Sequence[ChangeMade] = ()) -> Waiting:
+def waiting_document(answer: Answer, changes: Sequence[ChangeMade] = ()) -> WaitingDocument:
     """Return all pending workloads: trees of groups, then groups, then pods, each with what would help."""
     plan = answer.plan
     trees = sorted(plan.composite_pod_groups, key=lambda tree: (tree.namespace, tree.parent is not None, tree.name))
     items = [_item("CompositePodGroup", tree) for tree in trees if tree.outcome != "Scheduled"]
     items += [_item("PodGroup", group) for group in plan.pod_groups if group.outcome != "Scheduled"]
     items += [_item("Pod", pod) for pod in plan.pods if pod.node_name is None and pod.pod_group is None]
-    return Waiting(changes=tuple(changes), items=tuple(items))
+    return WaitingDocument(changes=tuple(changes), items=tuple(items))
 
 
 def _item(kind: str, outcome: PodOutcome | PodGroupOutcome | CompositeOutcome) -> WaitingItem:

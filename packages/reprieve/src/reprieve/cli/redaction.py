@@ -139,7 +139,7 @@ RecordOf = Callable[[str, str, str], DecisionRecord | None]
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRedacted:
+class RedactedQueue:
     """Pending objects. `plan`: all, others without names; `own`: those with names; `others`: the rest, counted."""
 
     plan: Plan
@@ -148,7 +148,7 @@ class WaitingRedacted:
     record_of: RecordOf
 
 
-def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, namespace: str) -> WaitingRedacted:
+def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, namespace: str) -> RedactedQueue:
     """Return the pending objects, those of other namespaces only by kind and priority."""
     redaction = Redaction(own_namespace=namespace)
     named: list[Pod | PodGroup | CompositePodGroup] = [loaded.object for loaded in manifests.pods]
@@ -178,7 +178,7 @@ def redacted_waiting(document: Plan, record_of: RecordOf, manifests: Manifests, 
         record = record_of(kind, space, name)
         return _record(record, redaction) if record is not None else None
 
-    return WaitingRedacted(plan, of_namespace(plan, namespace), _others_section(document, namespace), redacted_of)
+    return RedactedQueue(plan, of_namespace(plan, namespace), _others_section(document, namespace), redacted_of)
 
 
 _OutcomeT = TypeVar("_OutcomeT", PodOutcome, PodGroupOutcome, CompositeOutcome)

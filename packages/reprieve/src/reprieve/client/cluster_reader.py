@@ -25,9 +25,9 @@ from kube_rules.group_owners import GroupOwner, owner_kinds
 from kube_rules.manifests import Loaded, Manifests, PodMaker, UnknownObject
 from kube_rules.meta import KubernetesObject
 from kube_rules.work_annotations import ClassTerms, class_terms
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.client.errors import ApiError
-from reprieve.client.lists import Listed, list_objects
+from reprieve.client.lists import ObjectList, list_objects
 from reprieve.client.transport import ApiClient
 from reprieve.inputs.loader import FIRST_CREATION, created_seconds
 
@@ -66,7 +66,7 @@ T = TypeVar("T", bound=KubernetesObject)
 
 
 @dataclass(slots=True, repr=False)
-class Reading:
+class ClusterReading:
     """The result of reading: objects by kind in the server's order, and warnings about what could not be read.
 
     No repr: `asyncio.run` computes the repr of its task's result, which for a large cluster takes as long as reading.
@@ -109,7 +109,7 @@ async def read_makers(client: ApiClient, named: Iterable[tuple[str, str, str, st
 
 async def read_cluster(
     client: ApiClient, *, owners: bool = False, jobs: bool = False, makers: Sequence[tuple[str, str, str, str]] = ()
-) -> Reading:
+) -> ClusterReading:
     """Read a cluster; with `owners` also the controllers of pods that may be gangs (workloads.md 2.10).
 
     With `jobs` at least the Jobs, for their end (cost.md 6.4). `makers` (see `read_makers`) are read with their
@@ -119,7 +119,7 @@ async def read_cluster(
     """
     served = await discover(client)
     gate = asyncio.Semaphore(SIDE_BY_SIDE)
-    reading = Reading(warnings=[f"not read: {reason}" for reason in served.unavailable])
+    reading = ClusterReading(warnings=[f"not read: {reason}" for reason in served.unavailable])
 
     async def read(kind: type[KubernetesObject]) -> _Read:
         async with gate:
@@ -157,7 +157,7 @@ class _Read:
     absent: str = ""
 
 
-def _resources(served: Served, kind: type[KubernetesObject]) -> Sequence[Resource]:
+def _resources(served: ServedResources, kind: type[KubernetesObject]) -> Sequence[Resource]:
     """Return the resources that a kind is read from, the strongest first."""
     if issubclass(kind, GroupOwner):
         resource = served.find(kind.KIND, (kind.API_VERSION,))
@@ -175,7 +175,7 @@ async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequ
     versions: dict[str, str] = {}
     for resource in resources:
         try:
-            listed: Listed[KubernetesObject] = await list_objects(client, resource, kind)
+            listed: ObjectList[KubernetesObject] = await list_objects(client, resource, kind)
         except ApiError as error:
             if kind in REQUIRED or error.code not in _REFUSED:
                 raise
@@ -192,7 +192,7 @@ async def _read(client: ApiClient, kind: type[KubernetesObject], resources: Sequ
     return result
 
 
-def _leave_out_orphans(reading: Reading) -> None:
+def _leave_out_orphans(reading: ClusterReading) -> None:
     """Drop pods bound to missing nodes: they use no capacity and will be garbage-collected."""
     nodes = {item.name for item in reading.objects if isinstance(item, o.Node)}
     remaining: list[KubernetesObject] = []
@@ -207,7 +207,7 @@ def _leave_out_orphans(reading: Reading) -> None:
         reading.warnings.append(f"left out: {orphans} pod{'s' if orphans > 1 else ''} bound to nodes that are gone")
 
 
-def manifests_of(reading: Reading, source: str) -> Manifests:
+def manifests_of(reading: ClusterReading, source: str) -> Manifests:
     """Return the objects as the input of a plan; unresolved priorities become 0, with a warning."""
     classes = [item for item in reading.objects if isinstance(item, o.PriorityClass)]
     admission = PriorityAdmission(classes)

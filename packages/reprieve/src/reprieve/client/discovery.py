@@ -57,7 +57,7 @@ class Resource:
         return f"{self.plural}.{self.version}.{self.group}" if self.group else self.plural
 
 
-class Served:
+class ServedResources:
     """The resources of a server."""
 
     def __init__(self, resources: Iterable[Resource], unavailable: Iterable[str] = ()) -> None:
@@ -65,7 +65,7 @@ class Served:
         self.unavailable = tuple(unavailable)
         """Group versions that could not be queried (an aggregated API that is down), with the reason."""
 
-    def become(self, later: Served) -> None:
+    def become(self, later: ServedResources) -> None:
         """Replace the content with a later discovery, for all holders of this object."""
         self._by_kind = later._by_kind
         self.unavailable = later.unavailable
@@ -152,13 +152,13 @@ WANTED_VERSIONS: Final = tuple(
 """The group versions in which kinds of `kube_rules` are read."""
 
 
-async def discover(client: ApiClient) -> Served:
+async def discover(client: ApiClient) -> ServedResources:
     """Discover the served kinds of `kube_rules`. Raises ApiError and UnreachableError."""
     groups = (await client.get("/apis", accept=_AGGREGATED)).read(_Document)
     if groups.items is None:
         return await _one_by_one(client, groups)
     core = (await client.get("/api", accept=_AGGREGATED)).read(_Document)
-    return Served(
+    return ServedResources(
         Resource(group.metadata.name, version.version, item.resource, item.response_kind.kind, item.scope != "Cluster")
         for group in (*(core.items or ()), *groups.items)
         for version in group.versions or ()
@@ -167,7 +167,7 @@ async def discover(client: ApiClient) -> Served:
     )
 
 
-async def _one_by_one(client: ApiClient, groups: _Document) -> Served:
+async def _one_by_one(client: ApiClient, groups: _Document) -> ServedResources:
     served = {version.group_version for group in groups.groups or () for version in group.versions or ()} | {"v1"}
     resources: list[Resource] = []
     unavailable: list[str] = []
@@ -187,4 +187,4 @@ async def _one_by_one(client: ApiClient, groups: _Document) -> Served:
             for entry in answer.read(_ResourceList).resources or ()
             if "/" not in entry.name
         ]
-    return Served(resources, unavailable)
+    return ServedResources(resources, unavailable)

@@ -33,7 +33,7 @@ class Unreadable(NamedTuple):
 
 
 @dataclass(slots=True)
-class Listed(Generic[T]):
+class ObjectList(Generic[T]):
     """A whole list at one revision, with its unreadable objects."""
 
     revision: str
@@ -60,7 +60,7 @@ async def list_objects(
     labels: str = "",
     fields: str = "",
     page: int = PAGE,
-) -> Listed[T]:
+) -> ObjectList[T]:
     """Return all objects of a resource in their newest state. Raises ApiError and UnreachableError."""
     query = {name: text for name, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
     for turn in range(RESTARTS + 1):
@@ -73,9 +73,9 @@ async def list_objects(
 
 async def _pages(
     client: ApiClient, resource: Resource, kind: type[T], namespace: str | None, query: dict[str, str]
-) -> Listed[T] | None:
+) -> ObjectList[T] | None:
     """Read all pages once; return None if the list expired."""
-    listed: Listed[T] = Listed("")
+    listed: ObjectList[T] = ObjectList("")
     token = ""
     seen: set[str] = set()
     while True:

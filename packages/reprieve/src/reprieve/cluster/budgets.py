@@ -42,7 +42,7 @@ _MOST_LABELS = 1_024
 """The maximum number of label sets with cached charges."""
 
 
-class ByLabel:
+class SelectorsByLabel:
     """An index of selectors by namespace and one required label, to find the selectors that may match a pod."""
 
     def __init__(self, selectors: Iterable[tuple[int, str, Selector]]) -> None:
@@ -94,7 +94,7 @@ class BudgetIndex:
         self.counting = tuple(same)
         self.allowed = [budget.allowed for budget in same.values()]
         self._budgets = list(same.values())
-        self._by_label = ByLabel((number, b.namespace, b.selector) for number, b in enumerate(self._budgets))
+        self._by_label = SelectorsByLabel((number, b.namespace, b.selector) for number, b in enumerate(self._budgets))
         self._sure = [
             len(b.selector.requirements) == 1 and b.selector.requirements[0].operator == IN and not b.disrupted
             for b in self._budgets

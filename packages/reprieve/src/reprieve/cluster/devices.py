@@ -56,7 +56,7 @@ from reprieve.cluster.device_requests import (
     tolerated,
     write_allocation,
 )
-from reprieve.cluster.extended_resources import Mapped, owner_of, requests_of, served_by
+from reprieve.cluster.extended_resources import ResourceMapping, owner_of, requests_of, served_by
 from reprieve.cluster.groups import GroupState
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pods import PodClaim, PodRecord
@@ -98,7 +98,7 @@ class DeviceBook:
         """False: no class serves extended resources (gate DRAExtendedResource)."""
         self._special: dict[str, str] = {}
         """UID of a pod -> name of the claim created for its extended resources."""
-        self._special_shapes: dict[tuple[object, ...], tuple[ClaimShape, tuple[Mapped, ...]]] = {}
+        self._special_shapes: dict[tuple[object, ...], tuple[ClaimShape, tuple[ResourceMapping, ...]]] = {}
         self.claims: dict[str, ClaimState] = {}
         self.in_use = DevicesInUse()
         self.matcher = DeviceMatcher()
@@ -318,12 +318,14 @@ class DeviceBook:
                 return self.claims.get(f"{pod.namespace}/{claim.claim}")
         return None
 
-    def special_shape(self, pod: PodRecord, row: int) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
+    def special_shape(self, pod: PodRecord, row: int) -> tuple[ClaimShape, tuple[ResourceMapping, ...]] | None:
         """Return the special claim's shape and containers on a node; None if the node provides all resources."""
         names = {name for ask in pod.signature.extended for name, _, _ in ask.amounts if name in self.served}
         return self.shape_for(pod, frozenset(name for name in names if self._nodes.by_devices(name)[row]))
 
-    def shape_for(self, pod: PodRecord, wanted: frozenset[str]) -> tuple[ClaimShape, tuple[Mapped, ...]] | None:
+    def shape_for(
+        self, pod: PodRecord, wanted: frozenset[str]
+    ) -> tuple[ClaimShape, tuple[ResourceMapping, ...]] | None:
         """Return the shape and containers for a node on which device classes serve `wanted`."""
         if not wanted:
             return None

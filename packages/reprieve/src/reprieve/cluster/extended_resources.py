@@ -33,7 +33,7 @@ class ContainerAsk(NamedTuple):
     """(resource, devices, index among the names of all resources that the container requests)."""
 
 
-class Mapped(NamedTuple):
+class ResourceMapping(NamedTuple):
     """A container's resource and the request of the claim that serves it (PodExtendedResourceClaimStatus)."""
 
     container: str
@@ -90,31 +90,31 @@ def served_by(classes: Iterable[objects.DeviceClass]) -> dict[str, str]:
 
 def requests_of(
     asks: Sequence[ContainerAsk], served: Mapping[str, str], wanted: Iterable[str]
-) -> tuple[list[dict[str, Any]], list[Mapped]]:
+) -> tuple[list[dict[str, Any]], list[ResourceMapping]]:
     """Return the requests of the claim for some resources, by name, and the containers they serve."""
     requests: list[dict[str, Any]] = []
-    mapped: list[Mapped] = []
+    mapped: list[ResourceMapping] = []
     for resource in sorted(wanted):
         lasting: dict[int, tuple[str, int]] = {}
         """Index of a lasting container -> its request and number of devices."""
-        borrowed: list[Mapped] = []
+        borrowed: list[ResourceMapping] = []
         extra: tuple[str, int] | None = None
         names: set[str] = set()
         for ask, amount, request in _of(asks, resource):
             if ask.lasting:
                 lasting[ask.number] = (request, amount)
-                mapped.append(Mapped(ask.name, resource, request))
+                mapped.append(ResourceMapping(ask.name, resource, request))
         for ask, amount, request in _of(asks, resource):
             if ask.lasting:
                 continue
             left = amount
             for _, (lender, lendable) in sorted(item for item in lasting.items() if item[0] >= ask.number):
                 if left > 0:
-                    borrowed.append(Mapped(ask.name, resource, lender))
+                    borrowed.append(ResourceMapping(ask.name, resource, lender))
                     left -= lendable
             if left > 0:
                 names.add(request)
-                borrowed.append(Mapped(ask.name, resource, request))
+                borrowed.append(ResourceMapping(ask.name, resource, request))
                 extra = (request, left) if extra is None or extra[1] < left else extra
         for entry in borrowed:
             shared = extra is not None and entry.request in names

@@ -44,7 +44,7 @@ class MatchCounts:
         self.counts[row] += by
 
 
-class _Placed:
+class _PlacedCounts:
     """Numbers of placed pods by row."""
 
     __slots__ = ("_rows",)
@@ -92,7 +92,7 @@ class _Placed:
         self._rows = None
 
 
-class ExistingTerm(_Placed):
+class ExistingTerm(_PlacedCounts):
     """A term of some pods; `rows`: their placed pods by row; `known`: the number of these pods."""
 
     __slots__ = ("_counts", "known", "label_classes", "spec")
@@ -134,7 +134,7 @@ class ExistingTerm(_Placed):
                 self._counts = None
 
 
-class LabelClass(_Placed):
+class LabelClass(_PlacedCounts):
     """Pods that no selector can distinguish; see the module docstring. `rows` is current while the index is active."""
 
     __slots__ = (

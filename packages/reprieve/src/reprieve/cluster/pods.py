@@ -38,7 +38,7 @@ _seconds: Final = lru_cache(maxsize=1024)(float)
 """Number of seconds -> one float object, shared by all pods with this grace period."""
 
 
-class Moved(NamedTuple):
+class MoveTrace(NamedTuple):
     """A move of units. `when`: the time of the decision, in seconds since the epoch.
 
     For a moving pod: the names of its unit and of its node. For the pod that they move for: the number of units.
@@ -110,7 +110,7 @@ class PodRecord(msgspec.Struct, eq=False, gc=False, kw_only=True):
     """For plugins (`annotations_of`)."""
     unschedulable_since: float | None = None
     """The time since when the API reports it as unschedulable, as first seen; None: it does not."""
-    moved: Moved | None = None
+    moved: MoveTrace | None = None
     """Its move to another node, or that of the pod it replaces, by its condition (moving.md 4.6)."""
     label_class: LabelClass | None = None
     """Its label class, once queried; only the pod affinity index changes it."""
@@ -214,7 +214,7 @@ def unschedulable_since(pod: objects.Pod) -> float | None:
     return transition.timestamp() if transition is not None else None
 
 
-def moved_of(pod: objects.Pod) -> Moved | None:
+def moved_of(pod: objects.Pod) -> MoveTrace | None:
     """Return the move in a pod's condition; None without a readable one."""
     for condition in pod.status.conditions or ():
         if condition.type == MOVED and condition.status == "True" and condition.last_transition_time is not None:
@@ -222,12 +222,12 @@ def moved_of(pod: objects.Pod) -> Moved | None:
             unit, _, node = condition.message.rpartition(_MOVES_TO)
             count = condition.message.removesuffix(_FOR_IT)
             if unit and node:
-                return Moved(when, unit, node)
-            return Moved(when, units=int(count)) if count.isdecimal() and len(count) <= _DIGITS else None
+                return MoveTrace(when, unit, node)
+            return MoveTrace(when, units=int(count)) if count.isdecimal() and len(count) <= _DIGITS else None
     return None
 
 
-def moved_condition(moved: Moved) -> Mapping[str, str]:
+def moved_condition(moved: MoveTrace) -> Mapping[str, str]:
     """Return the condition for a move, in the form of the API; `moved_of` reads it."""
     return {
         "type": MOVED,

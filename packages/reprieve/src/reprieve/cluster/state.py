@@ -24,7 +24,7 @@ from kube_rules.work_annotations import (
     class_terms,
 )
 from reprieve.cluster.attachments import AttachedVolumes
-from reprieve.cluster.budgets import Budget, BudgetIndex, ByLabel, budget_of
+from reprieve.cluster.budgets import Budget, BudgetIndex, SelectorsByLabel, budget_of
 from reprieve.cluster.controllers import Controllers, OwnershipKey, ownership_key
 from reprieve.cluster.default_selectors import DefaultSelectors
 from reprieve.cluster.evictions import EvictionHistory
@@ -52,7 +52,7 @@ class ClusterState(Placements):
         self.budgets: dict[str, Budget] = {}
         self.budgets_version = 0
         self._budget_index: BudgetIndex | None = None
-        self._budgets_by_label: tuple[tuple[str, ...], ByLabel] | None = None
+        self._budgets_by_label: tuple[tuple[str, ...], SelectorsByLabel] | None = None
         """The keys of the budgets, and the label index of their selectors; None: not computed."""
         self.groups_version = 0
         """Increases with a group object's change, which may change units and priorities."""
@@ -463,7 +463,7 @@ class ClusterState(Placements):
         """Return the keys of the budgets that count a pod, with a lookup by label."""
         if self._budgets_by_label is None:
             selectors = ((number, b.namespace, b.selector) for number, b in enumerate(self.budgets.values()))
-            self._budgets_by_label = tuple(self.budgets), ByLabel(selectors)
+            self._budgets_by_label = tuple(self.budgets), SelectorsByLabel(selectors)
         keys, by_label = self._budgets_by_label
         numbers = by_label.candidates(pod.namespace, pod.labels)
         return [keys[number] for number in numbers if self.budgets[keys[number]].counts(pod)]

@@ -9,7 +9,7 @@ from reprieve.decisions.outcomes import Document
 from reprieve.decisions.records import DecisionRecord, UnitRecord
 
 
-class Evicted(Document, frozen=True, kw_only=True):
+class HistoryVictim(Document, frozen=True, kw_only=True):
     """An evicted unit. `running_seconds`: how long its oldest pod ran.
 
     `why`: which pod needed its capacity, where it moves, or another reason for the eviction.
@@ -41,7 +41,7 @@ class HistoryItem(Document, frozen=True, kw_only=True):
     state: str
     cause: str = ""
     """Empty for a preemption, otherwise as in `PreemptionRecord.cause`."""
-    victims: tuple[Evicted, ...] = ()
+    victims: tuple[HistoryVictim, ...] = ()
 
 
 class PreemptionHistory(Document, frozen=True, kw_only=True):
@@ -113,10 +113,10 @@ def _item(record: DecisionRecord) -> HistoryItem | None:
     )
 
 
-def _evicted(unit: UnitRecord) -> Evicted:
+def _evicted(unit: UnitRecord) -> HistoryVictim:
     why = unit.why
     text = f"{why.pod} on {why.node} needed its capacity, {why.text}" if why is not None else unit.reason
-    return Evicted(
+    return HistoryVictim(
         unit=unit.unit,
         kind=unit.kind,
         priority=unit.priority,

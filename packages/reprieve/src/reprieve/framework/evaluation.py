@@ -22,7 +22,7 @@ from reprieve.cluster.state import ClusterState
 from reprieve.framework.diagnoser import Diagnoser, nominated_assumed, nominated_pods, nominated_rows
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.plugin import CycleState, FilterPlugin, Mask, Rows, Scope, Scores, SignPlugin, TieBreaker
-from reprieve.framework.profile import Profile, Weighted
+from reprieve.framework.profile import Profile, WeightedScore
 from reprieve.framework.restart_places import RestartPlaces
 from reprieve.framework.status import Code, Status, call_plugin
 
@@ -56,11 +56,11 @@ class SignatureView:
         self.priority = priority
         self.keys: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self.static_mask: Mask = np.empty(0, dtype=np.bool_)
-        self.static_scores: list[tuple[Weighted, Scores]] = []
+        self.static_scores: list[tuple[WeightedScore, Scores]] = []
         self.static_total: Scores | None = None
         """The sum of static scores that need no normalizing, by row."""
         self.filters: list[FilterPlugin] = []
-        self.scores: list[Weighted] = []
+        self.scores: list[WeightedScore] = []
         self.known: dict[tuple[bytes, bytes], int] | None = None
         """(used, allocatable) of a row -> the score there, or _INFEASIBLE; None if a row has more inputs than these."""
         self.changes = state.cluster.changes()
@@ -182,7 +182,7 @@ class Evaluator:
         self,
         state: CycleState,
         view: SignatureView,
-        cluster_scores: Sequence[Weighted],
+        cluster_scores: Sequence[WeightedScore],
         feasible: npt.NDArray[np.int64],
     ) -> Scores:
         """Return the scores of the feasible rows, normalized among them: `int64[feasible]`."""
@@ -396,7 +396,7 @@ class Evaluator:
                 mask = mask & self._fits(plugin, state, everything)
         return mask
 
-    def _uneven(self, weighted: Weighted, state: CycleState) -> Scores | None:
+    def _uneven(self, weighted: WeightedScore, state: CycleState) -> Scores | None:
         """Return the raw scores of all rows; None where all are equal, which cannot decide between nodes."""
         if not len(self._cluster.nodes) or not self._scores(weighted, state):
             return None
@@ -467,18 +467,18 @@ class Evaluator:
     def _fits(self, plugin: FilterPlugin, state: CycleState, rows: Rows) -> Mask:
         return call_plugin(plugin.name, "Filter", plugin.fits, state, rows)
 
-    def _scores(self, weighted: Weighted, state: CycleState) -> bool:
+    def _scores(self, weighted: WeightedScore, state: CycleState) -> bool:
         return call_plugin(weighted.plugin.name, "PreScore", weighted.plugin.pre_score, state)
 
-    def _score(self, weighted: Weighted, state: CycleState, rows: Rows) -> Scores:
+    def _score(self, weighted: WeightedScore, state: CycleState, rows: Rows) -> Scores:
         return call_plugin(weighted.plugin.name, "Score", weighted.plugin.score, state, rows)
 
-    def _normalized(self, weighted: Weighted, state: CycleState, scores: Scores) -> Scores:
+    def _normalized(self, weighted: WeightedScore, state: CycleState, scores: Scores) -> Scores:
         if not weighted.plugin.normalizes:
             return scores
         return call_plugin(weighted.plugin.name, "NormalizeScore", weighted.plugin.normalize, state, scores)
 
-    def _active_cluster_scores(self, state: CycleState) -> list[Weighted]:
+    def _active_cluster_scores(self, state: CycleState) -> list[WeightedScore]:
         return [weighted for weighted in self._profile.cluster_scores if self._scores(weighted, state)]
 
     def _let_through(

@@ -28,7 +28,7 @@ P = TypeVar("P", bound=Plugin)
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class WeightedScore:
     """A score plugin with its weight."""
 
     plugin: ScorePlugin
@@ -64,12 +64,12 @@ class Profile:
     watch: CallPolicy = field(default_factory=CallPolicy)
     """The policy for calls of plugins from outside the product, which run behind a guard."""
     filters: list[FilterPlugin] = field(init=False)
-    scores: list[Weighted] = field(init=False)
+    scores: list[WeightedScore] = field(init=False)
     static_filters: list[FilterPlugin] = field(init=False)
     node_filters: list[FilterPlugin] = field(init=False)
     cluster_filters: list[FilterPlugin] = field(init=False)
     outside_filters: list[FilterPlugin] = field(init=False)
-    cluster_scores: list[Weighted] = field(init=False)
+    cluster_scores: list[WeightedScore] = field(init=False)
     _points: dict[type, list[Any]] = field(init=False, default_factory=dict, compare=False, repr=False)
     """Results of `at`: some points are used with every binding."""
 
@@ -81,7 +81,7 @@ class Profile:
         self.cluster_filters = [p for p in self.filters if p.scope is Scope.CLUSTER and not p.outside]
         self.outside_filters = [p for p in self.filters if p.outside]
         self.scores = [
-            Weighted(p, self.score_weights[p.name]) for p in self.at(ScorePlugin) if self.score_weights.get(p.name)
+            WeightedScore(p, self.score_weights[p.name]) for p in self.at(ScorePlugin) if self.score_weights.get(p.name)
         ]
         self.cluster_scores = [weighted for weighted in self.scores if weighted.plugin.scope is Scope.CLUSTER]
 

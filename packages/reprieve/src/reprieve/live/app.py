@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from reprieve.client.discovery import Served, discover
+from reprieve.client.discovery import ServedResources, discover
 from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leader_election import Election, LeadershipLostError
@@ -77,7 +77,7 @@ class Scheduler:
         settings: Settings,
         client: ApiClient,
         lease_client: ApiClient,
-        served: Served,
+        served: ServedResources,
         observer: Observer,
         engine: Engine,
         recall: Callable[[], Coroutine[Any, Any, None]] = _nothing,
@@ -298,7 +298,7 @@ async def scheduler(settings: Settings) -> AsyncIterator[Scheduler]:
         yield assembled
 
 
-def report_setup(settings: Settings, served: Served, observer: Observer, log: Log) -> None:
+def report_setup(settings: Settings, served: ServedResources, observer: Observer, log: Log) -> None:
     """Report kinds that are not served, and remarks about the profiles."""
     for reason in served.unavailable:
         observer.trouble("discovery", f"not read: {reason}")
@@ -328,7 +328,12 @@ def open_records(settings: Settings, metrics: Metrics, log: Log) -> HistoryStore
 
 
 def observer_of(
-    settings: Settings, served: Served, metrics: Metrics, log: Log, keeper: RecordKeeper, sink: _Sink | None = None
+    settings: Settings,
+    served: ServedResources,
+    metrics: Metrics,
+    log: Log,
+    keeper: RecordKeeper,
+    sink: _Sink | None = None,
 ) -> Observer:
     """Return the observer of a scheduler; a shadow has no `sink` for events."""
     return Observer(

@@ -22,7 +22,7 @@ from urllib.parse import quote
 from kube_rules.decoding import KINDS
 from kube_rules.meta import KubernetesObject
 from reprieve.client.decoding import stored
-from reprieve.client.discovery import Served
+from reprieve.client.discovery import ServedResources
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.leader_election import LeadershipLostError
 from reprieve.client.rate_limits import Backoff, BackoffPolicy
@@ -83,7 +83,7 @@ class Binder:
     def __init__(
         self,
         client: ApiClient,
-        served: Served,
+        served: ServedResources,
         writes: Writes,
         listener: BindingListener,
         *,

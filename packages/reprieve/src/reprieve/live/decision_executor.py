@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kube_rules import objects as o
-from reprieve.client.discovery import Resource, Served
+from reprieve.client.discovery import Resource, ServedResources
 from reprieve.client.informer import Change, ChangeKind
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.groups import Group, GroupState, is_ready
@@ -52,7 +52,7 @@ class DecisionExecutor:
         self,
         engine: Engine,
         client: ApiClient,
-        served: Served,
+        served: ServedResources,
         writes: Writes,
         observer: Observer,
         outages: Outages,

@@ -15,7 +15,7 @@ from kube_rules import objects as o
 from kube_rules.group_sources import pod_group_name
 from kube_rules.json import Json
 from kube_rules.meta import INITIALLY_SCHEDULED
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.client.informer import Change, ChangeKind, Informer
 from reprieve.client.transport import ApiClient
 from reprieve.cluster.pods import was_preempted
@@ -32,7 +32,7 @@ class LateError(Exception):
 class DemoCluster:
     """Pods and groups of the API, kept up to date."""
 
-    def __init__(self, client: ApiClient, served: Served) -> None:
+    def __init__(self, client: ApiClient, served: ServedResources) -> None:
         self._client = client
         self._served = served
         self._changed = asyncio.Event()

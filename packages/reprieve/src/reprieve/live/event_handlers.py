@@ -38,7 +38,7 @@ from kube_rules.meta import KubernetesObject, ObjectMeta
 from reprieve.client.clock import Clock
 from reprieve.client.cluster_reader import OPTIONAL, REQUIRED
 from reprieve.client.decoding import Metadata
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
 from reprieve.client.transport import ApiClient
@@ -219,7 +219,7 @@ class ClusterFeed:
             if source.informer.revision is not None
         }
 
-    async def run(self, served: Served) -> None:
+    async def run(self, served: ServedResources) -> None:
         """Watch until cancelled. Raises ApiError if nodes or pods may not be read or are not served."""
         for kind in REQUIRED:
             if not served.readable(kind.KIND):
@@ -269,7 +269,7 @@ class ClusterFeed:
         self._warn_once(f"{source.resource} not read: {error}")
         self._check_synced()
 
-    async def _rediscover(self, served: Served) -> None:
+    async def _rediscover(self, served: ServedResources) -> None:
         """Discover the served kinds again, and update `served` in place for all parts that share it."""
         try:
             served.become(await discover(self._client))
@@ -282,7 +282,7 @@ class ClusterFeed:
             waiting = [str(source.resource) for source in self._sources.values() if not source.ready]
             self._trouble(WATCH, f"still waiting for {', '.join(waiting)}")
 
-    def _watch_all(self, served: Served) -> None:
+    def _watch_all(self, served: ServedResources) -> None:
         """Start to watch newly served kinds; forget those that are no longer served."""
         wanted: dict[tuple[str, str], tuple[type[KubernetesObject], Resource]] = {}
         absent = []

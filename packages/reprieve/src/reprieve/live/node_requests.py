@@ -21,7 +21,7 @@ import msgspec
 
 from kube_rules import objects as o
 from kube_rules.json import Json
-from reprieve.client.discovery import Resource, Served
+from reprieve.client.discovery import Resource, ServedResources
 from reprieve.client.errors import ApiError, ClientError
 from reprieve.client.transport import MERGE_PATCH, ApiClient
 from reprieve.client.write_queue import WriterPool
@@ -125,7 +125,7 @@ class NodeRequests:
         self,
         engine: Engine,
         client: ApiClient,
-        served: Served,
+        served: ServedResources,
         pool: WriterPool,
         *,
         note: Callable[[str], None],
@@ -406,7 +406,7 @@ def _sets(name: str, pods: Sequence[PodRecord]) -> list[_PodSet]:
     return [_PodSet(f"{name}-{turn}", tuple(members)) for turn, members in enumerate(kinds.values())]
 
 
-def _owned(group: Group, served: Served) -> Json:
+def _owned(group: Group, served: ServedResources) -> Json:
     """Return the owner reference to the gang, for garbage collection; none if it has no UID."""
     versions = served.readable(group.kind)
     reference = group_reference(group, versions[0].api_version if versions else "")

@@ -22,7 +22,7 @@ from reprieve.scheduling.gang_health import SATISFIED, Satisfaction
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class _Written(NamedTuple):
+class _ConditionValues(NamedTuple):
     status: str = ""
     reason: str = ""
     message: str = ""
@@ -39,8 +39,8 @@ class _WrittenGroup:
         self.group = group
         self.resource: Resource | None = None
         self.generation = 0
-        self.written = _Written()
-        self.before = _Written()
+        self.written = _ConditionValues()
+        self.before = _ConditionValues()
         """The condition in the API before the patch in flight."""
         self.own = False
         """Whether this module wrote it, so that informers may have an older one."""
@@ -77,7 +77,7 @@ class SatisfiedConditions:
             stored = next((stored for stored in group.status.conditions if stored.type == SATISFIED), None)
             if stored is not None:
                 since = f"{stored.last_transition_time:{_TIME}}" if stored.last_transition_time is not None else ""
-                subject.written = _Written(stored.status, stored.reason, stored.message, since)
+                subject.written = _ConditionValues(stored.status, stored.reason, stored.message, since)
 
     def forget(self, key: str) -> None:
         """Forget a deleted group."""
@@ -132,7 +132,7 @@ class SatisfiedConditions:
             return None  # the number above its minimum is not reported
         same = written.status == status and written.since
         since = written.since if same else f"{datetime.fromtimestamp(state.since, UTC):{_TIME}}"
-        subject.before, subject.written = written, _Written(status, state.reason, state.message, since)
+        subject.before, subject.written = written, _ConditionValues(status, state.reason, state.message, since)
         condition: dict[str, Any] = {
             "type": SATISFIED,
             "status": status,

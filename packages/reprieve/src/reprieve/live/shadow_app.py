@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from reprieve.client.discovery import Served, discover
+from reprieve.client.discovery import ServedResources, discover
 from reprieve.client.errors import ConfigError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.transport import ApiClient, ApiResponse, Limits
@@ -83,7 +83,12 @@ class ShadowScheduler:
     """One shadow of one cluster, created by `shadow`; its parts are public for inspection."""
 
     def __init__(
-        self, settings: Settings, options: ShadowSettings, client: ApiClient, served: Served, observer: Observer
+        self,
+        settings: Settings,
+        options: ShadowSettings,
+        client: ApiClient,
+        served: ServedResources,
+        observer: Observer,
     ) -> None:
         self.settings = settings
         self.options = options

@@ -28,7 +28,7 @@ import msgspec
 from kube_rules.decoding import KINDS
 from kube_rules.foreign_groups import FOREIGN_VERSIONS, status_of
 from kube_rules.versions import SCHEDULING_GROUP, from_internal
-from reprieve.client.discovery import Resource, Served, discover
+from reprieve.client.discovery import Resource, ServedResources, discover
 from reprieve.client.errors import ApiError, ClientError, UnreachableError
 from reprieve.client.transport import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient
 from reprieve.client.write_queue import WriterPool
@@ -66,7 +66,7 @@ class Writes:
     """The writes of one client; see the module docstring. `events` is a separate pool for events."""
 
     def __init__(
-        self, client: ApiClient, served: Served, pool: WriterPool, *, events: WriterPool | None = None
+        self, client: ApiClient, served: ServedResources, pool: WriterPool, *, events: WriterPool | None = None
     ) -> None:
         self._client = client
         self._served = served

@@ -80,7 +80,7 @@ def group_reference(group: Group, api_version: str) -> Reference:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _EventSeries:
     body: Json
     last: float
     written: float
@@ -95,7 +95,7 @@ class EventRecorder:
         self._controller = controller
         self._instance = instance
         self._limit = limit
-        self._seen: OrderedDict[_Key, _Seen] = OrderedDict()
+        self._seen: OrderedDict[_Key, _EventSeries] = OrderedDict()
         """Least recently observed first."""
         self._last_stamp = 0
         self._next_check = 0.0
@@ -149,7 +149,7 @@ class EventRecorder:
         }
         if related is not None:
             body["related"] = related.body()
-        self._seen[key] = _Seen(body, now, now)
+        self._seen[key] = _EventSeries(body, now, now)
         while len(self._seen) > self._limit:
             oldest = next(iter(self._seen))
             self._finish(oldest, self._seen[oldest], now)
@@ -175,12 +175,12 @@ class EventRecorder:
             key, series = next(iter(self._seen.items()))
             self._finish(key, series, now)
 
-    def _finish(self, key: _Key, series: _Seen, now: float) -> None:
+    def _finish(self, key: _Key, series: _EventSeries, now: float) -> None:
         del self._seen[key]
         if series.count > 2:
             self._write_series(series, now)
 
-    def _write_series(self, series: _Seen, now: float) -> None:
+    def _write_series(self, series: _EventSeries, now: float) -> None:
         series.written = now
         status = {"count": series.count, "lastObservedTime": micro_time(series.last)}
         self._sink({**series.body, "series": status})

@@ -76,7 +76,7 @@ def attempts_label(attempts: int) -> str:
     return str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
 
 
-class _Declared(Generic[M]):
+class _DeclaredMetric(Generic[M]):
     """A metric declared in a class that has a registry. It is created on first access."""
 
     def __init__(self, make: Callable[[CollectorRegistry], M]) -> None:
@@ -92,13 +92,13 @@ class _Declared(Generic[M]):
         return metric
 
 
-def _counter(name: str, text: str, labels: Sequence[str] = ()) -> _Declared[Counter]:
+def _counter(name: str, text: str, labels: Sequence[str] = ()) -> _DeclaredMetric[Counter]:
     """Declare a counter; `_total` is added to its name."""
-    return _Declared(lambda registry: Counter(name, text, labels, subsystem="scheduler", registry=registry))
+    return _DeclaredMetric(lambda registry: Counter(name, text, labels, subsystem="scheduler", registry=registry))
 
 
-def _histogram(name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> _Declared[Histogram]:
-    return _Declared(
+def _histogram(name: str, text: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> _DeclaredMetric[Histogram]:
+    return _DeclaredMetric(
         lambda registry: Histogram(name, text, labels, subsystem="scheduler", buckets=bounds, registry=registry)
     )
 
@@ -290,7 +290,7 @@ class Metrics:
         self._pairs: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self.registry.register(_State(self))
         for name, declared in vars(type(self)).items():
-            if isinstance(declared, _Declared):
+            if isinstance(declared, _DeclaredMetric):
                 getattr(self, name)
 
     def attach(self, engine: Engine) -> None:

@@ -71,7 +71,7 @@ class HistoryStore(RecordStore, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredBody:
     entity: Name
     body: bytes
     involved: tuple[Name, ...]
@@ -86,8 +86,8 @@ class MemoryStore:
 
     def __init__(self, bounds: Bounds = Bounds()) -> None:
         self._bounds = bounds
-        self._superseded: OrderedDict[int, _Kept] = OrderedDict()
-        self._last: OrderedDict[int, _Kept] = OrderedDict()
+        self._superseded: OrderedDict[int, _StoredBody] = OrderedDict()
+        self._last: OrderedDict[int, _StoredBody] = OrderedDict()
         self._last_of: dict[Name, int] = {}
         self._by_name: dict[Name, dict[int, None]] = {}
         self._pictures: deque[tuple[float, bytes]] = deque()
@@ -107,7 +107,7 @@ class MemoryStore:
     def put(self, record: DecisionRecord, involved: Sequence[Name]) -> None:
         """See `RecordStore`."""
         entity = (record.entity.kind, record.entity.namespace, record.entity.name)
-        entry = _Kept(entity, encode(record), tuple(involved))
+        entry = _StoredBody(entity, encode(record), tuple(involved))
         self._forget(record.id)
         before = self._last_of.get(entity)
         if before is not None and before < record.id:

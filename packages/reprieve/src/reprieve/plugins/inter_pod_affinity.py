@@ -58,7 +58,7 @@ _FEW_TERMS = 64
 
 
 @dataclass(slots=True)
-class _Counted:
+class _TermCounts:
     """The counts for one pod's rules. Keys of the dicts are topology labels, values arrays by domain.
 
     `affinity` counts pods that match all required affinity terms, `anti` pods that match a required anti-affinity term
@@ -119,7 +119,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         terms = index.terms(pod)
         wanted, shunned = terms.of(TermKind.REQUIRED_AFFINITY), terms.of(TermKind.REQUIRED_ANTI_AFFINITY)
         matchers = tuple(spec.matcher for spec in wanted)
-        counted = _Counted(wanted, shunned, index.accepted(matchers, pod), {}, {}, {})
+        counted = _TermCounts(wanted, shunned, index.accepted(matchers, pod), {}, {}, {})
         if wanted:
             by_row = index.counts(matchers)  # once: there may be as many matchers and topology labels as terms
             for key in {spec.topology_key: None for spec in wanted}:
@@ -141,7 +141,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
         return self._count(state, pod, row, -1)
 
     def incremental_filter(self, states: Sequence[CycleState], rows: Sequence[int]) -> IncrementalFilter:
-        return _Incremental(self.name, states, rows)
+        return _IncrementalAffinity(self.name, states, rows)
 
     def filter(self, state: CycleState, rows: Rows) -> Codes:
         unwanted, shunned, repelled = self._broken(state, rows)
@@ -160,7 +160,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
 
     def _count(self, state: CycleState, pod: PodRecord, row: int, by: int) -> bool:
         counted = state.data[self.name]
-        assert isinstance(counted, _Counted)
+        assert isinstance(counted, _TermCounts)
         index = state.cluster.pod_affinity
         effects = _effects(state, counted, pod)
         for table, key in effects:
@@ -171,7 +171,7 @@ class InterPodAffinity(FilterPlugin, ScorePlugin):
     def _broken(self, state: CycleState, rows: Rows) -> tuple[Mask, Mask, Mask]:
         """Return `bool[len(rows)]` for failures of affinity, anti-affinity and existing pods' anti-affinity."""
         counted = state.data[self.name]
-        assert isinstance(counted, _Counted)
+        assert isinstance(counted, _TermCounts)
         index = state.cluster.pod_affinity
         count = row_count(state.cluster, rows)
         labelled, present = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
@@ -301,7 +301,7 @@ def _nothing(index: PodAffinityIndex, key: str) -> Counts:
     return np.zeros(index.domains(key)[1] + 1, dtype=np.int64)
 
 
-def _effects(state: CycleState, counted: _Counted, pod: PodRecord) -> list[tuple[int, str]]:
+def _effects(state: CycleState, counted: _TermCounts, pod: PodRecord) -> list[tuple[int, str]]:
     """Return (table, topology label) for everything that counts the pod, with repetitions."""
     index = state.cluster.pod_affinity
     result: list[tuple[int, str]] = []
@@ -317,7 +317,7 @@ def _effects(state: CycleState, counted: _Counted, pod: PodRecord) -> list[tuple
     return result
 
 
-class _Incremental(IncrementalFilter):
+class _IncrementalAffinity(IncrementalFilter):
     """The initial counts of each pod of a kind, and the later changes, which are equal for all of them."""
 
     def __init__(self, name: str, states: Sequence[CycleState], rows: Sequence[int]) -> None:
@@ -325,10 +325,10 @@ class _Incremental(IncrementalFilter):
         self._states = states
         self._rows = np.array(rows, dtype=np.int64)
         self._pod_affinity = states[0].cluster.pod_affinity
-        self._first: list[_Counted] = []
+        self._first: list[_TermCounts] = []
         for state in states:
             counted = state.data[name]
-            assert isinstance(counted, _Counted)
+            assert isinstance(counted, _TermCounts)
             self._first.append(counted)
         self._since: dict[tuple[int, str], Counts] = {}
         """By table and topology label: int64[highest domain + 1]."""

@@ -12,7 +12,7 @@ from reprieve.python.inputs import Name, PreparedInput
 from reprieve.python.pending_records import WaitingRecords
 from reprieve.questions.changes import with_changes
 from reprieve.questions.suggestions import helped
-from reprieve.questions.trials import Trials, Waiting
+from reprieve.questions.trials import PendingKey, Trials
 from reprieve.simulation.consequences import ended_jobs
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan import plan as simulate
@@ -52,7 +52,7 @@ def without(answer: Answer, beside: Set[Name]) -> Answer:
     return Answer(with_fields(document, pods=pods, pod_groups=groups), answer.account)
 
 
-def what_helps(pending: Waiting, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
+def what_helps(pending: PendingKey, options: PlanOptions, trials: Trials) -> tuple[Help, ...]:
     """Return the suggestions for one pod or group of the input of `trials`, each tried. Raises InputError."""
     records = WaitingRecords()
     answer = simulate(trials.manifests, replace(options, observer=records, account=False))

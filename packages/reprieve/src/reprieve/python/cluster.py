@@ -31,7 +31,7 @@ from reprieve.python.inputs import (
     read_workload_kinds,
 )
 from reprieve.python.tables import Table, data_frame, html
-from reprieve.questions.changes import Changed, InputChange
+from reprieve.questions.changes import ChangedInput, InputChange
 from reprieve.simulation.workloads.expansion import run_of
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
@@ -85,7 +85,7 @@ class _ClusterOrigin:
 
     stage_input: Manifests
     changes: tuple[InputChange, ...] = ()
-    earlier: Changed | None = None
+    earlier: ChangedInput | None = None
     settings: InputSettings = field(default_factory=InputSettings)
     noted: tuple[str, ...] = ()
     """Warnings about the sources of the input."""
@@ -138,7 +138,7 @@ class Cluster:
         return self._prepared.manifests
 
     @property
-    def _changed(self) -> Changed:
+    def _changed(self) -> ChangedInput:
         return self._prepared.changed
 
     @classmethod
@@ -376,9 +376,9 @@ def _copied(manifests: Manifests) -> Manifests:
     )
 
 
-def _both(first: Changed, then: Changed) -> Changed:
+def _both(first: ChangedInput, then: ChangedInput) -> ChangedInput:
     """Return the combined changes of two stages."""
-    return Changed(
+    return ChangedInput(
         then.manifests,
         [*first.applied, *then.applied],
         [*first.displaced, *then.displaced],

@@ -21,7 +21,7 @@ from kube_rules.manifests import Manifests, PodMaker
 from kube_rules.objects import PriorityClass
 from kube_rules.unknown_fields import UnknownField
 from reprieve.inputs.loader import MAX_INPUT_BYTES, load
-from reprieve.questions.changes import Changed, InputChange, asks_about_pods, changed_and_expanded, pod_name
+from reprieve.questions.changes import ChangedInput, InputChange, asks_about_pods, changed_and_expanded, pod_name
 from reprieve.questions.trials import Trials
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.plan_inputs import misread_annotations, not_before, starts_at
@@ -31,7 +31,7 @@ from reprieve.simulation.workloads.rows import MOST_BYTES, Rows, read_rows
 from reprieve.simulation.workloads.table import TABLE
 
 if TYPE_CHECKING:
-    from reprieve.client.cluster_reader import Reading
+    from reprieve.client.cluster_reader import ClusterReading
 
 Warn = Callable[[Sequence[str]], None]
 """A callable that receives the warnings of one kind, one line each."""
@@ -105,7 +105,7 @@ class PreparedInput:
     given: Manifests
     manifests: Manifests
     """Changed and expanded."""
-    changed: Changed
+    changed: ChangedInput
     settings: InputSettings = InputSettings()
     makers: Sequence[PodMaker] = ()
     """The expanded workloads, which are no longer among the manifests."""
@@ -187,7 +187,7 @@ def read_live(
     owners: bool = False,
     jobs: bool = False,
     makers: Sequence[tuple[str, str, str, str]] = (),
-) -> tuple[Reading, str]:
+) -> tuple[ClusterReading, str]:
     """Read a live cluster; return the objects and the server's URL. Raises ClientError.
 
     With `owners` read the controllers that may have gangs, with `jobs` the Jobs, and of `makers` (see `read_makers`)
@@ -203,7 +203,7 @@ def read_live(
     connection = connect(kubeconfig, context, unknown_fields=unknown)
     check_unknown_fields(unknown, strictness, warn)
 
-    async def read() -> Reading:
+    async def read() -> ClusterReading:
         async with ApiClient(connection, limits=Limits(attempts=ATTEMPTS)) as client:
             return await read_cluster(client, owners=owners, jobs=jobs, makers=makers)
 

@@ -42,7 +42,7 @@ from reprieve.questions.changed_objects import (
 )
 from reprieve.simulation.controllers.disruption import allowed_now, followed, is_healthy
 from reprieve.simulation.report import Answer, BrokenGang, ChangeMade, DisplacedPod, LostPod, Plan, PodOutcome
-from reprieve.simulation.workloads.named_workloads import Named, NotThereError, Workloads
+from reprieve.simulation.workloads.named_workloads import NamedObject, NotThereError, Workloads
 from reprieve.simulation.workloads.owners import reference_of, whole_number
 from reprieve.simulation.workloads.rows import Rows
 from reprieve.simulation.workloads.table import TABLE
@@ -68,7 +68,7 @@ class InputChange:
 
 
 @dataclass(slots=True)
-class Changed:
+class ChangedInput:
     """An input after its changes. The outcomes of `displaced` and `broken` are set when the plan is known."""
 
     manifests: Manifests
@@ -79,10 +79,10 @@ class Changed:
     """(namespace, name) of pods with a number or priority that a change sets."""
 
 
-def changed(manifests: Manifests, changes: Sequence[InputChange], *, rows: Rows = TABLE) -> Changed:
+def changed(manifests: Manifests, changes: Sequence[InputChange], *, rows: Rows = TABLE) -> ChangedInput:
     """Return the input after its changes. Raises InputError, with the flag as its origin, if one matches nothing."""
     if not changes:
-        return Changed(manifests)
+        return ChangedInput(manifests)
     changer = _Changer(manifests, rows)
     for change in changes:
         changer.make(change)
@@ -95,7 +95,7 @@ def changed_and_expanded(
     expand: Callable[[Manifests], Manifests],
     *,
     rows: Rows = TABLE,
-) -> tuple[Manifests, Changed]:
+) -> tuple[Manifests, ChangedInput]:
     """Return the changed and expanded input, and the changes.
 
     A change may name an object that only the expansion creates, such as the gang of a Job. Raises InputError as
@@ -187,7 +187,7 @@ class _Changer:
         applied = ChangeMade(change=str(change), sentence=sentence, nodes=self._touched, kubectl_needs=self._needs)
         self._applied.append(applied)
 
-    def finished(self) -> Changed:
+    def finished(self) -> ChangedInput:
         """Return the changed input."""
         after = gang_sizes(self._manifests) if self._before else {}
         broken = []
@@ -203,7 +203,7 @@ class _Changer:
                         namespace=namespace, name=name, min_count=minimum, before=before, left=now[1], coming_back=back
                     )
                 )
-        return Changed(self._manifests, self._applied, self._displaced, broken, self._concerned)
+        return ChangedInput(self._manifests, self._applied, self._displaced, broken, self._concerned)
 
     def _error(self, message: str) -> InputError:
         return InputError(Origin(str(self._change)), message)
@@ -445,13 +445,13 @@ class _Changer:
 
     # -- workloads ---------------------------------------------------------------------------------
 
-    def _assigned(self, value: str, metavar: str) -> tuple[Named, str]:
+    def _assigned(self, value: str, metavar: str) -> tuple[NamedObject, str]:
         name, equals, text = value.rpartition("=")
         if not equals or not text:
             raise self._error(f'"{value}": expected KIND/NAME={metavar}')
         return self._found(name), text
 
-    def _found(self, name: str) -> Named:
+    def _found(self, name: str) -> NamedObject:
         try:
             return self._workloads.named(name)
         except FieldError as error:
@@ -540,7 +540,7 @@ class _Changer:
         return f"{workload} is left out" + (f", with its {count(len(pods), 'pod')}" if pods else "")
 
 
-def with_changes(answer: Answer, changed_input: Changed) -> Answer:
+def with_changes(answer: Answer, changed_input: ChangedInput) -> Answer:
     """Return the answer with the effects of the changes and the outcomes of displaced pods."""
     if not changed_input.applied:
         return answer

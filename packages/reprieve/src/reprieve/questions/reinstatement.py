@@ -16,7 +16,7 @@ from kube_rules.manifests import Loaded
 from kube_rules.objects import Pod, PodDisruptionBudget
 from reprieve.decisions.outcomes import PreemptionOutcome, Victim
 from reprieve.questions.changed_objects import gang_sizes, waiting_like
-from reprieve.questions.changes import Changed, why_waits
+from reprieve.questions.changes import ChangedInput, why_waits
 from reprieve.simulation.controllers.disruption import covers
 from reprieve.simulation.final_state import afterwards
 from reprieve.simulation.plan import EngineKeeper, PlanOptions, plan
@@ -45,7 +45,7 @@ class Rounds:
     `manifests`: the cluster afterwards.
     """
 
-    def __init__(self, changed_input: Changed, options: PlanOptions) -> None:
+    def __init__(self, changed_input: ChangedInput, options: PlanOptions) -> None:
         self.manifests = changed_input.manifests
         self._sizes = gang_sizes(changed_input.manifests)
         self._names = {(loaded.object.namespace, loaded.object.name) for loaded in changed_input.manifests.pods}

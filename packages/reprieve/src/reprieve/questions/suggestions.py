@@ -46,7 +46,7 @@ from reprieve.questions.pod_edits import (
     without_selectors,
     workload_of_pod,
 )
-from reprieve.questions.trials import SpentError, Trials, Waiting
+from reprieve.questions.trials import PendingKey, SpentError, Trials
 from reprieve.simulation.report import Answer, Plan, PodGroupOutcome, PodOutcome
 
 MOST_HELPED: Final = 5
@@ -65,14 +65,14 @@ _T = TypeVar("_T", bound=KubernetesObject)
 
 
 def helped(
-    answer: Answer, trials: Trials, hints: Callable[[Waiting], Sequence[Help]], only: Waiting | None = None
+    answer: Answer, trials: Trials, hints: Callable[[PendingKey], Sequence[Help]], only: PendingKey | None = None
 ) -> Answer:
     """Return the answer with tried suggestions for pending pods and groups; `only`: for this one alone.
 
     `hints`: returns the hints of the last attempt; a hint that fails in a trial is left out.
     """
     document = answer.plan
-    waiting: list[tuple[int, Waiting]] = [
+    waiting: list[tuple[int, PendingKey]] = [
         (-pod.priority, ("Pod", pod.namespace, pod.name))
         for pod in document.pods
         if pod.asked and pod.outcome == "Unschedulable" and pod.pod_group is None and pod.reason == "Unschedulable"
@@ -82,7 +82,7 @@ def helped(
         for group in document.pod_groups
         if group.asked and group.outcome == "Unschedulable"
     ]
-    helps_of: dict[Waiting, tuple[tuple[Help, ...], str | None]] = {entity: ((), NONE) for _, entity in waiting}
+    helps_of: dict[PendingKey, tuple[tuple[Help, ...], str | None]] = {entity: ((), NONE) for _, entity in waiting}
     if only is not None:
         helps_of = {}
     trials.attempts = max(trials.attempts, document.stats.attempts)
@@ -113,7 +113,7 @@ _Outcome = TypeVar("_Outcome", PodOutcome, PodGroupOutcome)
 class Finder:
     """Finds the smallest changes for one pending pod or group."""
 
-    def __init__(self, pending: Waiting, trials: Trials, document: Plan) -> None:
+    def __init__(self, pending: PendingKey, trials: Trials, document: Plan) -> None:
         self._pending = pending
         self._trials = trials
         self._document = document

@@ -32,7 +32,7 @@ FEW_RULES: Final = 8
 LEAST_WORK: Final = 200
 """The minimum work of a trial, in objects."""
 
-Waiting = tuple[str, str, str]
+PendingKey = tuple[str, str, str]
 """(Pod or PodGroup, namespace, name)."""
 
 
@@ -54,9 +54,9 @@ class Trials:
     moves: int = 0
     """Moves of pods in the plan itself, see `Answer.moves`."""
     runs_done: int = 0
-    _results: dict[tuple[Waiting, tuple[str, ...]], bool] = field(default_factory=dict)
+    _results: dict[tuple[PendingKey, tuple[str, ...]], bool] = field(default_factory=dict)
 
-    def runs(self, pending: Waiting, changes: Sequence[InputChange]) -> bool:
+    def runs(self, pending: PendingKey, changes: Sequence[InputChange]) -> bool:
         """Return whether a pod or group runs after these changes, which may be impossible.
 
         Raises SpentError if the limit is reached.
@@ -79,7 +79,7 @@ class Trials:
                 pass
         return changed(self.manifests, changes, rows=self.rows).manifests
 
-    def runs_in(self, pending: Waiting, manifests: Manifests) -> bool:
+    def runs_in(self, pending: PendingKey, manifests: Manifests) -> bool:
         """Return whether a pod or group runs in another input. Raises SpentError if the limit is reached."""
         left = self.allowed()
         if self._cost(manifests, self.attempts, self.moves) > left:
@@ -126,7 +126,7 @@ class SpentError(Exception):
     """The limit of the trials is reached."""
 
 
-def _runs(document: Plan, pending: Waiting) -> bool:
+def _runs(document: Plan, pending: PendingKey) -> bool:
     kind, namespace, name = pending
     if kind == "Pod":
         return any((pod.namespace, pod.name, pod.outcome) == (namespace, name, "Scheduled") for pod in document.pods)

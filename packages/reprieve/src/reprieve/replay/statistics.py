@@ -7,7 +7,7 @@ import msgspec
 
 from reprieve.replay.accounts import DONE, ReplayAccount, Series
 from reprieve.replay.fragmentation import Sample
-from reprieve.replay.unstarted_jobs import NeverStarted, never_started
+from reprieve.replay.unstarted_jobs import UnstartedJobs, never_started
 from reprieve.replay.world import Replay
 
 GPU_HOUR = 3_600_000_000
@@ -121,7 +121,7 @@ class PolicyReport(msgspec.Struct, frozen=True, rename="camel"):
     by_tenant: tuple[JobGroup, ...]
     by_gpus: tuple[JobGroup, ...]
     series: Curves
-    never_started: tuple[NeverStarted, ...] = ()
+    never_started: tuple[UnstartedJobs, ...] = ()
     """Why, the reasons of most jobs first."""
 
 

@@ -19,7 +19,7 @@ _BESIDE: Final = (". no new claims to deallocate", ", preemption: ", " preemptio
 """What follows the reason of a rejection in kube-scheduler's message."""
 
 
-class NeverStarted(msgspec.Struct, frozen=True, rename="camel"):
+class UnstartedJobs(msgspec.Struct, frozen=True, rename="camel"):
     """A reason, with the number of its jobs and the first of them."""
 
     jobs: int
@@ -27,7 +27,7 @@ class NeverStarted(msgspec.Struct, frozen=True, rename="camel"):
     message: str
 
 
-def never_started(replay: Replay, accounts: Iterable[ReplayAccount]) -> tuple[NeverStarted, ...]:
+def never_started(replay: Replay, accounts: Iterable[ReplayAccount]) -> tuple[UnstartedJobs, ...]:
     """Return the reasons why those of the jobs that never started did not, the most frequent first; at most
     MOST_REASONS.
     """
@@ -39,7 +39,7 @@ def never_started(replay: Replay, accounts: Iterable[ReplayAccount]) -> tuple[Ne
             jobs[reason] += 1
             first.setdefault(reason, account.job.name)
     most_frequent = sorted(jobs.items(), key=lambda item: (-item[1], item[0]))[:MOST_REASONS]
-    return tuple(NeverStarted(number, first[reason], reason) for reason, number in most_frequent)
+    return tuple(UnstartedJobs(number, first[reason], reason) for reason, number in most_frequent)
 
 
 def _reason(replay: Replay, account: ReplayAccount) -> str:

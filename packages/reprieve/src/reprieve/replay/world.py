@@ -33,7 +33,7 @@ from reprieve.scheduling.arrival_order import in_order
 from reprieve.scheduling.effects import DirectEviction
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.simulation.virtual import Preempted, VirtualCluster
+from reprieve.simulation.virtual import TimedPreemption, VirtualCluster
 
 NEVER = float("inf")
 _TICK = 1e-6
@@ -340,7 +340,7 @@ class Replay:
         if account.state == WAITING and len(account.counted) >= account.job.shape.min_workers:
             self._start_clock(account, now)
 
-    def preempted(self, event: Preempted) -> None:
+    def preempted(self, event: TimedPreemption) -> None:
         """Account for terminating victims: their jobs lose unsaved work, and queue again."""
         preemption, now = event.preemption, self.now
         staying = {pod.uid: self._stays(pod.uid) for verdict in preemption.victims for pod in verdict.unit.pods}
@@ -360,7 +360,7 @@ class Replay:
         account = self._of.get(uid)
         return uid in account.counted if account is not None else uid not in self._foreign_leaving
 
-    def _preemptor(self, event: Preempted) -> int:
+    def _preemptor(self, event: TimedPreemption) -> int:
         preemption = event.preemption
         if preemption.group is not None:
             account = self._by_group.get(preemption.group.key)

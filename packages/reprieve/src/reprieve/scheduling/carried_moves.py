@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kube_rules.work_annotations import ClassTerms
-from reprieve.cluster.pods import Moved, Owner, PodRecord, moved_condition
+from reprieve.cluster.pods import MoveTrace, Owner, PodRecord, moved_condition
 from reprieve.cluster.state import ClusterState
 from reprieve.framework.instructions import PatchObject
 from reprieve.framework.plugin_guard import first_of
@@ -164,19 +164,19 @@ class CarriedMoves:
     def begin(self, preemption: Preemption, now: float) -> None:
         """Reserve the new places before the units are evicted."""
         rows = {pod.uid: row for pod, row in preemption.moves}
-        self._note(preemption.pod or preemption.nominations[0][0], Moved(now, units=len(preemption.victims)))
+        self._note(preemption.pod or preemption.nominations[0][0], MoveTrace(now, units=len(preemption.victims)))
         for verdict in preemption.victims:
             unit = verdict.unit
             self._keep(preemption.ref, unit.name, [(pod, rows[pod.uid]) for pod in unit.pods], now, now)
             self._times.append(now)
             for pod in unit.pods:
-                self._note(pod, Moved(now, unit.name, self._cluster.nodes.names[rows[pod.uid]]))
+                self._note(pod, MoveTrace(now, unit.name, self._cluster.nodes.names[rows[pod.uid]]))
 
     def _keep(self, ref: str, name: str, pods: Sequence[tuple[PodRecord, int]], when: float, now: float) -> None:
         places = [keep(self._cluster, pod, row, now + pod.grace + SECONDS) for pod, row in pods]
         self.started.append(_StartedMove(ref, name, when, _owner(self._cluster, pods[0][0]), places))
 
-    def _note(self, pod: PodRecord, moved: Moved) -> None:
+    def _note(self, pod: PodRecord, moved: MoveTrace) -> None:
         """Annotate a pod as part of a move, so that a later scheduler reads it (`resume`)."""
         status = {"status": {"conditions": [moved_condition(moved)]}}
         where = (pod.namespace, pod.name)
@@ -200,7 +200,7 @@ class CarriedMoves:
                 if pods[uid].row >= 0 and pods[uid].terminating
             ]
             if leaving and now < when + leaving[0][0].grace + SECONDS:
-                moved = leaving[0][0].moved or Moved(when, leaving[0][0].key, "")
+                moved = leaving[0][0].moved or MoveTrace(when, leaving[0][0].key, "")
                 self._keep("", moved.unit, leaving, moved.when, now)
         self._earlier_moves.clear()
 
@@ -231,7 +231,7 @@ class CarriedMoves:
             counted = [min(when, now) for when, count in most.items() for _ in range(count)]
             self._times = deque(sorted(counted)[-self._hourly_limit :])
 
-    def _holds(self, pod: PodRecord, moved: Moved) -> bool:
+    def _holds(self, pod: PodRecord, moved: MoveTrace) -> bool:
         """Return whether a pod's annotation of a move is still true: a pod that stayed in its place did not move."""
         in_place = not moved.node or pod.row == self._cluster.nodes.row_of.get(moved.node)
         return in_place or pod.terminating or pod.row < 0
@@ -259,7 +259,7 @@ class CarriedMoves:
             for place in list(moving.left):
                 keeper = place.keeper
                 if keeper.row >= 0:
-                    self._note(keeper, Moved(moving.when, moving.name, self._cluster.nodes.names[keeper.row]))
+                    self._note(keeper, MoveTrace(moving.when, moving.name, self._cluster.nodes.names[keeper.row]))
                     moving.left.remove(place)
                     moving.lost = moving.lost or keeper.row != place.row
                 elif place.until <= now or (place.replaced and keeper.uid not in self._cluster.pods):

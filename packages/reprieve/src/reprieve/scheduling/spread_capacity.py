@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from reprieve.cluster.budgets import ByLabel
+from reprieve.cluster.budgets import SelectorsByLabel
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
@@ -126,7 +126,7 @@ class SpreadBounds:
         self._layouts: dict[tuple[object, ...], Layout] = {}
         """Layouts by node constraints, the keys of all constraints, and the constraint's own rules about nodes."""
         self._numbers = count()
-        self._by_label: ByLabel | None = None
+        self._by_label: SelectorsByLabel | None = None
         """The pods that each spread may count, by its number; None: to be computed again."""
         self._on_row: dict[int, set[int]] = {}
         """By row: the numbers of the spreads that count pods there."""
@@ -235,7 +235,7 @@ class SpreadBounds:
         if not self._spreads:
             return
         if self._by_label is None:
-            self._by_label = ByLabel(
+            self._by_label = SelectorsByLabel(
                 (number, spread.pod.namespace, spread.constraint.matcher.selector)
                 for number, spread in self._spreads.items()
             )

@@ -87,7 +87,7 @@ def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[st
     ]
 
 
-class Placed(Protocol):
+class HasOrigin(Protocol):
     """An item with an origin."""
 
     @property
@@ -96,7 +96,7 @@ class Placed(Protocol):
 
 
 def refuse_unplannable(
-    item: objects.KubernetesObject, place: Placed, gates: FeatureGates, sources: GroupSources
+    item: objects.KubernetesObject, place: HasOrigin, gates: FeatureGates, sources: GroupSources
 ) -> None:
     """Raise InputError for a rule that is unsupported or gated off, to avoid a wrong answer.
 

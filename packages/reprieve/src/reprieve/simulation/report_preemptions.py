@@ -10,7 +10,7 @@ from reprieve.decisions.preemptions import (
 )
 from reprieve.decisions.records import MOST_REPRIEVED
 from reprieve.simulation.report import PlannedPreemption
-from reprieve.simulation.virtual import Preempted, VirtualCluster
+from reprieve.simulation.virtual import TimedPreemption, VirtualCluster
 
 _LISTED_IN_ALL, _LISTED_OF_EACH = 5_000, 20
 """The total number of spared units that are listed; beyond, the maximum for each decision."""
@@ -31,7 +31,7 @@ class PreemptionLedger:
         self.outcomes: list[PreemptionOutcome] = []
         self.accounts: list[PlannedPreemption] = []
 
-    def note(self, decided: Preempted) -> None:
+    def note(self, decided: TimedPreemption) -> None:
         """Report a decision."""
         cluster, preemption = self._world.engine.cluster, decided.preemption
         outcome = preemption_outcome(cluster, preemption)

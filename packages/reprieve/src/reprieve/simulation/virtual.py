@@ -61,7 +61,7 @@ _HOPELESS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Preempted:
+class TimedPreemption:
     """A decision to preempt and its time (seconds of simulated time)."""
 
     at: float
@@ -70,7 +70,7 @@ class Preempted:
 
 
 @dataclass(frozen=True, slots=True)
-class DeferredAt:
+class TimedDeferral:
     """A deferred preemption and the time of the decision (seconds of simulated time)."""
 
     at: float
@@ -78,7 +78,7 @@ class DeferredAt:
     deferral: Deferral
 
 
-class Observed(Protocol):
+class DecisionCallback(Protocol):
     """A callback that receives decisions."""
 
     def __call__(self, decision: Decision, *, seconds: float, now: float) -> None:
@@ -91,7 +91,7 @@ class Watcher(Protocol):
     def placed(self, pod: PodRecord) -> None:
         """Handle a pod that was placed."""
 
-    def preempted(self, preempted: Preempted) -> None:
+    def preempted(self, preempted: TimedPreemption) -> None:
         """Handle a preemption after its victims started to terminate."""
 
     def evicted(self, eviction: DirectEviction) -> None:
@@ -111,8 +111,8 @@ class VirtualCluster:
         self.engine = engine
         self.start = start
         self.now = start
-        self.preemptions: list[Preempted] = []
-        self.deferred: dict[tuple[str, str, float | None], DeferredAt] = {}
+        self.preemptions: list[TimedPreemption] = []
+        self.deferred: dict[tuple[str, str, float | None], TimedDeferral] = {}
         """Deferred preemptions by preemptor, reason and end, in order of time."""
         self._last_deferral: dict[str, Deferral | None] = {}
         """The deferral of the last attempt of an entity."""
@@ -140,11 +140,11 @@ class VirtualCluster:
         """Keys of the gangs that ever had their minimum on nodes."""
         self.departed: dict[str, PodRecord] = {}
         self.records: Mapping[str, PodRecord] = ChainMap(engine.cluster.pods, self.departed)
-        self.first_preemption: Callable[[Preempted], bool] = lambda _: False
+        self.first_preemption: Callable[[TimedPreemption], bool] = lambda _: False
         """Called at every decision to preempt; True stops the run before victims are evicted."""
-        self.keep: Callable[[Preempted], None] = self.preemptions.append
+        self.keep: Callable[[TimedPreemption], None] = self.preemptions.append
         """Called with every decision to preempt, each with a verdict for every unit of the cluster."""
-        self.observer: Observed | None = None
+        self.observer: DecisionCallback | None = None
         """Receives every decision before it is executed."""
         self.watcher: Watcher | None = None
         self.stopped = False
@@ -450,7 +450,7 @@ class VirtualCluster:
     def _preempt(self, decision: Decision) -> None:
         if (preemption := decision.preemption) is None or not preemption.victims:
             return
-        self.keep(preempted := Preempted(self.now, decision, preemption))
+        self.keep(preempted := TimedPreemption(self.now, decision, preemption))
         if self.first_preemption(preempted):
             self.stopped = True
             return
@@ -491,7 +491,7 @@ class VirtualCluster:
 
     def _wait_for(self, decision: Decision, deferral: Deferral) -> None:
         """End awaited pods at their expected times; a checkpoint does not end them."""
-        deferred = DeferredAt(self.now, decision, deferral)
+        deferred = TimedDeferral(self.now, decision, deferral)
         self.deferred.setdefault((decision.ref, deferral.why.value, deferral.until), deferred)
         if deferral.why is DeferralReason.CHECKPOINT:
             return

@@ -12,7 +12,7 @@ import pytest
 from reprieve.replay.job_list import JobListError, ReplayJob, Shape
 from reprieve.replay.traces.importer import ImportOptions, Machine
 from reprieve.replay.traces.registry import importer_of
-from reprieve.replay.traces.trace_reader import Imported, read_machines, read_trace
+from reprieve.replay.traces.trace_reader import ImportedTrace, read_machines, read_trace
 
 GIB = 1 << 30
 DAY = "2017-10-09"
@@ -41,7 +41,7 @@ COLUMNS = {
 """Format -> the columns, and a row that becomes a job."""
 
 
-def imported(folder: Path, format: str, text: str, **options: Any) -> Imported:
+def imported(folder: Path, format: str, text: str, **options: Any) -> ImportedTrace:
     file = folder / "trace"
     file.write_text(text)
     return read_trace(importer_of(format), file, ImportOptions(**options))

@@ -15,7 +15,7 @@ from reprieve.replay.job_list import JobListError, JobShapes, ReplayJob
 from reprieve.replay.traces.importer import Importer, ImportOptions, Machine, Values, text, whole
 from reprieve.replay.traces.priorities import read_priorities
 from reprieve.replay.traces.trace_reader import (
-    Imported,
+    ImportedTrace,
     machine_documents,
     read_durations,
     read_machines,
@@ -45,13 +45,13 @@ SIMPLE = Importer(
 )
 
 
-def read(folder: Path, *rows: str, **options: Any) -> Imported:
+def read(folder: Path, *rows: str, **options: Any) -> ImportedTrace:
     file = folder / "trace"
     file.write_text("".join(f"{row}\n" for row in rows))
     return read_trace(SIMPLE, file, **options)
 
 
-def names(found: Imported) -> list[str]:
+def names(found: ImportedTrace) -> list[str]:
     return [job.name for job in found.jobs]
 
 
@@ -130,7 +130,7 @@ def test_jobs_of_one_content_share_it_with_a_class_by_rule_too(tmp_path: Path) -
 
 
 def test_import_defaults() -> None:
-    options, found = ImportOptions(), Imported([], {})
+    options, found = ImportOptions(), ImportedTrace([], {})
     assert (options.only, options.durations, found.skipped, found.first_problem) == ((), {}, 0, "")
 
 

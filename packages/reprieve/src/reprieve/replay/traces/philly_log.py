@@ -21,7 +21,7 @@ class _PhillyAttempt(msgspec.Struct):
     detail: list[_Host] = []
 
 
-class _Logged(msgspec.Struct):
+class _LogEntry(msgspec.Struct):
     jobid: str
     submitted_time: str
     vc: str = ""
@@ -47,7 +47,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str] | JobListError]]:
         raise JobListError(str(path), 0, "", f"not a JSON array of jobs: {error}") from None
     for line, raw in enumerate(entries, 2):
         try:
-            job = msgspec.json.decode(raw, type=_Logged)
+            job = msgspec.json.decode(raw, type=_LogEntry)
         except _UNREADABLE as error:
             yield line, JobListError(str(path), line, "", f"not a job (counted from 2): {error}")
             continue

@@ -16,7 +16,7 @@ PLENTY_CPU, PLENTY_MEMORY = 1_000_000, 16 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedTrace:
     """Jobs in order of submit, and what did not become one."""
 
     jobs: Sequence[ReplayJob]
@@ -34,7 +34,7 @@ def read_trace(
     priorities: PriorityRules | None = None,
     skip_bad: bool = False,
     max_jobs: int = MAX_JOBS,
-) -> Imported:
+) -> ImportedTrace:
     """Return the jobs of a trace. Raises JobListError, or OSError where it cannot be read."""
     options = options or ImportOptions()
     shapes = JobShapes()
@@ -65,7 +65,7 @@ def read_trace(
             raise JobListError(str(path), line, "", f"more than {max_jobs} jobs (--max-jobs raises the limit)")
         jobs.append(priorities.given(job) if priorities is not None else job)
     jobs.sort(key=lambda job: job.submit)
-    return Imported(_shared(jobs), dict(left_out), skipped, first_problem)
+    return ImportedTrace(_shared(jobs), dict(left_out), skipped, first_problem)
 
 
 def _job(

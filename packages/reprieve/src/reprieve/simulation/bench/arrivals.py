@@ -60,7 +60,7 @@ def churn_work(nodes: int, pods: int) -> Iterator[Arrival]:
 
 
 @dataclass(frozen=True, slots=True)
-class WhileWaiting:
+class WaitingEvents:
     """Events while gangs of `size` wait: each second one of `ending` ends, which helps none of them.
 
     `changing`: nodes, one of which changes a label each second. `helping`: pods that end last, so that one gang can
@@ -73,15 +73,15 @@ class WhileWaiting:
     changing: Sequence[objects.Node] = ()
 
 
-def while_waiting(scenario: BenchScenario, cluster: BenchCluster) -> WhileWaiting:
+def while_waiting(scenario: BenchScenario, cluster: BenchCluster) -> WaitingEvents:
     """Return the events for the families `waiting` and `waiting-spread`."""
     if scenario.family == "waiting-spread":
         apart = [pod for i, pod in enumerate(cluster.running) if i % (FILLING + ZONES - 1) >= FILLING]
         elsewhere = [node for i, node in enumerate(cluster.nodes) if i % ZONES]
-        return WhileWaiting(SPREADING_GANG, apart, cluster.running[:1], elsewhere)
+        return WaitingEvents(SPREADING_GANG, apart, cluster.running[:1], elsewhere)
     per_node = len(cluster.running) // max(1, len(cluster.nodes))
     last = -WAITING_GANG * per_node
-    return WhileWaiting(WAITING_GANG, cluster.running[:last:per_node], cluster.running[last:])
+    return WaitingEvents(WAITING_GANG, cluster.running[:last:per_node], cluster.running[last:])
 
 
 def running_elsewhere(machines: Sequence[objects.Node], pods: int) -> Iterator[objects.Pod]:

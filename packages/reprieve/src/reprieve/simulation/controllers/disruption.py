@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.controllers.disruption import budget_numbers, counts_scale, may_evict_unready
 from kube_rules.selectors import compile_label_selector
-from reprieve.cluster.budgets import ByLabel
+from reprieve.cluster.budgets import SelectorsByLabel
 from reprieve.cluster.pods import PodRecord
 
 
@@ -103,7 +103,7 @@ def with_statuses(
     """
     spaces = [budget.metadata.namespace or "default" for budget in budgets]
     selectors = [compile_label_selector(budget.spec.selector) for budget in budgets]
-    by_label = ByLabel((number, *pair) for number, pair in enumerate(zip(spaces, selectors, strict=True)))
+    by_label = SelectorsByLabel((number, *pair) for number, pair in enumerate(zip(spaces, selectors, strict=True)))
     owners: list[list[str]] = [[] for _ in budgets]
     healthy = [0] * len(budgets)
     for pod in pods:

@@ -79,7 +79,7 @@ class _Gang:
         return 0 < sum(self.parts.values()) <= self.count
 
 
-class Remarking(Protocol):
+class RemarkCallback(Protocol):
     """A function that reports an unread part of a workload; `unless`: the source of groups that reads it."""
 
     def __call__(self, workload: PodWorkload, message: str, unless: str = "", *, strict: bool = False) -> None:
@@ -93,7 +93,7 @@ class WorkloadGangs:
         self,
         count: Callable[[PodWorkload, str, Any, int], int],
         running_pods: Callable[[PodWorkload], Sequence[objects.Pod]],
-        remark: Remarking,
+        remark: RemarkCallback,
     ) -> None:
         self._count = count
         self._running_pods = running_pods

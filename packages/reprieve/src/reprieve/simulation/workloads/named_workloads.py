@@ -55,7 +55,7 @@ class NotThereError(FieldError):
     """The named object is not in the input, or nothing of it is; it may exist after expansion."""
 
 
-class Named(NamedTuple):
+class NamedObject(NamedTuple):
     """A named object of the input. `part`: one of its sets of pods."""
 
     group: str
@@ -97,7 +97,7 @@ class Workloads:
 
     # -- by name -----------------------------------------------------------------------------------
 
-    def named(self, text: str) -> Named:
+    def named(self, text: str) -> NamedObject:
         """Return the object that `[NAMESPACE/]KIND/NAME[/PART]` names. Raises FieldError for none or several."""
         parts = text.strip().split("/")
         if not 2 <= len(parts) <= 4 or not all(parts):
@@ -140,16 +140,16 @@ class Workloads:
         space = namespace if namespace in spaces else spaces[0]
         return f"{kind}/{similar}" if space in ("default", "") else f"{space}/{kind}/{similar}"
 
-    def _all(self) -> Iterator[Named]:
+    def _all(self) -> Iterator[NamedObject]:
         for maker in self._manifests.pod_makers:
-            yield Named(*object_id_of(maker.manifest))
+            yield NamedObject(*object_id_of(maker.manifest))
         for item in self._manifests.unknown:
-            yield Named(*object_id_of(item.manifest))
+            yield NamedObject(*object_id_of(item.manifest))
         for kind, loaded_objects in self._manifests.objects.items():
             group = kind.API_VERSION.rpartition("/")[0]
             for loaded in loaded_objects:
                 namespace = (loaded.object.namespace or "default") if kind.NAMESPACED else ""
-                yield Named(group, kind.KIND, namespace, loaded.object.name)
+                yield NamedObject(group, kind.KIND, namespace, loaded.object.name)
         for loaded in self._manifests.pods:
             reference = reference_of(loaded.object)
             if reference is not None:
@@ -157,10 +157,10 @@ class Workloads:
                 namespace = loaded.object.namespace or "default"
                 # A static pod belongs to its node, which has no namespace.
                 own = "" if (group, reference.kind) == ("", objects.Node.KIND) else namespace
-                yield Named(group, reference.kind, own, reference.name)
+                yield NamedObject(group, reference.kind, own, reference.name)
                 deployment = deployment_of(loaded.object)
                 if deployment:
-                    yield Named(group, "Deployment", namespace, deployment)
+                    yield NamedObject(group, "Deployment", namespace, deployment)
 
     def _kinds(self) -> set[str]:
         return {item.kind.lower() for item in self._all()} | {
@@ -169,7 +169,7 @@ class Workloads:
 
     # -- members ----------------------------------------------------------------------------------
 
-    def pods_of(self, workload: Named) -> list[Loaded[objects.Pod]]:
+    def pods_of(self, workload: NamedObject) -> list[Loaded[objects.Pod]]:
         """Return the pods of a workload that have not ended, directly or through others."""
         if workload.kind == "Pod":
             return [loaded for loaded in self._manifests.pods if loaded.object.key == workload.key]
@@ -189,7 +189,7 @@ class Workloads:
             or (workload.kind == "Deployment" and _is_of_deployment(loaded.object, workload))
         ]
 
-    def _makes(self, workload: Named) -> Iterator[Owner]:
+    def _makes(self, workload: NamedObject) -> Iterator[Owner]:
         """Yield the intermediate owners of a workload's pods by their names; they need not be in the input."""
         index = self._maker(workload)
         manifest = self._manifests.pod_makers[index].manifest if index is not None else {}
@@ -203,7 +203,7 @@ class Workloads:
             for version, kind, name in map(str.split, between):
                 yield group_of(version), kind, workload.namespace, name
 
-    def members(self, workload: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
+    def members(self, workload: NamedObject) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
         """Return the pods of a workload and their groups with all members, which share one priority."""
         pods = self.pods_of(workload)
         named = {(item.object.namespace, name) for item in pods if (name := pod_group_name(item.object)) is not None}
@@ -231,7 +231,9 @@ class Workloads:
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def scale(self, workload: Named, number: int) -> tuple[int, list[Loaded[objects.Pod]], list[Loaded[objects.Pod]]]:
+    def scale(
+        self, workload: NamedObject, number: int
+    ) -> tuple[int, list[Loaded[objects.Pod]], list[Loaded[objects.Pod]]]:
         """Set the count of a workload; return the old count, the pods to remove, and the pods to copy.
 
         Raises FieldError if nothing states the count.
@@ -272,7 +274,7 @@ class Workloads:
         runtime = runtime_of(manifest, self._manifests.unknown)
         return _number(value_at(runtime.manifest, "spec.mlPolicy.numNodes"), 1) if runtime is not None else 1
 
-    def set_priority(self, workload: Named, name: str, number: int) -> int:
+    def set_priority(self, workload: NamedObject, name: str, number: int) -> int:
         """Set the priority in the templates of a workload; return how many there were."""
         index = self._maker(workload)
         if index is None:
@@ -284,7 +286,7 @@ class Workloads:
         return templates
 
     def _with_own_runtime(
-        self, manifest: Mapping[str, Any], workload: Named, name: str, number: int
+        self, manifest: Mapping[str, Any], workload: NamedObject, name: str, number: int
     ) -> tuple[Mapping[str, Any], int]:
         """Return a TrainJob with another priority in its own copy of its runtime, because others may use it."""
         runtime = runtime_of(manifest, self._manifests.unknown)
@@ -298,7 +300,7 @@ class Workloads:
         self._manifests.unknown.append(runtime._replace(kind=kind, manifest=changed))
         return _with(manifest, ("spec", "runtimeRef"), {"kind": kind, "name": own}), templates
 
-    def remove(self, workload: Named) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
+    def remove(self, workload: NamedObject) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
         """Remove a workload and its owned objects from the input; return its pods and groups."""
         pods = self.pods_of(workload)
         named = {(loaded.object.namespace, pod_group_name(loaded.object)) for loaded in pods}
@@ -342,7 +344,7 @@ class Workloads:
                 ]
         return pods, groups
 
-    def _maker(self, workload: Named) -> int | None:
+    def _maker(self, workload: NamedObject) -> int | None:
         makers = enumerate(self._manifests.pod_makers)
         return next((index for index, maker in makers if object_id_of(maker.manifest) == workload.owner), None)
 
@@ -382,11 +384,11 @@ def makers_named(text: str) -> list[tuple[str, str, str, str]]:
     return result[:1]
 
 
-def _is_of_deployment(pod: objects.Pod, workload: Named) -> bool:
+def _is_of_deployment(pod: objects.Pod, workload: NamedObject) -> bool:
     return (pod.namespace or "default") == workload.namespace and deployment_of(pod) == workload.name
 
 
-def _goes_last(workload: Named) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]:
+def _goes_last(workload: NamedObject) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]:
     """Return a sort key for pods, with those that scaling down removes first at the end."""
     if workload.kind == "StatefulSet":
         return lambda loaded: (_ordinal(loaded.object.name), loaded.object.name)
@@ -433,7 +435,7 @@ def _counts(row: WorkloadKind, manifest: Mapping[str, Any]) -> Iterator[_Count]:
                 yield _Count((*steps, *pods.replicas.split(".")), named, pods, mapping(entry))
 
 
-def _which(workload: Named, parts: Sequence[str]) -> str:
+def _which(workload: NamedObject, parts: Sequence[str]) -> str:
     """Return the message for a count that is not unique."""
     if not parts:
         return f"{workload}: its kind has no count to set"
@@ -445,7 +447,7 @@ def _which(workload: Named, parts: Sequence[str]) -> str:
 
 
 def _beyond(
-    existing: list[Loaded[objects.Pod]], counts: Sequence[_Count], workload: Named, number: int
+    existing: list[Loaded[objects.Pod]], counts: Sequence[_Count], workload: NamedObject, number: int
 ) -> list[Loaded[objects.Pod]]:
     """Return the pods to remove from sets with fewer replicas; a pod that one of the sets keeps stays."""
     going: dict[int, Loaded[objects.Pod]] = {}
@@ -463,7 +465,7 @@ def _beyond(
 
 
 def _of_set(
-    existing: list[Loaded[objects.Pod]], count: _Count, workload: Named, number: int
+    existing: list[Loaded[objects.Pod]], count: _Count, workload: NamedObject, number: int
 ) -> list[Loaded[objects.Pod]]:
     """Return the pods with the labels of a set, or else with its names."""
     pods, values = count.pods, _values(count, workload, number)
@@ -478,7 +480,7 @@ def _of_set(
     return [item for item in existing if _name_in_set(item.object, count).startswith(f"{prefix}-")]
 
 
-def _names(count: _Count, workload: Named, number: int) -> set[str]:
+def _names(count: _Count, workload: NamedObject, number: int) -> set[str]:
     """Return the names of a number of replicas of a set: its pods, or its created objects."""
     values = _values(count, workload, number)
     first = _number(value_at(count.entry, count.pods.start), 0) if count.pods.start else 0
@@ -489,7 +491,7 @@ def _names(count: _Count, workload: Named, number: int) -> set[str]:
     }
 
 
-def _values(count: _Count, workload: Named, number: int) -> dict[str, object]:
+def _values(count: _Count, workload: NamedObject, number: int) -> dict[str, object]:
     part = count.part if count.pods.each.endswith("*") else ""
     size = _members(count).stop
     return {"name": workload.name, "namespace": workload.namespace, "part": part, "replicas": number, "size": size}
