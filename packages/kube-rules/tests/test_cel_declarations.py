@@ -10,62 +10,62 @@ from typing import Any
 import pytest
 
 from kube_rules import cel, device_expressions
-from kube_rules.cel import Declared
+from kube_rules.cel import ValueForm
 from kube_rules.cel.declarations import MAX_REQUEST
 from kube_rules.device_expressions import DeviceExpressionError, TooComplexError
 
 REST = MAX_REQUEST - 2
 STRING = {"type": "string"}
 EMBEDDED = {"x-kubernetes-embedded-resource": True}
-TEXT = Declared("string", REST, 2)
+TEXT = ValueForm("string", REST, 2)
 RESOURCE = {
     "apiVersion": TEXT,
     "kind": TEXT,
-    "metadata": Declared("object", 1, 2, None, {"name": TEXT, "generateName": TEXT}),
+    "metadata": ValueForm("object", 1, 2, None, {"name": TEXT, "generateName": TEXT}),
 }
 
-FORMS: list[tuple[Any, Declared]] = [
+FORMS: list[tuple[Any, ValueForm]] = [
     # scalars
-    ({"type": "boolean"}, Declared("bool", 1, 4)),
-    ({"type": "integer"}, Declared("int", 1, 1)),
-    ({"type": "number"}, Declared("double", 1, 1)),
+    ({"type": "boolean"}, ValueForm("bool", 1, 4)),
+    ({"type": "integer"}, ValueForm("int", 1, 1)),
+    ({"type": "number"}, ValueForm("double", 1, 1)),
     # texts: four bytes a character, two quotes at least
     (STRING, TEXT),
-    ({"type": "string", "maxLength": 5}, Declared("string", 20, 2)),
-    ({"type": "string", "maxLength": 0}, Declared("string", 0, 2)),
-    ({"type": "string", "maxLength": -1}, Declared("string", 0, 2)),
+    ({"type": "string", "maxLength": 5}, ValueForm("string", 20, 2)),
+    ({"type": "string", "maxLength": 0}, ValueForm("string", 0, 2)),
+    ({"type": "string", "maxLength": -1}, ValueForm("string", 0, 2)),
     ({"type": "string", "maxLength": True}, TEXT),
-    ({"type": "string", "enum": ["ab", "é", "x"]}, Declared("string", 2, 2)),
-    ({"type": "string", "enum": [1]}, Declared("string", 0, 2)),
+    ({"type": "string", "enum": ["ab", "é", "x"]}, ValueForm("string", 2, 2)),
+    ({"type": "string", "enum": [1]}, ValueForm("string", 0, 2)),
     ({"type": "string", "enum": []}, TEXT),
-    ({"type": "string", "enum": ["abc"], "maxLength": 1}, Declared("string", 4, 2)),
-    ({"type": "string", "format": "byte", "maxLength": 8}, Declared("bytes", 8, 2)),
-    ({"type": "string", "format": "byte", "enum": ["YQ=="]}, Declared("bytes", REST, 2)),
-    ({"type": "string", "format": "date", "maxLength": 99}, Declared("timestamp", 12, 20)),
-    ({"type": "string", "format": "date-time"}, Declared("timestamp", 32, 20)),
-    ({"type": "string", "format": "duration"}, Declared("duration", 32, 4)),
+    ({"type": "string", "enum": ["abc"], "maxLength": 1}, ValueForm("string", 4, 2)),
+    ({"type": "string", "format": "byte", "maxLength": 8}, ValueForm("bytes", 8, 2)),
+    ({"type": "string", "format": "byte", "enum": ["YQ=="]}, ValueForm("bytes", REST, 2)),
+    ({"type": "string", "format": "date", "maxLength": 99}, ValueForm("timestamp", 12, 20)),
+    ({"type": "string", "format": "date-time"}, ValueForm("timestamp", 32, 20)),
+    ({"type": "string", "format": "duration"}, ValueForm("duration", 32, 4)),
     ({"type": "string", "format": "password"}, TEXT),
     ({"type": "string", "format": 1}, TEXT),
     # lists and maps: what fits into a request, unless a number is given
-    ({"type": "array", "maxItems": 3, "items": STRING}, Declared("list", 3, 2, TEXT)),
-    ({"type": "array", "items": STRING}, Declared("list", REST // 3, 2, TEXT)),
-    ({"type": "array", "items": {"type": "boolean"}}, Declared("list", REST // 5, 2, Declared("bool", 1, 4))),
-    ({"type": "array", "maxItems": 3}, Declared("list", 3, 2, cel.UNKNOWN)),
-    ({"type": "object", "maxProperties": 3, "additionalProperties": STRING}, Declared("map", 3, 2, TEXT)),
-    ({"type": "object", "additionalProperties": STRING}, Declared("map", REST // 8, 2, TEXT)),
-    ({"type": "object", "additionalProperties": True}, Declared("object", 1, 2)),
+    ({"type": "array", "maxItems": 3, "items": STRING}, ValueForm("list", 3, 2, TEXT)),
+    ({"type": "array", "items": STRING}, ValueForm("list", REST // 3, 2, TEXT)),
+    ({"type": "array", "items": {"type": "boolean"}}, ValueForm("list", REST // 5, 2, ValueForm("bool", 1, 4))),
+    ({"type": "array", "maxItems": 3}, ValueForm("list", 3, 2, cel.UNKNOWN)),
+    ({"type": "object", "maxProperties": 3, "additionalProperties": STRING}, ValueForm("map", 3, 2, TEXT)),
+    ({"type": "object", "additionalProperties": STRING}, ValueForm("map", REST // 8, 2, TEXT)),
+    ({"type": "object", "additionalProperties": True}, ValueForm("object", 1, 2)),
     # objects: what is required is at least there, with its name, two quotes, a colon and a comma
-    ({"type": "object"}, Declared("object", 1, 2)),
+    ({"type": "object"}, ValueForm("object", 1, 2)),
     (
         {"type": "object", "properties": {"ab": {"type": "boolean"}, "c": STRING}, "required": ["ab"]},
-        Declared("object", 1, 2 + 2 + 4 + 4, None, {"ab": Declared("bool", 1, 4), "c": TEXT}),
+        ValueForm("object", 1, 2 + 2 + 4 + 4, None, {"ab": ValueForm("bool", 1, 4), "c": TEXT}),
     ),
     (
         {"type": "object", "properties": {"ab": {"type": "boolean", "default": False}}, "required": ["ab", 1]},
-        Declared("object", 1, 2, None, {"ab": Declared("bool", 1, 4)}),
+        ValueForm("object", 1, 2, None, {"ab": ValueForm("bool", 1, 4)}),
     ),
-    ({"type": "object", "properties": {"a": STRING}, "required": 1}, Declared("object", 1, 2, None, {"a": TEXT})),
-    ({"type": "object", "properties": []}, Declared("object", 1, 2)),
+    ({"type": "object", "properties": {"a": STRING}, "required": 1}, ValueForm("object", 1, 2, None, {"a": TEXT})),
+    ({"type": "object", "properties": []}, ValueForm("object", 1, 2)),
     # fields without a type are not declared
     (
         {
@@ -79,39 +79,39 @@ FORMS: list[tuple[Any, Declared]] = [
                 "l": {"type": "array", "items": STRING, "maxItems": 1},
             },
         },
-        Declared("object", 1, 2, None, {"port": cel.UNKNOWN, "l": Declared("list", 1, 2, TEXT)}),
+        ValueForm("object", 1, 2, None, {"port": cel.UNKNOWN, "l": ValueForm("list", 1, 2, TEXT)}),
     ),
     # anything
     ({"x-kubernetes-int-or-string": True}, cel.UNKNOWN),
-    ({"x-kubernetes-int-or-string": True, "type": "object", "maxLength": 5}, Declared("dyn", 20)),
+    ({"x-kubernetes-int-or-string": True, "type": "object", "maxLength": 5}, ValueForm("dyn", 20)),
     ({"x-kubernetes-preserve-unknown-fields": True}, cel.UNKNOWN),
     ({"type": "null"}, cel.UNKNOWN),
     # resources inside: their type and name are known
-    ({"type": "object", **EMBEDDED}, Declared("object", 1, 2, None, RESOURCE)),
+    ({"type": "object", **EMBEDDED}, ValueForm("object", 1, 2, None, RESOURCE)),
     (
         {"type": "array", "maxItems": 2, "items": {"type": "object", **EMBEDDED}},
-        Declared("list", 2, 2, Declared("object", 1, 2, None, RESOURCE)),
+        ValueForm("list", 2, 2, ValueForm("object", 1, 2, None, RESOURCE)),
     ),
     (
         {"type": "object", "maxProperties": 2, "additionalProperties": EMBEDDED},
-        Declared("map", 2, 2, Declared("object", 1, 2, None, RESOURCE)),
+        ValueForm("map", 2, 2, ValueForm("object", 1, 2, None, RESOURCE)),
     ),
     (
         {"type": "object", "properties": {"r": EMBEDDED}},
-        Declared("object", 1, 2, None, {"r": Declared("object", 1, 2, None, RESOURCE)}),
+        ValueForm("object", 1, 2, None, {"r": ValueForm("object", 1, 2, None, RESOURCE)}),
     ),
 ]
 
 
 @pytest.mark.parametrize(("schema", "form"), FORMS, ids=[str(row[0])[:80] for row in FORMS])
-def test_form_of_a_schema(schema: Any, form: Declared) -> None:
+def test_form_of_a_schema(schema: Any, form: ValueForm) -> None:
     assert cel.declared(schema) == form
 
 
 def test_root_of_a_resource_has_a_type_and_a_name() -> None:
     spec = {"type": "object", "properties": {"spec": STRING}}
-    assert cel.declared(spec, root=True) == Declared("object", 1, 2, None, {"spec": TEXT, **RESOURCE})
-    assert cel.declared(spec) == Declared("object", 1, 2, None, {"spec": TEXT})
+    assert cel.declared(spec, root=True) == ValueForm("object", 1, 2, None, {"spec": TEXT, **RESOURCE})
+    assert cel.declared(spec) == ValueForm("object", 1, 2, None, {"spec": TEXT})
 
 
 def test_schema_is_followed_a_hundred_levels_down() -> None:
@@ -119,12 +119,12 @@ def test_schema_is_followed_a_hundred_levels_down() -> None:
     for _ in range(100):
         schema = {"type": "array", "maxItems": 1, "items": schema}
 
-    def innermost(form: Declared) -> Declared:
+    def innermost(form: ValueForm) -> ValueForm:
         while form.inner is not None:
             form = form.inner
         return form
 
-    assert innermost(cel.declared(schema)) == Declared("bool", 1, 4)
+    assert innermost(cel.declared(schema)) == ValueForm("bool", 1, 4)
     assert innermost(cel.declared({"type": "array", "maxItems": 1, "items": schema})) == cel.UNKNOWN
     maps: dict[str, Any] = {"type": "boolean"}
     for _ in range(101):

@@ -18,7 +18,7 @@ from kube_standin.errors import StatusError
 from kube_standin.escalation import missing_rights
 from kube_standin.reviews import answer
 from kube_standin.rights import AccessDecision, Attributes
-from kube_standin.security import AUDIENCE, Bound, Tokens
+from kube_standin.security import AUDIENCE, BoundObject, Tokens
 from tests.admission.plane import Plane
 from tests.recorded.shapes import shape
 
@@ -455,7 +455,7 @@ def test_self_subject_reviews(review: Callable[..., Json]) -> None:
 
 def test_is_this_token_good(review: Callable[..., Json]) -> None:
     tokens = Tokens(b"k" * 32)
-    token, _ = tokens.issue(Bound("serviceaccounts", "s", "r", "u"), 600, ["a", "b"])
+    token, _ = tokens.issue(BoundObject("serviceaccounts", "s", "r", "u"), 600, ["a", "b"])
     known = {"username": "jane", "groups": ["system:authenticated"]}
     given: list[Json] = [{}, {"audiences": []}, {"audiences": None}, {"audiences": ["x", AUDIENCE]}]
     for audiences in given:

@@ -30,7 +30,7 @@ from cryptography.x509.oid import NameOID
 from kube_standin import security
 from kube_standin.security import (
     AUDIENCE,
-    Bound,
+    BoundObject,
     Certificates,
     TokenError,
     Tokens,
@@ -267,7 +267,7 @@ def test_certificate_with_an_unknown_sort_of_key_is_named(tmp_path: Path) -> Non
 
 # -- tokens ----------------------------------------------------------------------------------------------------
 
-ROBOT = Bound("serviceaccounts", "shop", "robot", "u1")
+ROBOT = BoundObject("serviceaccounts", "shop", "robot", "u1")
 
 
 class Time(SimpleNamespace):
@@ -286,7 +286,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
     return made
 
 
-def tokens(*gone: Bound) -> Tokens:
+def tokens(*gone: BoundObject) -> Tokens:
     found = Tokens(b"k" * 32)
     found.present = lambda bound: bound not in gone
     return found
@@ -338,7 +338,7 @@ def test_token_of_another_key_or_with_another_text_is_none(monkeypatch: pytest.M
     token, _ = table.issue(ROBOT, 600, [AUDIENCE])
     assert table.user(token) is not None
     head, claims, signature = token.split(".")
-    other, _ = tokens().issue(Bound("serviceaccounts", "shop", "other", "u1"), 600, [AUDIENCE])
+    other, _ = tokens().issue(BoundObject("serviceaccounts", "shop", "other", "u1"), 600, [AUDIENCE])
     assert table.user(f"{head}.{other.split('.')[1]}.{signature}") is None
     assert table.user(f"{head}.{claims}.{base64.urlsafe_b64encode(bytes(64)).decode().rstrip('=')}") is None
     foreign = Tokens(b"x" * 32)
@@ -371,13 +371,13 @@ def test_token_is_good_until_it_expires(clock: Time, now: float, good: bool) -> 
     ("bound", "namespace", "shown"),
     [
         (None, "", None),
-        (Bound("pods", "shop", "p", "u2"), "shop", "pod"),
-        (Bound("nodes", "", "n", "u2"), "", "node"),
-        (Bound("secrets", "shop", "s", "u2"), "shop", None),
+        (BoundObject("pods", "shop", "p", "u2"), "shop", "pod"),
+        (BoundObject("nodes", "", "n", "u2"), "", "node"),
+        (BoundObject("secrets", "shop", "s", "u2"), "shop", None),
     ],
 )
 def test_token_has_a_user_and_the_lifetime_of_its_object(
-    bound: Bound | None, namespace: str, shown: str | None
+    bound: BoundObject | None, namespace: str, shown: str | None
 ) -> None:
     """The extras name the pod or node it is bound to; it ends with its account, and with what it is bound to."""
     table = tokens()

@@ -12,7 +12,7 @@ from kube_standin.admission_chain import User
 from kube_standin.errors import StatusError
 from kube_standin.registry import WriteOptions
 from kube_standin.service_addresses import UsedPorts
-from kube_standin.storage import Store, Stored
+from kube_standin.storage import Store, StoredObject
 from tests.admission.plane import Json, Plane, SetClock
 
 CLIENT = User("alice")
@@ -306,10 +306,10 @@ class CountingStore:
         self.decoded: list[str] = []
         self.states = [self.state(f"s{number}", 1, 30000 + number) for number in range(3)]
 
-    def state(self, name: str, revision: int, port: int) -> Stored:
+    def state(self, name: str, revision: int, port: int) -> StoredObject:
         decoded = self.decoded
 
-        class Counted(Stored):
+        class Counted(StoredObject):
             def decode(self) -> Json:
                 decoded.append(self.name)
                 return super().decode()
@@ -320,7 +320,7 @@ class CountingStore:
         decoded.clear()
         return made
 
-    def heads(self, _resource: str) -> list[Stored]:
+    def heads(self, _resource: str) -> list[StoredObject]:
         return self.states
 
 

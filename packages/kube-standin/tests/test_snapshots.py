@@ -162,8 +162,8 @@ def test_restore_that_cannot_be_written_changes_nothing() -> None:
 
     store = Store(FullLog())
     body = json.dumps({"metadata": {"name": "a"}}).encode()
-    from kube_standin.storage import Stored
+    from kube_standin.storage import StoredObject
 
     with pytest.raises(StorageError, match="full"):
-        restore_objects(store, ServerSnapshot((Stored("configmaps", "default", "a", 5, body),), 5, START))
+        restore_objects(store, ServerSnapshot((StoredObject("configmaps", "default", "a", 5, body),), 5, START))
     assert (store.revision, store.count("configmaps")) == (1, 0)

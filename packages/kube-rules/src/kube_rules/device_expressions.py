@@ -20,15 +20,15 @@ _LONGEST_VALUE = 64
 """Maximum length of a string or version in bytes (resourceapi.DeviceAttributeMaxValueLength)."""
 _LONGEST_DRIVER = 63
 
-_ATTRIBUTES = cel.Declared("map", _MOST_ENTRIES, inner=cel.Declared("dyn", _LONGEST_VALUE))
-_CAPACITIES = cel.Declared("map", _MOST_ENTRIES, inner=cel.Declared("kubernetes.Quantity"))
-_DEVICE = cel.Declared(
+_ATTRIBUTES = cel.ValueForm("map", _MOST_ENTRIES, inner=cel.ValueForm("dyn", _LONGEST_VALUE))
+_CAPACITIES = cel.ValueForm("map", _MOST_ENTRIES, inner=cel.ValueForm("kubernetes.Quantity"))
+_DEVICE = cel.ValueForm(
     "object",
     fields={
-        "driver": cel.Declared("string", _LONGEST_DRIVER),
-        "allowMultipleAllocations": cel.Declared("bool"),
-        "attributes": cel.Declared("map", _MOST_ENTRIES, inner=_ATTRIBUTES),
-        "capacity": cel.Declared("map", _MOST_ENTRIES, inner=_CAPACITIES),
+        "driver": cel.ValueForm("string", _LONGEST_DRIVER),
+        "allowMultipleAllocations": cel.ValueForm("bool"),
+        "attributes": cel.ValueForm("map", _MOST_ENTRIES, inner=_ATTRIBUTES),
+        "capacity": cel.ValueForm("map", _MOST_ENTRIES, inner=_CAPACITIES),
     },
 )
 

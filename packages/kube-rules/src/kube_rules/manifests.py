@@ -23,7 +23,7 @@ ObjectT_co = TypeVar("ObjectT_co", bound=KubernetesObject, covariant=True)
 ObjectT = TypeVar("ObjectT", bound=KubernetesObject)
 
 
-class Loaded(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
+class LoadedObject(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
     """An object with its origin, its order in the input and its creation time in seconds since 1970.
 
     `dated`: whether the input has a creation time; otherwise its order determines it.
@@ -46,7 +46,7 @@ class Loaded(msgspec.Struct, Generic[ObjectT_co], eq=False, gc=False):
         return Origin(file, document, line, self.item)
 
     def __repr__(self) -> str:
-        return f"Loaded({name_of(self.object)}, {self.origin}, order={self.order})"
+        return f"LoadedObject({name_of(self.object)}, {self.origin}, order={self.order})"
 
 
 class Scenario(NamedTuple):
@@ -68,7 +68,7 @@ class UnknownObject(NamedTuple):
     """The probable intended kind: `Pod`, or `Deployment in version apps/v1`."""
     manifest: Mapping[str, Any] = {}
     created: float = 0.0
-    """Seconds since 1970, like `Loaded.created`."""
+    """Seconds since 1970, like `LoadedObject.created`."""
     dated: bool = True
 
     @property
@@ -83,11 +83,11 @@ class PodMaker(NamedTuple):
     manifest: Mapping[str, Any]
     origin: Origin
     created: float = 0.0
-    """Seconds since 1970, like `Loaded.created`."""
+    """Seconds since 1970, like `LoadedObject.created`."""
     dated: bool = True
 
 
-class Suspended(NamedTuple):
+class SuspendedInput(NamedTuple):
     """A workload of the input, or a part of one, that has no pods while it is suspended."""
 
     origin: Origin
@@ -133,7 +133,7 @@ class PlainObject(NamedTuple):
 class Manifests:
     """The content of one input, in document order."""
 
-    objects: dict[type[KubernetesObject], list[Loaded[KubernetesObject]]] = field(default_factory=dict)
+    objects: dict[type[KubernetesObject], list[LoadedObject[KubernetesObject]]] = field(default_factory=dict)
     scenarios: list[Scenario] = field(default_factory=list)
     unknown: list[UnknownObject] = field(default_factory=list)
     pod_makers: list[PodMaker] = field(default_factory=list)
@@ -142,9 +142,9 @@ class Manifests:
     """The expanded pod makers, and pod makers that they create in turn: owners before their dependents."""
     jobs: list[Job] = field(default_factory=list)
     """The expanded Jobs: their end times count (cost.md 6.4)."""
-    suspended: list[Suspended] = field(default_factory=list)
+    suspended: list[SuspendedInput] = field(default_factory=list)
     """Suspended objects among the expanded ones: whether they would run has no answer (whatif.md 1.5)."""
-    counted: list[Loaded[KubernetesObject]] = field(default_factory=list)
+    counted: list[LoadedObject[KubernetesObject]] = field(default_factory=list)
     """Existing objects that a question excludes: only quotas count them."""
     remarks: list[Remark] = field(default_factory=list)
     """Ignored fields of the expanded objects."""
@@ -152,11 +152,11 @@ class Manifests:
     """The unknown fields, if schemas were given; the first `MOST_FINDINGS`."""
     unknown_fields_total: int = 0
 
-    def of(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
+    def of(self, kind: type[ObjectT]) -> list[LoadedObject[ObjectT]]:
         """Return the objects of one type, in document order."""
-        return cast("list[Loaded[ObjectT]]", self.objects.get(kind, []))
+        return cast("list[LoadedObject[ObjectT]]", self.objects.get(kind, []))
 
-    def all(self) -> list[Loaded[KubernetesObject]]:
+    def all(self) -> list[LoadedObject[KubernetesObject]]:
         """Return all typed objects, in document order."""
         return sorted(chain.from_iterable(self.objects.values()), key=attrgetter("order"))
 
@@ -183,21 +183,21 @@ class Manifests:
         unknown[:] = [item if item.dated else item._replace(created=created[item.created]) for item in unknown]
 
     @property
-    def pods(self) -> list[Loaded[Pod]]:
+    def pods(self) -> list[LoadedObject[Pod]]:
         """Return the pods."""
         return self.of(Pod)
 
     @property
-    def nodes(self) -> list[Loaded[Node]]:
+    def nodes(self) -> list[LoadedObject[Node]]:
         """Return the nodes."""
         return self.of(Node)
 
     @property
-    def pod_groups(self) -> list[Loaded[PodGroup]]:
+    def pod_groups(self) -> list[LoadedObject[PodGroup]]:
         """Return the pod groups."""
         return self.of(PodGroup)
 
     @property
-    def namespaces(self) -> list[Loaded[Namespace]]:
+    def namespaces(self) -> list[LoadedObject[Namespace]]:
         """Return the namespaces."""
         return self.of(Namespace)

@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterable
 from kube_rules.decoding import name_of
 from kube_rules.errors import FieldError, InputError
 from kube_rules.group_sources import pod_group_name
-from kube_rules.manifests import Loaded
+from kube_rules.manifests import LoadedObject
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import Pod, PodGroup
 from kube_rules.validation.typed import validate
 
 
-def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
+def refuse_duplicates(objects: Iterable[LoadedObject[KubernetesObject]]) -> None:
     """Raise `InputError` for the second object with the same kind, namespace and name."""
-    seen: defaultdict[tuple[str, str, str], dict[str, Loaded[KubernetesObject]]] = defaultdict(dict)
+    seen: defaultdict[tuple[str, str, str], dict[str, LoadedObject[KubernetesObject]]] = defaultdict(dict)
     for loaded in objects:
         obj = loaded.object
         foreign = obj.foreign if isinstance(obj, PodGroup) else None
@@ -35,7 +35,7 @@ def refuse_duplicates(objects: Iterable[Loaded[KubernetesObject]]) -> None:
             )
 
 
-def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
+def check_nodes(pods: Iterable[LoadedObject[Pod]], nodes: Collection[str]) -> None:
     """Raise `InputError` for a pod that is bound to a node not in `nodes`; finished pods may outlive their nodes."""
     for loaded in pods:
         node = loaded.object.spec.node_name
@@ -48,7 +48,7 @@ def check_nodes(pods: Iterable[Loaded[Pod]], nodes: Collection[str]) -> None:
             )
 
 
-def check_groups(groups: Iterable[Loaded[PodGroup]], pods: Iterable[Loaded[Pod]]) -> None:
+def check_groups(groups: Iterable[LoadedObject[PodGroup]], pods: Iterable[LoadedObject[Pod]]) -> None:
     """Validate all groups except those that an API server has already admitted.
 
     An older version (1.36) allowed `all` with `basic`, and stored objects are not validated again. A group is stored if

@@ -188,7 +188,7 @@ _DIRECTIVES = re.compile("(?:\\A|[\\n\\r\x85\u2028\u2029])%")
 # --- building -----------------------------------------------------------------------------------------------
 
 
-class _Anchored(NamedTuple):
+class _Anchor(NamedTuple):
     """A finished value, the number of its values, their bytes of text and its levels, with aliases expanded."""
 
     data: Any
@@ -225,7 +225,7 @@ class _Builder:
         """Return the data of a document after its start event; read up to and including its end event."""
         get_event, budget, memo = self._get_event, self._budget, self._memo
         scalar_event, mapping_start, sequence_start, alias_event, document_end = self._types
-        anchors: dict[str, _Anchored | None] = {}
+        anchors: dict[str, _Anchor | None] = {}
         merged: dict[int, set[str]] = {}  # by depth: keys that only a merge has set so far
         # The innermost open mapping or list, and the key of its next value: `_ITEM` in a list; in a mapping `_NO_KEY`
         # (the value is the key), `_MERGE`, or the key.
@@ -258,7 +258,7 @@ class _Builder:
                     if len(memo) < _MAX_MEMO and len(text) <= _LONGEST_MEMO:
                         memo[text] = value
                 if event.anchor is not None:
-                    anchors[event.anchor] = _Anchored(value, 1, _utf8(text), 0)
+                    anchors[event.anchor] = _Anchor(value, 1, _utf8(text), 0)
                 if key is _NO_KEY and text == "<<" and event.implicit[0]:
                     key = _MERGE
                     continue
@@ -288,7 +288,7 @@ class _Builder:
                 anchored = anchors.get(event.anchor, _NO_KEY)
                 if anchored is _NO_KEY:
                     _refuse(event, f"found undefined alias {excerpt(event.anchor)!r}")
-                if not isinstance(anchored, _Anchored):
+                if not isinstance(anchored, _Anchor):
                     _refuse(event, f"alias {excerpt(event.anchor)!r} contains itself")
                 self._charge_alias(anchored, event)
                 if len(stack) + anchored.height > MAX_DEPTH:
@@ -310,7 +310,7 @@ class _Builder:
                 if height > heights[-1]:
                     heights[-1] = height
                 if anchor is not None:
-                    anchors[anchor] = _Anchored(value, nodes + written_out - before, bytes_read - bytes_before, height)
+                    anchors[anchor] = _Anchor(value, nodes + written_out - before, bytes_read - bytes_before, height)
             if key is _ITEM:
                 open_data.append(value)
             elif key is _NO_KEY:
@@ -342,7 +342,7 @@ class _Builder:
             _refuse(event, f"more than {allowed} values up to here: too many for so little text")
         return min(allowed, most)
 
-    def _charge_alias(self, anchored: _Anchored, event: Any) -> None:
+    def _charge_alias(self, anchored: _Anchor, event: Any) -> None:
         budget, index = self._budget, event.start_mark.index
         budget.aliased += anchored.size
         budget.aliased_bytes += anchored.text

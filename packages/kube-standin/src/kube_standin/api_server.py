@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 if TYPE_CHECKING:
     from kube_standin.faults import FaultTable
-    from kube_standin.server.control_plane import ServeOptions, Serving
+    from kube_standin.server.control_plane import ListeningServer, ServeOptions
     from kube_standin.snapshots import ServerSnapshot
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
@@ -183,7 +183,7 @@ class ApiServer:
 
         pattern = RequestPattern("*", resource, user=user)
 
-        async def end(server: Serving) -> int:
+        async def end(server: ListeningServer) -> int:
             return server.controls.end_watches(pattern, expired=expired)
 
         ended: int = self._call(end)
@@ -218,7 +218,7 @@ PARAMETERS: Final = frozenset(inspect.signature(ApiServer).parameters)
 class _RunningThread:
     """A server on an event loop in its own thread; ``ready`` completes when it serves, or with the error."""
 
-    server: Serving
+    server: ListeningServer
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options

@@ -56,7 +56,7 @@ def bind_now(registry: ObjectRegistry, namespace: str, name: str, binding: Json,
     status.pop("nominatedNodeName", None)
     set_condition(status, pod_condition("PodScheduled", "True", registry.clock.stamp()))
     if not options.dry_run:
-        registry.put_requested(state.resource, namespace, name, pod, state)
+        registry.put(state.resource, namespace, name, pod, state)
     return Outcome(errors.CREATED, created=True, ticket=registry.store.ticket)
 
 

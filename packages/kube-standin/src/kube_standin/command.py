@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kube_rules.manifests import PlainObject
     from kube_standin.initial_objects import LoadReport
     from kube_standin.kubelet import KubeletOptions
-    from kube_standin.server.control_plane import ServeOptions, Serving
+    from kube_standin.server.control_plane import ListeningServer, ServeOptions
     from kube_standin.webhooks import WebhookReach
 
 _MOST_NAMED = 3
@@ -279,7 +279,7 @@ def interrupted() -> "asyncio.Event":
     return stop
 
 
-def announce(running: "Serving", read_only_kubeconfig: Path | None, console: Console) -> None:
+def announce(running: "ListeningServer", read_only_kubeconfig: Path | None, console: Console) -> None:
     """Show how to use kubectl, and write the second kubeconfig if requested."""
     from kube_standin.security import write_kubeconfig
 

@@ -23,7 +23,7 @@ from kube_rules.versions import (
     with_unexpressed,
 )
 from kube_standin.kinds import ServedKind
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 from kube_standin.storage.model import as_object
 
 _CORE_DEFAULTS: Mapping[str, Any] = {
@@ -75,12 +75,12 @@ def _custom(kind: ServedKind, obj: Json, api_version: str) -> Json:
     return kind.versions.converted({**obj, "apiVersion": obj.get("apiVersion", kind.api_version)}, api_version)
 
 
-def is_raw(kind: ServedKind, state: Stored) -> bool:
+def is_raw(kind: ServedKind, state: StoredObject) -> bool:
     """Return whether the bytes of a stored object can be served unchanged in the version of ``kind``."""
     return not differs(kind) if kind.versions is None else kind.versions.is_raw(kind, state)
 
 
-def read_stored(kind: ServedKind, state: Stored) -> Json:
+def read_stored(kind: ServedKind, state: StoredObject) -> Json:
     """Return a stored object in the version of ``kind``; the caller may change the result."""
     if kind.versions is not None:
         return kind.versions.read(kind, state)
@@ -112,7 +112,7 @@ def to_storage(kind: ServedKind, obj: Json) -> Json:
     return to_internal({**obj, "apiVersion": kind.api_version, "kind": kind.kind})
 
 
-def to_stored(kind: ServedKind, obj: Json, state: Stored) -> Json:
+def to_stored(kind: ServedKind, obj: Json, state: StoredObject) -> Json:
     """Return the storage form of ``obj``, which replaces ``state``, with fields that the version of ``kind`` lacks.
 
     Raises ``kube_rules.errors.FieldError`` like ``to_storage``.

@@ -20,7 +20,7 @@ import msgspec
 from kube_rules.json import Json
 from kube_standin.schema import Schema
 from kube_standin.schema.structural import DefaultsTooLargeError
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 from kube_standin.storage.model import as_object
 
 if TYPE_CHECKING:
@@ -39,27 +39,27 @@ class CustomVersions:
     webhook: ConversionWebhook | None = None
     """The converter between versions; None if they differ only in name."""
 
-    def is_raw(self, kind: ServedKind, state: Stored) -> bool:
+    def is_raw(self, kind: ServedKind, state: StoredObject) -> bool:
         """Return whether the bytes of a state are the object in the version of ``kind``."""
         same = kind.api_version == kind.storage_version == self.unmarked
         return same and state.revision >= self.since and not state.raw.startswith(b'{"apiVersion":')
 
-    def is_outdated(self, kind: ServedKind, state: Stored, stored_form: Json) -> bool:
+    def is_outdated(self, kind: ServedKind, state: StoredObject, stored_form: Json) -> bool:
         """Return whether a state differs from the current storage form of the same object (``stored_form``)."""
         if state.revision >= self.since:
             return False
         return as_object(kind.kind, self.unmarked, state) != {"kind": kind.kind, **stored_form}
 
-    def read(self, kind: ServedKind, state: Stored) -> Json:
+    def read(self, kind: ServedKind, state: StoredObject) -> Json:
         """Return a stored object in the version of ``kind``."""
         return self.converted(self._stored(kind, state), kind.api_version)
 
-    def _stored(self, kind: ServedKind, state: Stored) -> Json:
+    def _stored(self, kind: ServedKind, state: StoredObject) -> Json:
         """Return a stored object in its storage version."""
         obj = as_object(kind.kind, self.unmarked, state)
         return self._renewed(kind, obj) if state.revision < self.since else obj
 
-    async def converted_states(self, kind: ServedKind, states: Sequence[Stored]) -> list[Stored]:
+    async def converted_states(self, kind: ServedKind, states: Sequence[StoredObject]) -> list[StoredObject]:
         """Return states with the objects in the version of ``kind``, converted by the webhook.
 
         Raises StatusError (500).
@@ -71,7 +71,7 @@ class CustomVersions:
             for index, obj in zip(outdated, converted, strict=True):
                 objects[index] = self._pruned(obj)
         return [
-            Stored(state.resource, state.namespace, state.name, state.revision, _body(obj))
+            StoredObject(state.resource, state.namespace, state.name, state.revision, _body(obj))
             for state, obj in zip(states, objects, strict=True)
         ]
 
@@ -107,7 +107,7 @@ def _body(obj: Json) -> bytes:
     return msgspec.json.encode({key: value for key, value in obj.items() if key not in ("apiVersion", "kind")})
 
 
-async def served(kind: ServedKind, states: Sequence[Stored]) -> tuple[ServedKind, Sequence[Stored]]:
+async def served(kind: ServedKind, states: Sequence[StoredObject]) -> tuple[ServedKind, Sequence[StoredObject]]:
     """Return a kind and states with its objects as bytes if a webhook converts; otherwise the arguments.
 
     Raises StatusError (500).

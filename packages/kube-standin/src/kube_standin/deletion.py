@@ -24,7 +24,7 @@ from kube_standin.conversion import to_stored
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.numbers import parse_int
-from kube_standin.storage import Store, Stored
+from kube_standin.storage import Store, StoredObject
 from kube_standin.worker_thread import INLINE, OffLoopSteps
 from kube_standin.write_options import Outcome, WriteOptions
 
@@ -70,10 +70,10 @@ class DeletionObjects(Protocol):
     clock: ServerClock
     chain: Chain
 
-    def existing(self, kind: ServedKind, namespace: str, name: str) -> Stored:
+    def existing(self, kind: ServedKind, namespace: str, name: str) -> StoredObject:
         """Return the newest state of an object, staged ones included; raises 404."""
 
-    def view(self, kind: ServedKind, state: Stored) -> Json:
+    def view(self, kind: ServedKind, state: StoredObject) -> Json:
         """Decode a stored state into the version of ``kind``; the caller may change the result."""
 
     def admission_request(
@@ -139,7 +139,7 @@ class Deletion:
             registry.chain.committed(request)
         return Outcome(new, deleted=removed, ticket=registry.store.ticket)
 
-    def _write(self, kind: ServedKind, state: Stored, old: Json, new: Json, removed: bool) -> None:
+    def _write(self, kind: ServedKind, state: StoredObject, old: Json, new: Json, removed: bool) -> None:
         """Stage the terminating state and, if nothing is left to wait for, the removal."""
         store = self._registry.store
         # Kinds without grace are removed in one step: watchers see the last living state. Pods show their last

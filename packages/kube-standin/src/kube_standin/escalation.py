@@ -85,7 +85,7 @@ def _path_covered(owned: Iterable[str], path: str) -> bool:
     )  # fmt: skip
 
 
-class _Owned:
+class _HeldRule:
     """A rule that a user holds, prepared for many comparisons."""
 
     __slots__ = ("_groups", "_names", "_paths", "_resources", "_verbs")
@@ -108,7 +108,7 @@ class _Owned:
 
 def missing_rights(owned: Iterable[Json], wanted: Iterable[Json]) -> list[Rule]:
     """Return the rules in ``wanted`` that ``owned`` does not cover; verbs of one resource are merged."""
-    owners = [_Owned(Rule.read(rule)) for rule in owned]
+    owners = [_HeldRule(Rule.read(rule)) for rule in owned]
     left = MOST_ATOMS
     missing: list[Rule] = []
     for rule in map(Rule.read, wanted):

@@ -95,7 +95,7 @@ def load_objects(
     registry.store.flush()
     left_out: list[str] = []
     while True:
-        loading = _Loading(registry, lenient, before or {})
+        loading = _Loader(registry, lenient, before or {})
         try:
             loading.load(
                 [PlainObject(copy.deepcopy(obj.manifest), obj.origin) for obj in objects] if lenient else objects
@@ -112,7 +112,7 @@ def load_objects(
         objects = [obj for number, obj in enumerate(objects) if number not in loading.refused]
 
 
-class _Loading:
+class _Loader:
     def __init__(self, registry: ObjectRegistry, lenient: bool, before: Mapping[str, str]) -> None:
         self._registry = registry
         self._lenient = lenient

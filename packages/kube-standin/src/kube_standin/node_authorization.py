@@ -18,7 +18,7 @@ from kube_rules.json import Json
 from kube_standin.admission_chain import Objects, User
 from kube_standin.bootstrap_roles import cluster_roles
 from kube_standin.rights import AccessDecision, Attributes, rule_allows
-from kube_standin.storage import Store, Stored, Subscription
+from kube_standin.storage import Store, StoredObject, Subscription
 
 NODES: Final = "system:nodes"
 NODE_PREFIX: Final = "system:node:"
@@ -60,8 +60,8 @@ class NodePods:
         self._subscription: Subscription | None = None
         self._follows = True
         self._nodes: dict[Key, str] = {}
-        self._pods: dict[str, dict[Key, Stored]] = {}
-        self._references: dict[Key, tuple[Stored, frozenset[tuple[str, str]]]] = {}
+        self._pods: dict[str, dict[Key, StoredObject]] = {}
+        self._references: dict[Key, tuple[StoredObject, frozenset[tuple[str, str]]]] = {}
 
     def at_present(self) -> NodePods:
         """Return a copy of the current pods, for a thread outside the event loop."""
@@ -79,7 +79,7 @@ class NodePods:
         pods = tuple(self._pods.get(node, {}).items())
         return any(key[0] == namespace and wanted in self._referred(key, state) for key, state in pods)
 
-    def _referred(self, key: Key, state: Stored) -> frozenset[tuple[str, str]]:
+    def _referred(self, key: Key, state: StoredObject) -> frozenset[tuple[str, str]]:
         cached = self._references.get(key)
         if cached is None or cached[0] is not state:
             cached = self._references[key] = (state, frozenset(references(state.decode())))
@@ -109,7 +109,7 @@ class NodePods:
         for state in self._store.page("pods").states:
             self._add(state)
 
-    def _add(self, state: Stored) -> None:
+    def _add(self, state: StoredObject) -> None:
         node = _read_node(state.raw).spec.node_name
         if node:
             self._nodes[state.key] = node

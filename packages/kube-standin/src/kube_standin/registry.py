@@ -34,7 +34,7 @@ from kube_standin.kinds import DEFINITIONS, KindTable, ServedKind
 from kube_standin.numbers import parse_unsigned
 from kube_standin.schema import Schema
 from kube_standin.schema.default_values import default_problems
-from kube_standin.storage import LONGEST_OBJECT, Store, Stored, TooLargeError
+from kube_standin.storage import LONGEST_OBJECT, Store, StoredObject, TooLargeError
 from kube_standin.strategy import before_create, count_generation, date_taints, drop_foreign_status, restrict
 from kube_standin.worker_thread import INLINE
 from kube_standin.write_options import Outcome, PatchType, WriteOptions, internal_options
@@ -89,11 +89,11 @@ class ObjectRegistry:
         """Return the schema of ``kind``."""
         return self.decoder.schema(kind)
 
-    def view(self, kind: ServedKind, state: Stored) -> Json:
+    def view(self, kind: ServedKind, state: StoredObject) -> Json:
         """Decode a stored state into the version of ``kind``; the caller may change the result."""
         return read_stored(kind, state)
 
-    def head(self, kind: ServedKind, namespace: str, name: str) -> Stored | None:
+    def head(self, kind: ServedKind, namespace: str, name: str) -> StoredObject | None:
         """Return the newest state of an object, staged ones included."""
         return self.store.head(kind.storage_key, namespace if kind.namespaced else "", name)
 
@@ -102,7 +102,7 @@ class ObjectRegistry:
         state = self.head(kind, namespace, name)
         return None if state is None else self.view(kind, state)
 
-    def existing(self, kind: ServedKind, namespace: str, name: str) -> Stored:
+    def existing(self, kind: ServedKind, namespace: str, name: str) -> StoredObject:
         """Return the newest state, staged ones included; raises 404."""
         state = self.head(kind, namespace, name)
         if state is None:
@@ -111,7 +111,7 @@ class ObjectRegistry:
 
     # -- reading
 
-    def get_state(self, kind: ServedKind, namespace: str, name: str) -> Stored:
+    def get_state(self, kind: ServedKind, namespace: str, name: str) -> StoredObject:
         """Return the committed state; raises 404."""
         state = self.store.get(kind.storage_key, namespace if kind.namespaced else "", name)
         if state is None:
@@ -164,10 +164,10 @@ class ObjectRegistry:
         name = request.name = metadata["name"]
         if self.store.head(kind.storage_key, key_namespace, name) is not None:
             raise errors.already_exists(kind.plural, kind.group, name)
-        state: Stored | None = None
+        state: StoredObject | None = None
         if not options.dry_run:
             if kind.stored:
-                state = self.put_requested(kind.storage_key, key_namespace, name, stored_form, None)
+                state = self.put(kind.storage_key, key_namespace, name, stored_form, None)
                 obj["metadata"]["resourceVersion"] = str(state.revision)
             self.chain.committed(request)
         return Outcome(self._headed(kind, obj), created=True, state=state, ticket=self.store.ticket)
@@ -261,7 +261,7 @@ class ObjectRegistry:
         kind: ServedKind,
         namespace: str,
         name: str,
-        state: Stored | None,
+        state: StoredObject | None,
         applied: Json,
         options: WriteOptions,
         subresource: str,
@@ -318,7 +318,7 @@ class ObjectRegistry:
     def _replace(
         self,
         kind: ServedKind,
-        state: Stored,
+        state: StoredObject,
         old: Json,
         new: Json,
         options: WriteOptions,
@@ -355,22 +355,22 @@ class ObjectRegistry:
         new = patching.with_times_kept(new, old)
         if not removed and new == old and not self._is_outdated(kind, state, stored_form):
             return Outcome(self._headed(kind, new), ticket=self.store.ticket)
-        written: Stored | None = None
+        written: StoredObject | None = None
         if not options.dry_run:
             if removed:
                 self.store.delete(state, copy.deepcopy(stored_form))
             else:
-                written = self.put_requested(state.resource, namespace, name, stored_form, state)
+                written = self.put(state.resource, namespace, name, stored_form, state)
                 new["metadata"]["resourceVersion"] = str(written.revision)
             self.chain.committed(request)
         return Outcome(self._headed(kind, new), deleted=removed, state=written, ticket=self.store.ticket)
 
     @staticmethod
-    def _is_outdated(kind: ServedKind, state: Stored, stored_form: Json) -> bool:
+    def _is_outdated(kind: ServedKind, state: StoredObject, stored_form: Json) -> bool:
         """Return whether an unchanged write renews the stored form, as storage migration needs it."""
         return kind.versions is not None and kind.versions.is_outdated(kind, state, stored_form)
 
-    def put_requested(self, resource: str, namespace: str, name: str, body: Json, expected: Stored | None) -> Stored:
+    def put(self, resource: str, namespace: str, name: str, body: Json, expected: StoredObject | None) -> StoredObject:
         """Stage the object of a request; raises StatusError for an object that etcd would refuse (api.md 5.4)."""
         try:
             return self.store.put(resource, namespace, name, body, expected, longest=LONGEST_OBJECT).state

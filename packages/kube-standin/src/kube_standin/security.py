@@ -289,7 +289,7 @@ def _unb64(text: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundObject:
     """The object that a service account token is bound to: its resource, namespace, name and uid."""
 
     resource: str
@@ -303,7 +303,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedToken:
     """The claims of a valid token: the user, and the requested audiences that it is valid for."""
 
     user: User
@@ -334,7 +334,7 @@ class Tokens:
         self._checked: dict[bytes, None] = {}
         """Digests of tokens with a valid signature, oldest first: clients send the same token many times."""
         self._users: dict[bytes, User] = {}
-        self.present: Callable[[Bound], bool] = lambda _: False
+        self.present: Callable[[BoundObject], bool] = lambda _: False
 
     def add(self, token: str, user: User) -> None:
         """Register ``token`` for ``user``."""
@@ -347,17 +347,17 @@ class Tokens:
         except TokenError:
             return None
 
-    def verify(self, token: str, audiences: Sequence[str] = (AUDIENCE,)) -> Verified:
+    def verify(self, token: str, audiences: Sequence[str] = (AUDIENCE,)) -> VerifiedToken:
         """Return the claims of a token; raises TokenError unless it is valid for one of ``audiences``."""
         fixed = self._users.get(_digest(token))
         if fixed is None:
             return self._service_account(token, audiences)
         if AUDIENCE not in audiences:
             raise TokenError("invalid bearer token")
-        return Verified(fixed, (AUDIENCE,))
+        return VerifiedToken(fixed, (AUDIENCE,))
 
     def issue(
-        self, account: Bound, seconds: int, audiences: Sequence[str], bound: Bound | None = None
+        self, account: BoundObject, seconds: int, audiences: Sequence[str], bound: BoundObject | None = None
     ) -> tuple[str, int]:
         """Return a signed token for a service account and its expiration (seconds since 1970)."""
         ends = int(time.time()) + seconds
@@ -382,7 +382,7 @@ class Tokens:
         signed = f"{self._head}.{_b64(json.dumps(claims).encode())}"
         return f"{signed}.{_b64(self.key.sign(signed))}", ends
 
-    def issue_lasting(self, account: Bound, secret: str) -> str:
+    def issue_lasting(self, account: BoundObject, secret: str) -> str:
         """Return a token without expiration for a Secret of the account: it is valid while the Secret contains it."""
         private = {"service-account.name": account.name, "service-account.uid": account.uid, "secret.name": secret}
         claims = {f"{_LASTING}{name}": value for name, value in (*private.items(), ("namespace", account.namespace))}
@@ -390,17 +390,20 @@ class Tokens:
         signed = f"{self._head}.{_b64(json.dumps(claims).encode())}"
         return f"{signed}.{_b64(self.key.sign(signed))}"
 
-    def _lasting(self, claims: Mapping[str, str], token: str, audiences: Sequence[str]) -> Verified:
+    def _lasting(self, claims: Mapping[str, str], token: str, audiences: Sequence[str]) -> VerifiedToken:
         if AUDIENCE not in audiences:
             raise TokenError("invalid bearer token")
         parts = ("namespace", "service-account.name", "service-account.uid", "secret.name")
         namespace, name, uid, secret = (claims[f"{_LASTING}{part}"] for part in parts)
-        bound = (Bound("serviceaccounts", namespace, name, uid), Bound("secrets", namespace, secret, "", token))
+        bound = (
+            BoundObject("serviceaccounts", namespace, name, uid),
+            BoundObject("secrets", namespace, secret, "", token),
+        )
         if not all(map(self.present, bound)):
             raise TokenError("service account token has been invalidated")
-        return Verified(User(claims["sub"], (*account_groups(namespace), AUTHENTICATED), uid), (AUDIENCE,))
+        return VerifiedToken(User(claims["sub"], (*account_groups(namespace), AUTHENTICATED), uid), (AUDIENCE,))
 
-    def _service_account(self, token: str, audiences: Sequence[str]) -> Verified:
+    def _service_account(self, token: str, audiences: Sequence[str]) -> VerifiedToken:
         claims = self._claims(token)
         if claims["iss"] == _LASTING_ISSUER:
             return self._lasting(claims, token, audiences)
@@ -414,13 +417,13 @@ class Tokens:
         private = claims["kubernetes.io"]
         namespace, account = private["namespace"], private["serviceaccount"]
         extra = [("authentication.kubernetes.io/credential-id", (f"JTI={claims['jti']}",))]
-        bound = [Bound("serviceaccounts", namespace, account["name"], account["uid"])]
+        bound = [BoundObject("serviceaccounts", namespace, account["name"], account["uid"])]
         for resource, claim in _CLAIM_OF.items():
             if claim not in private:
                 continue
             name, uid = private[claim]["name"], private[claim].get("uid", "")
             if claim != "node" or "pod" not in private:  # the node of a pod is only stated
-                bound.append(Bound(resource, "" if resource == "nodes" else namespace, name, uid))
+                bound.append(BoundObject(resource, "" if resource == "nodes" else namespace, name, uid))
             if claim != "secret":
                 extra.append((f"authentication.kubernetes.io/{claim}-name", (name,)))
             if claim != "secret" and uid:
@@ -428,7 +431,7 @@ class Tokens:
         if not all(map(self.present, bound)):
             raise TokenError("service account token has been invalidated")
         groups = (*account_groups(namespace), AUTHENTICATED)
-        return Verified(User(claims["sub"], groups, account["uid"], tuple(extra)), shared)
+        return VerifiedToken(User(claims["sub"], groups, account["uid"], tuple(extra)), shared)
 
     def _claims(self, token: str) -> dict[str, Any]:
         """Return the claims of a token that we signed."""

@@ -18,9 +18,9 @@ from kube_rules.selectors import (
 )
 from kube_standin.errors import StatusError, bad_request
 from kube_standin.kinds import ServedKind
-from kube_standin.storage.model import Stored
+from kube_standin.storage.model import StoredObject
 
-Matcher = Callable[[Stored], bool]
+Matcher = Callable[[StoredObject], bool]
 
 _ALWAYS = ("metadata.name", "metadata.namespace")
 
@@ -62,7 +62,7 @@ def select(kind: ServedKind, labels: str, fields: str) -> Selection:
         return Selection()
     labels_match = LabelMatcher(selector)
 
-    def match(state: Stored) -> bool:
+    def match(state: StoredObject) -> bool:
         if contradictory:
             return False
         for path, value in wanted.items():

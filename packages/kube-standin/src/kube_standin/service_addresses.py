@@ -20,7 +20,7 @@ from kube_rules.json import Json
 from kube_rules.validation.services import cluster_addresses, family_of, is_headless
 from kube_standin import errors
 from kube_standin.admission_chain import SYSTEM, AdmissionRequest, Objects, Step
-from kube_standin.storage import Store, Stored
+from kube_standin.storage import Store, StoredObject
 from kube_standin.storage.model import Key
 
 Network = IPv4Network | IPv6Network
@@ -347,7 +347,7 @@ class UsedPorts:
     """The node ports of Services; each Service is decoded once after it was written."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, tuple[Stored, tuple[int, ...]]] = {}
+        self._known: dict[Key, tuple[StoredObject, tuple[int, ...]]] = {}
 
     def but(self, store: Store, own: Key) -> set[int]:
         """Return the ports of all Services but one."""

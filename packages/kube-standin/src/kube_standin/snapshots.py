@@ -22,7 +22,7 @@ import msgspec
 
 from kube_rules.json import Json
 from kube_standin.clock import parse_stamp
-from kube_standin.storage import Store, Stored
+from kube_standin.storage import Store, StoredObject
 
 FORMAT: Final = 1
 MOST_BYTES: Final = 1024 * 1024 * 1024
@@ -51,7 +51,7 @@ class _ObjectLine(msgspec.Struct, array_like=True):
 class ServerSnapshot:
     """The objects of a server at a revision, and the time of its clock."""
 
-    objects: tuple[Stored, ...]
+    objects: tuple[StoredObject, ...]
     revision: int
     moment: datetime
 
@@ -106,7 +106,7 @@ def read_state(path: str | Path) -> ServerSnapshot:
             entry = decode(line)
         except ValueError as error:
             raise StateFileError(f"{path}: line {number}: {error}") from error
-        states.append(Stored(entry.resource, entry.namespace, entry.name, header.revision, bytes(entry.body)))
+        states.append(StoredObject(entry.resource, entry.namespace, entry.name, header.revision, bytes(entry.body)))
     return ServerSnapshot(tuple(states), header.revision, moment)
 
 

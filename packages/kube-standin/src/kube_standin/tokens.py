@@ -12,7 +12,7 @@ from kube_standin import errors
 from kube_standin.clock import stamp
 from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry
-from kube_standin.security import AUDIENCE, Bound, Tokens
+from kube_standin.security import AUDIENCE, BoundObject, Tokens
 from kube_standin.storage import Store
 
 _DEFAULT_SECONDS = 3600
@@ -21,7 +21,7 @@ _LONGEST = 2**32
 _MOST_AUDIENCES = 64
 
 
-def present(store: Store, bound: Bound) -> bool:
+def present(store: Store, bound: BoundObject) -> bool:
     """Return whether the object that a token is bound to exists.
 
     A terminating account does not count; a pod counts until it is removed.
@@ -52,7 +52,7 @@ def issue_now(
     audiences = list(spec.get("audiences") or [AUDIENCE])
     if len(audiences) > _MOST_AUDIENCES:
         raise _invalid(name, fe.too_many("spec.audiences", len(audiences), _MOST_AUDIENCES))
-    account = Bound("serviceaccounts", namespace, name, state.decode()["metadata"]["uid"])
+    account = BoundObject("serviceaccounts", namespace, name, state.decode()["metadata"]["uid"])
     reference = spec.get("boundObjectRef")
     bound = _bound(registry, account, reference) if reference else None
     token, ends = tokens.issue(account, seconds, audiences, bound)
@@ -72,7 +72,7 @@ def _invalid(name: str, finding: FieldError) -> errors.StatusError:
 _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-def _bound(registry: ObjectRegistry, account: Bound, reference: Json) -> Bound:
+def _bound(registry: ObjectRegistry, account: BoundObject, reference: Json) -> BoundObject:
     """Return the object that a token is to be bound to; raises 400, 404 or 409."""
     version, kind, name = reference.get("apiVersion", ""), reference.get("kind", ""), reference.get("name", "")
     group, _, _ = version.rpartition("/")
@@ -98,7 +98,7 @@ def _bound(registry: ObjectRegistry, account: Bound, reference: Json) -> Bound:
         raise errors.conflict(kind, "", name, why)
     node = (obj.get("spec") or {}).get("nodeName") if resource == "pods" else None
     if not node:
-        return Bound(resource, namespace, name, uid)
+        return BoundObject(resource, namespace, name, uid)
     node_state = registry.store.head("nodes", "", node)
     node_uid = "" if node_state is None else node_state.decode()["metadata"]["uid"]
-    return Bound(resource, namespace, name, uid, node=(node, node_uid))
+    return BoundObject(resource, namespace, name, uid, node=(node, node_uid))

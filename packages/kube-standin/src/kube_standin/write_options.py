@@ -9,7 +9,7 @@ from typing import Literal
 from kube_rules.json import Json
 from kube_standin.admission_chain import SYSTEM, User
 from kube_standin.schema.strict_json import RepeatedFields
-from kube_standin.storage.model import Stored
+from kube_standin.storage.model import StoredObject
 from kube_standin.storage.store import DURABLE, Ticket
 from kube_standin.worker_thread import INLINE, OffLoopSteps
 
@@ -56,7 +56,7 @@ class Outcome:
     object: Json
     created: bool = False
     deleted: bool = False
-    state: Stored | None = None
+    state: StoredObject | None = None
     """The stored state, if any: its bytes are the response."""
     ticket: Ticket = DURABLE
     """The ticket to wait for before the response is sent: of the write, or of the writes that it read."""

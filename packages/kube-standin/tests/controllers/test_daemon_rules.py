@@ -8,7 +8,7 @@ import pytest
 
 from kube_rules.controllers.daemons import DaemonNodes, daemon_tolerations
 from kube_standin.controllers.daemonsets import verdict_on
-from kube_standin.controllers.views import NodeSeen, TaintSeen
+from kube_standin.controllers.views import NodeView, TaintView
 from tests.controllers.test_set_rules import OWNERS, join, node, status
 from tests.controllers.world import Json, World, owner, template
 
@@ -24,8 +24,8 @@ def required(key: str, *values: str) -> Json:
     return {"affinity": {"nodeAffinity": needed}}
 
 
-_MINE = TaintSeen("mine", "NoSchedule")
-_OUT = TaintSeen("mine", "NoExecute")
+_MINE = TaintView("mine", "NoSchedule")
+_OUT = TaintView("mine", "NoExecute")
 
 
 @pytest.mark.parametrize(
@@ -40,22 +40,22 @@ _OUT = TaintSeen("mine", "NoExecute")
         (required("a", "b"), node("n", a="c"), (False, False)),
         ({}, node("n", _MINE), (False, True)),
         ({}, node("n", _OUT), (False, False)),
-        ({}, node("n", TaintSeen("mine", "PreferNoSchedule")), (True, True)),
+        ({}, node("n", TaintView("mine", "PreferNoSchedule")), (True, True)),
         ({"tolerations": [{"key": "mine", "operator": "Exists"}]}, node("n", _MINE, _OUT), (True, True)),
         ({"tolerations": [{"key": "mine", "operator": "Exists", "effect": "NoSchedule"}]}, node("n", _MINE, _OUT),
          (False, False)),
-        ({}, node("n", TaintSeen("node.kubernetes.io/not-ready", "NoExecute")), (True, True)),
-        ({}, node("n", TaintSeen("node.kubernetes.io/unreachable", "NoExecute")), (True, True)),
-        ({}, node("n", TaintSeen("node.kubernetes.io/disk-pressure", "NoSchedule")), (True, True)),
-        ({}, node("n", TaintSeen("node.kubernetes.io/memory-pressure", "NoSchedule")), (True, True)),
-        ({}, node("n", TaintSeen("node.kubernetes.io/pid-pressure", "NoSchedule")), (True, True)),
-        ({}, node("n", TaintSeen("node.kubernetes.io/unschedulable", "NoSchedule")), (True, True)),
-        ({}, node("n", TaintSeen("node.kubernetes.io/network-unavailable", "NoSchedule")), (False, True)),
-        ({"hostNetwork": True}, node("n", TaintSeen("node.kubernetes.io/network-unavailable", "NoSchedule")),
+        ({}, node("n", TaintView("node.kubernetes.io/not-ready", "NoExecute")), (True, True)),
+        ({}, node("n", TaintView("node.kubernetes.io/unreachable", "NoExecute")), (True, True)),
+        ({}, node("n", TaintView("node.kubernetes.io/disk-pressure", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintView("node.kubernetes.io/memory-pressure", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintView("node.kubernetes.io/pid-pressure", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintView("node.kubernetes.io/unschedulable", "NoSchedule")), (True, True)),
+        ({}, node("n", TaintView("node.kubernetes.io/network-unavailable", "NoSchedule")), (False, True)),
+        ({"hostNetwork": True}, node("n", TaintView("node.kubernetes.io/network-unavailable", "NoSchedule")),
          (True, True)),
     ],
 )  # fmt: skip
-def test_where_a_daemon_should_run_and_may_go_on(spec: Json, where: NodeSeen, verdict: tuple[bool, bool]) -> None:
+def test_where_a_daemon_should_run_and_may_go_on(spec: Json, where: NodeView, verdict: tuple[bool, bool]) -> None:
     assert verdict_on(DaemonNodes(spec), where) == verdict
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kube_standin.controllers import CONTROLLERS, Times, chosen
 from kube_standin.controllers.reconciler import WRITES_AT_ONCE, Controller
-from kube_standin.storage.model import Stored
+from kube_standin.storage.model import StoredObject
 from tests.admission.plane import composite_pod_group, pod, pod_group
 from tests.controllers.world import Json, World, job, owner
 from tests.manifests import node
@@ -245,14 +245,14 @@ def test_owner_looks_at_its_many_dependents_once(monkeypatch: pytest.MonkeyPatch
         world.create(config_map(f"d{number}", [reference(first, block=True)]))
     world.settle()
     decoded = 0
-    original = Stored.decode
+    original = StoredObject.decode
 
-    def counted(state: Stored) -> Json:
+    def counted(state: StoredObject) -> Json:
         nonlocal decoded
         decoded += 1
         return original(state)
 
-    monkeypatch.setattr(Stored, "decode", counted)
+    monkeypatch.setattr(StoredObject, "decode", counted)
     world.delete("v1", "ConfigMap", "first", propagation="Foreground")
     world.settle()
     assert world.all("v1", "ConfigMap") == []

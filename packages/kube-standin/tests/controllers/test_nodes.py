@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kube_standin.controllers.taints import tolerated_until, tolerates
-from kube_standin.controllers.views import TaintSeen
+from kube_standin.controllers.views import TaintView
 from tests.admission.plane import pod
 from tests.controllers.world import Json, World
 
@@ -202,4 +202,4 @@ def test_pod_bound_to_a_tainted_node_goes() -> None:
     ],
 )
 def test_tolerates(toleration: Json, expected: bool) -> None:
-    assert tolerates(toleration, TaintSeen("k", "NoExecute", "v")) is expected
+    assert tolerates(toleration, TaintView("k", "NoExecute", "v")) is expected

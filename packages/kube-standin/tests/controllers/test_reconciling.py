@@ -15,7 +15,7 @@ from kube_standin.clock import ServerClock
 from kube_standin.controllers import ControllerSet, Times, chosen
 from kube_standin.controllers.reconciler import Context, Controller
 from kube_standin.controllers.timers import ControllerTimers
-from kube_standin.controllers.views import PodSeen, Seen
+from kube_standin.controllers.views import ObjectView, PodView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.storage.recovery import StorageError
 from tests.admission.plane import Plane, pod
@@ -391,7 +391,7 @@ def test_kind_that_comes_later_is_taken_in_as_well() -> None:
     """A source that is asked for while all run; and one with a watch that was ended from outside lists again."""
 
     async def work(plane: Plane, controllers: ControllerSet) -> None:
-        source = controllers.context.sources.of("configmaps", Seen)
+        source = controllers.context.sources.of("configmaps", ObjectView)
         plane.create(CONFIG_MAP)
         await until(lambda: ("default", "c") in source.items)
         plane.store.end_subscriptions("configmaps")
@@ -434,17 +434,17 @@ def test_many_keys_are_synced_in_turns() -> None:
 
 def test_source_is_seen_in_one_way_alone(world: World) -> None:
     sources = world.controllers.context.sources
-    assert sources.of("pods", PodSeen) is sources.pods
-    with pytest.raises(TypeError, match="pods is seen as PodSeen"):
-        sources.of("pods", Seen)
+    assert sources.of("pods", PodView) is sources.pods
+    with pytest.raises(TypeError, match="pods is seen as PodView"):
+        sources.of("pods", ObjectView)
 
 
 def test_each_handler_hears_what_happens_in_its_order(world: World) -> None:
     """Though another, called before it, writes and asks for what is new: that comes when all have heard the first."""
     sources = world.controllers.context.sources
-    source, heard = sources.of("configmaps", Seen), list[str]()
+    source, heard = sources.of("configmaps", ObjectView), list[str]()
 
-    def write(_old: Seen | None, new: Seen | None) -> None:
+    def write(_old: ObjectView | None, new: ObjectView | None) -> None:
         if new is not None and new.metadata.name == "c":
             world.create({**CONFIG_MAP, "metadata": {"name": "d"}})
             sources.sync()

@@ -14,7 +14,7 @@ import pytest
 from kube_rules.controllers.amounts import share_of
 from kube_rules.controllers.pods import template_hash
 from kube_standin.controllers.availability import available
-from kube_standin.controllers.views import Meta, PodSeen
+from kube_standin.controllers.views import Meta, PodView
 from kube_standin.metadata import owner_reference
 from tests.controllers.world import Json, World, owner, template
 
@@ -474,8 +474,8 @@ def test_share_is_a_percentage() -> None:
         share_of("3", 10, up=True)
 
 
-def seen(ready: bool, since: str | None) -> PodSeen:
-    return PodSeen(Meta(), "", "", "Running", ready, since, False)
+def seen(ready: bool, since: str | None) -> PodView:
+    return PodView(Meta(), "", "", "Running", ready, since, False)
 
 
 @pytest.mark.parametrize(

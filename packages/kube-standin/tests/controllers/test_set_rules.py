@@ -8,7 +8,7 @@ import pytest
 
 from kube_rules.controllers.pods import DELETION_COST
 from kube_standin.controllers.pod_owners import CREATES_AT_ONCE
-from kube_standin.controllers.views import Meta, NodeSeen, TaintSeen
+from kube_standin.controllers.views import Meta, NodeView, TaintView
 from tests.admission.plane import pod
 from tests.controllers.world import Json, World, owner, template
 
@@ -378,8 +378,8 @@ def test_pod_that_is_ended_is_told_once(world: World) -> None:
 # -- DaemonSets
 
 
-def node(name: str, *taints: TaintSeen, **labels: str) -> NodeSeen:
-    seen = NodeSeen(Meta(name=name, labels=labels))
+def node(name: str, *taints: TaintView, **labels: str) -> NodeView:
+    seen = NodeView(Meta(name=name, labels=labels))
     seen.spec.taints = taints
     return seen
 

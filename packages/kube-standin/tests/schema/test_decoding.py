@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rules.defaults import apply_defaults
-from kube_rules.schema.decoding import Thorough
+from kube_rules.schema.decoding import PathWalk
 from kube_rules.schema.definitions import definition_names
 from kube_rules.validation import validate_create
 from kube_standin.patching import track_update
@@ -174,7 +174,7 @@ _FIELDS = st.sampled_from([*POD.root.fields["spec"].fields, "nosuch"])
 def test_both_walks_agree_and_the_stored_form_is_final(spec: Json) -> None:
     body = {"apiVersion": "v1", "kind": "Pod", "spec": spec}
     cleaned, unknown, problems = POD.check(body, collect_unknown=True)
-    walk = Thorough({})
+    walk = PathWalk({})
     assert walk.walk(POD.root, body, "", "", "Pod") == cleaned
     assert (walk.unknown, walk.problems) == (unknown, problems)
     if not problems:

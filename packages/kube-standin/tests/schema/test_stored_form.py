@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kube_rules.schema import nodes
-from kube_rules.schema.decoding import IrregularError, Thorough, compiled
+from kube_rules.schema.decoding import IrregularError, PathWalk, compiled
 from kube_rules.schema.nodes import SchemaNode, SchemaType
 from kube_rules.schema.packed_schemas import PackedSchemas
 from kube_standin.schema import schema_for
@@ -47,7 +47,7 @@ SCALARS = {
 def walked(place: SchemaNode, value: Any) -> tuple[Any, list[str]]:
     """What the thorough walk makes of a value, and what it says; the quick one agrees or leaves it alone."""
     before = copy.deepcopy(value)
-    walk = Thorough({})
+    walk = PathWalk({})
     found = walk.walk(place, value, "f", "f", "T")
     said = [problem.message for problem in walk.problems] + [field.message for field in walk.unknown]
     try:
@@ -229,13 +229,13 @@ def test_structures_of_another_type(kind: SchemaType) -> None:
 
 
 def test_place_without_a_field_is_a_value() -> None:
-    walk = Thorough({})
+    walk = PathWalk({})
     walk.walk(struct(), [], "", "", "")
     assert [one.message for one in walk.problems] == ["json: cannot unmarshal array into Go value of type v1.Outer"]
 
 
 def test_field_that_replaced_another_is_named() -> None:
-    walk = Thorough({})
+    walk = PathWalk({})
     root = schema_for("v1", "Pod").root
     walk.walk(root, {"spec": {"workloadRef": {}, "containers": [{"nosuch": 1}]}}, "", "", "Pod")
     assert [one.message for one in walk.unknown] == [
@@ -262,7 +262,7 @@ def test_fields_of_another_version_of_a_pod_group_are_answered_with_their_place(
     api_version = f"scheduling.k8s.io/{version}"
     outer, _, inner = given.partition(".")
     spec = {outer: {inner: "w"} if inner else "w"}
-    walk = Thorough({})
+    walk = PathWalk({})
     walk.walk(schema_for(api_version, "PodGroup").root, {"spec": spec}, "", "", "PodGroup")
     assert [one.message for one in walk.unknown] == [f'unknown field "spec.{given}", did you mean "spec.{meant}"?']
     [found] = PackedSchemas().unknown_fields(api_version, "PodGroup", {"spec": spec})

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kube_standin.server.control_plane import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ListeningServer, ServeOptions, serving
 from tests import manifests
 from tests.waiting import DEADLINE
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 class Live:
     """A running server; ``call`` runs something on its loop."""
 
-    def __init__(self, server: Serving, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: ListeningServer, loop: asyncio.AbstractEventLoop) -> None:
         self.server = server
         self.url = server.url
         self.loop = loop

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.security import Bound, TokenError, Tokens
+from kube_standin.security import BoundObject, TokenError, Tokens
 from kube_standin.server.control_plane import ServeOptions
 from tests.server.live import Live, config_map, live, pod
 from tests.waiting import eventually
@@ -146,7 +146,7 @@ def test_only_what_this_key_signed_as_it_is_signed_here_is_a_token() -> None:
     tokens, other = Tokens(b"k" * 32), Tokens(b"o" * 32)
     for one in (tokens, other):
         one.present = lambda _: True
-    subject = Bound("serviceaccounts", "default", "a", "u")
+    subject = BoundObject("serviceaccounts", "default", "a", "u")
     token, _ = tokens.issue(subject, 600, [AUDIENCE])
     assert tokens.verify(token).user.name == "system:serviceaccount:default:a"
     head, claims, signature = token.split(".")

@@ -12,7 +12,7 @@ from kube_standin.server.discovery import wants_aggregated
 from kube_standin.server.negotiation import AnswerForm, negotiate
 from kube_standin.server.query import ContinueToken, list_options, watch_options
 from kube_standin.server.target import read_target
-from kube_standin.storage.model import Stored
+from kube_standin.storage.model import StoredObject
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_selection(labels: str, fields: str, selected: bool) -> None:
     pods = KindTable().at("", "v1", "pods")
     assert pods is not None
     match = select(pods, labels, fields).match
-    assert (match is None or match(Stored("pods", "ns", "p", 2, raw))) is selected
+    assert (match is None or match(StoredObject("pods", "ns", "p", 2, raw))) is selected
 
 
 @pytest.mark.parametrize(

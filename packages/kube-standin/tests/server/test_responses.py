@@ -30,7 +30,7 @@ from kube_standin.server.responses import (
     warning_text,
 )
 from kube_standin.storage import Store
-from kube_standin.storage.model import Stored
+from kube_standin.storage.model import StoredObject
 from tests.recorded.shapes import shape
 from tests.server.inprocess import Answer, answered, virtually
 
@@ -193,7 +193,7 @@ MAP, GROUP, EVENT = shape("v1", "ConfigMap"), shape("scheduling.k8s.io/v1alpha2"
 RAW = b'{"metadata":{"name":"a","namespace":"n","resourceVersion":"7"},"data":{"k":"v"}}'
 META = {"name": "a", "namespace": "n", "resourceVersion": "7"}
 WHOLE = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": META, "data": {"k": "v"}}
-STATE = Stored("configmaps", "n", "a", 7, RAW)
+STATE = StoredObject("configmaps", "n", "a", 7, RAW)
 YAML = negotiation.AnswerForm(yaml=True)
 
 
@@ -280,7 +280,7 @@ def test_lists_in_each_form(renderer: Renderer, number: int) -> None:
 
 
 LARGE = [
-    Stored(
+    StoredObject(
         "configmaps",
         "n",
         f"a{number}",
@@ -371,7 +371,7 @@ def test_object_that_is_stored_in_another_version_is_converted(renderer: Rendere
     """api.md 2: an item of a list has neither kind nor apiVersion, in whichever version it is read."""
     spec = b'{"schedulingPolicy":{"basic":{}},"disruptionMode":{"all":{}}}'
     raw = b'{"metadata":{"name":"g","namespace":"n"},"spec":%s}' % spec
-    state = Stored("scheduling.k8s.io/podgroups", "n", "g", 7, raw)
+    state = StoredObject("scheduling.k8s.io/podgroups", "n", "g", 7, raw)
     one = json.loads(whole(renderer.stored(GROUP, state, PLAIN, {})))
     assert (one["kind"], one["apiVersion"], one["spec"]["disruptionMode"]) == (
         "PodGroup",

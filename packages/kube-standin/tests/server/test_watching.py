@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from kube_standin.server.control_plane import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ListeningServer, ServeOptions, serving
 from kube_standin.server.watch_streams import WatchTimes
 from kube_standin.storage.store import StoreLimits
 from tests.server.live import config_map
@@ -23,7 +23,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 class Client:
     """An aiohttp session against one server."""
 
-    def __init__(self, server: Serving, session: aiohttp.ClientSession) -> None:
+    def __init__(self, server: ListeningServer, session: aiohttp.ClientSession) -> None:
         self.server = server
         self.session = session
 

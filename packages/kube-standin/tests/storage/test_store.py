@@ -19,10 +19,10 @@ from kube_standin.storage import (
     FutureRevisionError,
     MovedError,
     SqliteLog,
-    Staged,
+    StagedWrite,
     StorageError,
     Store,
-    Stored,
+    StoredObject,
     Subscription,
 )
 from kube_standin.storage.log import LogRow
@@ -38,11 +38,11 @@ def body(name: str, value: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": {"v": value}}, "data": value}
 
 
-def write(store: Store, space: str, name: str, value: str) -> Stored:
+def write(store: Store, space: str, name: str, value: str) -> StoredObject:
     return staged(store, space, name, value).state
 
 
-def staged(store: Store, space: str, name: str, value: str) -> Staged:
+def staged(store: Store, space: str, name: str, value: str) -> StagedWrite:
     return store.put("things", space, name, body(name, value), store.head("things", space, name))
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from kube_standin.storage import Store, Stored, Subscription
+from kube_standin.storage import Store, StoredObject, Subscription
 from kube_standin.storage.model import StoredChange
 from tests.waiting import DEADLINE
 
 
-def stored(*names: str) -> list[Stored]:
+def stored(*names: str) -> list[StoredObject]:
     store = Store()
     return [store.put("things", "", name, {"metadata": {"name": name}}, None).state for name in names]
 
@@ -23,7 +23,7 @@ def subscription(events: int = 100, size: int = 1 << 20) -> Subscription:
     return Subscription("things", None, None, 0, limit_events=events, limit_bytes=size)
 
 
-def added(states: list[Stored]) -> list[StoredChange]:
+def added(states: list[StoredObject]) -> list[StoredChange]:
     return [StoredChange("ADDED", state, None) for state in states]
 
 
@@ -66,7 +66,9 @@ def test_changes_that_are_older_than_a_watch_are_not_shown() -> None:
     assert [event.state.name for event in watcher.take()] == ["b"]
 
 
-def resumed(count: int, match: Callable[[Stored], bool] | None = None, pad: int = 0) -> tuple[Store, Subscription]:
+def resumed(
+    count: int, match: Callable[[StoredObject], bool] | None = None, pad: int = 0
+) -> tuple[Store, Subscription]:
     """A store of so many changes and a watch of them all."""
     store = Store()
     for number in range(count):
@@ -80,7 +82,7 @@ def test_past_is_looked_at_as_it_is_taken() -> None:
     """interfaces.md 5.7: a watch from an old revision costs nothing before its client reads."""
     looked_at: list[str] = []
 
-    def match(state: Stored) -> bool:
+    def match(state: StoredObject) -> bool:
         looked_at.append(state.name)
         return state.name.endswith("7")
 
@@ -196,10 +198,10 @@ def test_field_selector_compares(path: str, value: str) -> None:
     """Texts; what is not there is empty, a boolean that is not there is none that is true."""
     spec = {"nodeName": "x", "number": 5, "on": True, "off": False}
     body = {"metadata": {"name": "n", "namespace": "ns", "labels": {"a": "b"}}, "spec": spec}
-    state = Stored("things", "ns", "n", 1, json.dumps(body).encode())
+    state = StoredObject("things", "ns", "n", 1, json.dumps(body).encode())
     assert [state.field(path), state.field(path)] == [value, value]
     assert (state.labels, state.labels) == ({"a": "b"}, {"a": "b"})
-    bare = Stored("things", "ns", "n", 1, b'{"metadata":{"name":"n"}}')
+    bare = StoredObject("things", "ns", "n", 1, b'{"metadata":{"name":"n"}}')
     assert bare.labels == {}
     bare.remember(body, ((path, tuple(path.split("."))),))
     assert (bare.labels, bare.field(path)) == ({"a": "b"}, value)

@@ -22,7 +22,7 @@ from kube_standin.admission import admission_steps
 from kube_standin.admission_chain import User
 from kube_standin.authorization import AUTHENTICATED, MASTERS
 from kube_standin.features import Features
-from kube_standin.server.control_plane import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ListeningServer, ServeOptions, serving
 from kube_standin.write_options import WriteOptions
 from tests.outside import BESIDE
 from tests.transcripts.comparing import Bindings, Comparison
@@ -77,7 +77,7 @@ def load() -> list[Transcript]:
 class Replay:
     """One run of all transcripts against a fresh server."""
 
-    def __init__(self, server: Serving, session: aiohttp.ClientSession) -> None:
+    def __init__(self, server: ListeningServer, session: aiohttp.ClientSession) -> None:
         self._server = server
         self._session = session
         self._bindings = Bindings()

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.errors import Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from reprieve.cli.evidence import Evidence, ExplainTarget, Occurrence
 from reprieve.cli.explain_text import document, explanation_of, helps, state_of
 from reprieve.cli.sections import plain
@@ -405,7 +405,7 @@ def snapshot(*items: Any) -> Manifests:
     found = Manifests()
     listed = [one for item in items for one in (item if isinstance(item, list) else [item])]
     for turn, item in enumerate(listed):
-        found.objects.setdefault(type(item), []).append(Loaded(item, Origin("test"), turn, START + turn))
+        found.objects.setdefault(type(item), []).append(LoadedObject(item, Origin("test"), turn, START + turn))
     return found
 
 

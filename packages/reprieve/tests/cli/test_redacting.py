@@ -12,7 +12,7 @@ from msgspec.structs import replace as with_fields
 
 from kube_rules import objects
 from kube_rules.errors import Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from reprieve.cli.evidence import Evidence, ExplainTarget, Occurrence, OwnerEvidence
 from reprieve.cli.redaction import Redaction, redacted, redacted_waiting
 from reprieve.cli.sections import plain
@@ -303,7 +303,7 @@ def test_priorities_of_pending_workloads_are_those_of_their_objects() -> None:
     """0 where there is none, which is what an API server makes of it."""
     manifests = Manifests()
     items = [building.pod("a", namespace="theirs"), building.pod("b", namespace="theirs", priority=7)]
-    manifests.objects[objects.Pod] = [Loaded(item, Origin("test"), turn, 0.0) for turn, item in enumerate(items)]
+    manifests.objects[objects.Pod] = [LoadedObject(item, Origin("test"), turn, 0.0) for turn, item in enumerate(items)]
     plan = Plan(pods=(pod("own", "ours", message="theirs/a and theirs/b"),))
     found = redacted_waiting(plan, lambda *_: None, manifests, "ours")
     assert found.plan.pods[0].message == "a pod of priority 0 and a pod of priority 7"
@@ -312,7 +312,7 @@ def test_priorities_of_pending_workloads_are_those_of_their_objects() -> None:
 def test_names_in_a_namespace_of_any_object_are_redacted() -> None:
     """Not only where pods and groups are; of what has no namespace it is the default one."""
     manifests = read([("q", "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: apart}\nspec: {}\n")])
-    manifests.objects[objects.Node] = [Loaded(building.node("n1"), Origin("test"), 0, 0.0)]
+    manifests.objects[objects.Node] = [LoadedObject(building.node("n1"), Origin("test"), 0, 0.0)]
     plan = Plan(pods=(pod("own", "ours", message="apart/x, default/y and unknown/z"),))
     found = redacted_waiting(plan, lambda *_: None, manifests, "ours")
     assert found.plan.pods[0].message == "another object, another object and unknown/z"

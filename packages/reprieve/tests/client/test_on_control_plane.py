@@ -10,7 +10,7 @@ from typing import Any
 
 from kube_rules.objects import Pod, PodGroup
 from kube_standin.features import EVERY_RELEASE
-from kube_standin.server.control_plane import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ListeningServer, ServeOptions, serving
 from reprieve.client.cluster_reader import read_cluster
 from reprieve.client.discovery import discover
 from reprieve.client.informer import Change, ChangeKind, Informer, InformerOptions
@@ -29,7 +29,7 @@ QUICK = InformerOptions(backoff=BackoffPolicy(initial=0.001, maximum=0.002), qui
 
 
 @asynccontextmanager
-async def control_plane(**options: Any) -> AsyncIterator[tuple[Serving, ApiClient]]:
+async def control_plane(**options: Any) -> AsyncIterator[tuple[ListeningServer, ApiClient]]:
     async with serving(ServeOptions(**options)) as server:
         limits = Limits(qps=0.0)
         async with ApiClient(connect(server.kubeconfig), limits=limits, chance=random.Random(1)) as client:

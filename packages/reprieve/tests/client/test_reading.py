@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 from kube_rules.errors import InputError
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from reprieve.client import cluster_reader as reading_module
 from reprieve.client.cluster_reader import (
     ClusterReading,
@@ -349,7 +349,7 @@ def test_makers_and_unknown_objects_come_in_their_turn_too() -> None:
 
 def test_snapshot_is_in_order_and_dated() -> None:
     reading = Cluster({"/api/v1/pods": [pod_on("b"), pod_on("a")]}).read()
-    found: list[Loaded[Any]] = manifests_of(reading, "live").all()
+    found: list[LoadedObject[Any]] = manifests_of(reading, "live").all()
     assert [(one.object.name, one.order) for one in found] == [("n1", 0), ("b", 1), ("a", 2)]
 
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-from kube_standin.server.control_plane import Serving
+from kube_standin.server.control_plane import ListeningServer
 from reprieve.client.clock import REAL_CLOCK, Clock
 from reprieve.client.discovery import ServedResources, discover
 from reprieve.client.informer import InformerOptions
@@ -125,7 +125,7 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    server: Serving,
+    server: ListeningServer,
     *,
     script: Callable[[Call, Send], Awaitable[ApiResponse]] | None = None,
     asynchronous: bool = True,

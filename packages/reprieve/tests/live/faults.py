@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kube_standin.server.control_plane import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ListeningServer, ServeOptions, serving
 from reprieve.client.discovery import Resource
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
@@ -78,14 +78,14 @@ class FaultyClient(ApiClient):
 
 
 @asynccontextmanager
-async def cluster(**options: Any) -> AsyncIterator[tuple[Serving, ApiClient]]:
+async def cluster(**options: Any) -> AsyncIterator[tuple[ListeningServer, ApiClient]]:
     """An embedded control plane without controllers, and a client for the test's own calls."""
     async with serving(ServeOptions(tls=False, **options)) as server, client_of(server) as client:
         yield server, client
 
 
 @asynccontextmanager
-async def client_of(server: Serving, kind: type[ApiClient] = ApiClient, **named: Any) -> AsyncIterator[Any]:
+async def client_of(server: ListeningServer, kind: type[ApiClient] = ApiClient, **named: Any) -> AsyncIterator[Any]:
     # Longer than any test: clocks of tests run fast, machines slow.
     limits = Limits(qps=0.0, deadline=100 * DEADLINE)
     async with kind(connect(server.kubeconfig), limits=limits, chance=random.Random(1), **named) as client:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kube_standin.server.control_plane import ServeOptions, Serving, serving
+from kube_standin.server.control_plane import ListeningServer, ServeOptions, serving
 from reprieve.client.errors import ApiError
 from reprieve.client.kubeconfig import connect
 from reprieve.client.leader_election import LeadershipLostError, LeaseOptions
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 class Cluster:
     """A control plane with a client, and what tests do with it."""
 
-    server: Serving
+    server: ListeningServer
     client: ApiClient
 
     async def node(self, name: str, cpu: int = 4) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.errors import Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.meta import OwnerReference
 from tests.building import gang, group, node, pdb, pod, toleration
 
@@ -22,7 +22,7 @@ def manifests_of(items: Iterable[Any]) -> Manifests:
     """Objects as an input that was read, in their order."""
     found: dict[Any, list[Any]] = {}
     for order, item in enumerate(items):
-        found.setdefault(type(item), []).append(Loaded(item, Origin("random"), order, float(order)))
+        found.setdefault(type(item), []).append(LoadedObject(item, Origin("random"), order, float(order)))
     return Manifests(objects=found)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.errors import InputError, Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from reprieve.questions import capacity as module
 from reprieve.questions.capacity import CapacityReport, capacity
 from reprieve.simulation.plan import PlanOptions
@@ -23,7 +23,7 @@ NONE_BY_CLAIM: frozenset[str] = frozenset()
 def manifests(*items: Any) -> Manifests:
     found: dict[Any, list[Any]] = {}
     for order, item in enumerate(items):
-        found.setdefault(type(item), []).append(Loaded(item, Origin("test"), order, float(order)))
+        found.setdefault(type(item), []).append(LoadedObject(item, Origin("test"), order, float(order)))
     return Manifests(objects=found)
 
 

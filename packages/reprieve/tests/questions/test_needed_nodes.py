@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kube_rules.errors import InputError, Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from reprieve.questions.needed_nodes import NodesNeeded, nodes_needed
 from reprieve.simulation.plan import PlanOptions
 from reprieve.simulation.workloads.table import TABLE
@@ -21,7 +21,7 @@ __all__ = ["run"]
 def needed(*items: Any, like: str = "n1") -> NodesNeeded:
     found: dict[Any, list[Any]] = {}
     for order, item in enumerate(items):
-        found.setdefault(type(item), []).append(Loaded(item, Origin("test"), order, float(order)))
+        found.setdefault(type(item), []).append(LoadedObject(item, Origin("test"), order, float(order)))
     return nodes_needed(Manifests(objects=found), like, PlanOptions(), TABLE)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube_rules.errors import Origin
-from kube_rules.manifests import Suspended
+from kube_rules.manifests import SuspendedInput
 from reprieve.simulation.report import PodGroupOutcome, PodOutcome
 from reprieve.simulation.report_outcomes import (
     gone_by_group,
@@ -290,8 +290,10 @@ def test_released_room_is_reported_with_nodes_time_and_reason(arriving: list[Any
 def test_suspended_workloads_are_sorted_and_each_is_there_once() -> None:
     """whatif.md 1.5."""
     origins = (Origin("a"), Origin("b"))
-    idle = [Suspended(origin, "batch/v1", "Job", "default", name, "suspend") for name in "ba" for origin in origins]
-    idle += [Suspended(origins[0], "apps/v1", "X", "other", "z", "paused")]
+    idle = [
+        SuspendedInput(origin, "batch/v1", "Job", "default", name, "suspend") for name in "ba" for origin in origins
+    ]
+    idle += [SuspendedInput(origins[0], "apps/v1", "X", "other", "z", "paused")]
     found = suspended_workloads(idle)
     assert [(one.api_version, one.kind, one.namespace, one.name) for one in found] == [
         ("apps/v1", "X", "other", "z"),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.errors import InputError, Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.meta import ObjectMeta, OwnerReference
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import input_remarks, left_aside, not_before, starts_at
@@ -22,8 +22,8 @@ from tests.questions.test_suggestions import loaded
 from tests.questions.test_suggestions import node as node_document
 
 
-def dated(item: Any, created: float) -> Loaded[Any]:
-    return Loaded(item, Origin("test"), 0, created)
+def dated(item: Any, created: float) -> LoadedObject[Any]:
+    return LoadedObject(item, Origin("test"), 0, created)
 
 
 STARTED = pod("p", node="n1", start=100)
@@ -42,7 +42,9 @@ STARTED = pod("p", node="n1", start=100)
         ([dated(STARTED, START + 200)], START + 201.0),
     ],
 )
-def test_plan_begins_a_second_after_all_there_was_made_and_started(there: list[Loaded[Any]], start: float) -> None:
+def test_plan_begins_a_second_after_all_there_was_made_and_started(
+    there: list[LoadedObject[Any]], start: float
+) -> None:
     assert starts_at(there) == start
 
 

@@ -20,18 +20,18 @@ CONDITIONS_LIMIT = 2_500_000
 _CALL_OVER = "operation cancelled: actual cost limit exceeded"
 NAMES = ("object", "oldObject", "request", "authorizer", "namespaceObject", "params", "variables")
 
-_TEXT = cel.Declared("string", cel.UNKNOWN.largest, 2)
-_TIME, _NUMBER = cel.Declared("timestamp"), cel.Declared("int")
-_TEXTS = cel.Declared("list", cel.UNKNOWN.largest, inner=_TEXT)
-_LABELS = cel.Declared("map", cel.UNKNOWN.largest, inner=_TEXT)
+_TEXT = cel.ValueForm("string", cel.UNKNOWN.largest, 2)
+_TIME, _NUMBER = cel.ValueForm("timestamp"), cel.ValueForm("int")
+_TEXTS = cel.ValueForm("list", cel.UNKNOWN.largest, inner=_TEXT)
+_LABELS = cel.ValueForm("map", cel.UNKNOWN.largest, inner=_TEXT)
 
 
-def _object(texts: str, **fields: cel.Declared) -> cel.Declared:
-    return cel.Declared("object", fields={**dict.fromkeys(texts.split(), _TEXT), **fields})
+def _object(texts: str, **fields: cel.ValueForm) -> cel.ValueForm:
+    return cel.ValueForm("object", fields={**dict.fromkeys(texts.split(), _TEXT), **fields})
 
 
 _KIND, _RESOURCE = _object("group version kind"), _object("group version resource")
-_USER = _object("username uid", groups=_TEXTS, extra=cel.Declared("map", cel.UNKNOWN.largest, inner=_TEXTS))
+_USER = _object("username uid", groups=_TEXTS, extra=cel.ValueForm("map", cel.UNKNOWN.largest, inner=_TEXTS))
 _REQUEST = _object(
     "subResource requestSubResource name namespace operation",
     kind=_KIND,
@@ -39,10 +39,10 @@ _REQUEST = _object(
     requestKind=_KIND,
     requestResource=_RESOURCE,
     userInfo=_USER,
-    dryRun=cel.Declared("bool"),
+    dryRun=cel.ValueForm("bool"),
     options=cel.UNKNOWN,
 )
-_CONDITIONS = cel.Declared("list", inner=_object("status type message reason", lastTransitionTime=_TIME))
+_CONDITIONS = cel.ValueForm("list", inner=_object("status type message reason", lastTransitionTime=_TIME))
 _NAMESPACE = _object(
     "",
     metadata=_object(
@@ -76,8 +76,8 @@ class OverBudgetError(Exception):
 
 
 def forms(
-    *, params: bool = False, authorizer: bool = True, object_form: cel.Declared = cel.UNKNOWN
-) -> dict[str, cel.Declared]:
+    *, params: bool = False, authorizer: bool = True, object_form: cel.ValueForm = cel.UNKNOWN
+) -> dict[str, cel.ValueForm]:
     """Return the variables of an expression with their forms."""
     return {
         "object": object_form,
@@ -90,8 +90,8 @@ def forms(
 
 
 def checked(
-    text: str, variables: Mapping[str, cel.Declared], wanted: Sequence[str] = (), *, patches: bool = False
-) -> cel.Declared:
+    text: str, variables: Mapping[str, cel.ValueForm], wanted: Sequence[str] = (), *, patches: bool = False
+) -> cel.ValueForm:
     """Compile an expression of one of the wanted types and return the form of its value.
 
     An empty `wanted` allows every type. `patches`: see `cel.checked_type`. Raises ExpressionError.

@@ -13,7 +13,7 @@ Values: int, `Uint`, float, str, bytes, bool, None, list, dict, `datetime` and `
 
 from kube_rules.cel.access_functions import AUTHORIZER, AccessQuestion, UserAccess
 from kube_rules.cel.cost_estimate import estimated_cost
-from kube_rules.cel.declarations import MAX_REQUEST, UNKNOWN, Declared, converted, declared
+from kube_rules.cel.declarations import MAX_REQUEST, UNKNOWN, ValueForm, converted, declared
 from kube_rules.cel.evaluator import Program, compiled
 from kube_rules.cel.functions import Function
 from kube_rules.cel.library import LIBRARY
@@ -44,7 +44,6 @@ __all__ = [
     "CelError",
     "CelSyntaxError",
     "CostExceededError",
-    "Declared",
     "FullMap",
     "Function",
     "Message",
@@ -57,6 +56,7 @@ __all__ = [
     "TypeName",
     "Uint",
     "UserAccess",
+    "ValueForm",
     "checked_type",
     "compiled",
     "converted",

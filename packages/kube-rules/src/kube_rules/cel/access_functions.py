@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kube_rules.cel.declarations import Declared
+from kube_rules.cel.declarations import ValueForm
 from kube_rules.cel.functions import Function, needs, takes, traversed
 from kube_rules.cel.values import CelError, Meter, Opaque
 from kube_rules.labels import dns_label_errors, dns_subdomain_errors
@@ -21,7 +21,7 @@ _REQUIREMENT = 0.5
 """Number of requirements per character of a selector; each costs `_REQUIREMENT_COST`."""
 _REQUIREMENT_COST = 50
 _NAMES = "kubernetes.authorization."
-AUTHORIZER = Declared(f"{_NAMES}Authorizer", fields={"requestResource": Declared(f"{_NAMES}ResourceCheck")})
+AUTHORIZER = ValueForm(f"{_NAMES}Authorizer", fields={"requestResource": ValueForm(f"{_NAMES}ResourceCheck")})
 """The form of the variable `authorizer`."""
 
 

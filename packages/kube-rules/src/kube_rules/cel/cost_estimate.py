@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kube_rules.cel.declarations import UNKNOWN, Declared
+from kube_rules.cel.declarations import UNKNOWN, ValueForm
 from kube_rules.cel.evaluator import LIST_COST, MADE, MAP_COST, MESSAGE_COST, TURN, unescaped
 from kube_rules.cel.functions import Function, traversed
 from kube_rules.cel.library import LIBRARY
@@ -32,7 +32,7 @@ from kube_rules.cel.syntax import (
 )
 
 MOST = 2**64 - 1
-_BOOL, _INT, _STRING = Declared("bool"), Declared("int"), Declared("string")
+_BOOL, _INT, _STRING = ValueForm("bool"), ValueForm("int"), ValueForm("string")
 _SIZED = frozenset({"list", "map", "string", "bytes", "dyn", "optional", "kubernetes.URL"})
 """Forms with a size; an optional has the size of its content."""
 _OVER_ITEMS = frozenset({"isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"})
@@ -44,16 +44,16 @@ class _Estimate:
 
     cost: float
     size: float
-    form: Declared
+    form: ValueForm
 
 
-def estimated_cost(node: Node, variables: Mapping[str, Declared]) -> int:
+def estimated_cost(node: Node, variables: Mapping[str, ValueForm]) -> int:
     """Return the maximum cost of an expression with variables of these forms."""
     estimate = _Estimator({name: [_of(form)] for name, form in variables.items()}).of(node)
     return int(min(estimate.cost, MOST))
 
 
-def _of(form: Declared, cost: float = 1) -> _Estimate:
+def _of(form: ValueForm, cost: float = 1) -> _Estimate:
     return _Estimate(cost, form.largest if form.kind in _SIZED else 1, form)
 
 
@@ -66,11 +66,11 @@ class _Estimator:
             case Literal(value):
                 if isinstance(value, str | bytes):
                     return _Estimate(0, len(value), _STRING)
-                form = _BOOL if isinstance(value, bool) else Declared("double" if isinstance(value, float) else "int")
-                return _Estimate(0, 1, form)
+                kind = "bool" if isinstance(value, bool) else "double" if isinstance(value, float) else "int"
+                return _Estimate(0, 1, ValueForm(kind))
             case Ident(name):
                 scopes = self._scope.get(name)
-                return _Estimate(1, scopes[-1].size, scopes[-1].form) if scopes else _Estimate(1, 1, Declared("type"))
+                return _Estimate(1, scopes[-1].size, scopes[-1].form) if scopes else _Estimate(1, 1, ValueForm("type"))
             case Select(operand, field, test):
                 inner = self.of(operand)
                 if test:
@@ -81,12 +81,12 @@ class _Estimator:
                 return _Estimate(
                     LIST_COST + sum(part.cost for part in result),
                     len(result),
-                    Declared("list", len(result), inner=_any(result)),
+                    ValueForm("list", len(result), inner=_any(result)),
                 )
             case MakeMap(entries):
                 result = [self.of(value) for _, value in entries]
                 cost = MAP_COST + sum(self.of(key).cost for key, _ in entries) + sum(part.cost for part in result)
-                return _Estimate(cost, len(result), Declared("map", len(result), inner=_any(result)))
+                return _Estimate(cost, len(result), ValueForm("map", len(result), inner=_any(result)))
             case MakeMessage(_, values):
                 return _Estimate(MESSAGE_COST + sum(self.of(value).cost for _, value in values), 1, UNKNOWN)
             case Bind(name, value, body):
@@ -128,18 +128,18 @@ class _Estimator:
             per_item += self._within(variables, node.condition).cost
         cost = over.cost + MADE.get(node.macro, 1) + 1 + _times(over.size, per_item)
         if node.macro == "sortBy":
-            kind = Declared("list", int(min(over.size, MOST)), inner=first.form)
+            kind = ValueForm("list", int(min(over.size, MOST)), inner=first.form)
             return _Estimate(cost + 2.1 * over.size * over.size + 1 + LIST_COST, over.size, kind)
         if node.macro == "transformMapEntry":
             size = _times(over.size, max(body.size, 1))
-            kind = Declared("map", int(min(size, MOST)), inner=body.form.inner or UNKNOWN)
+            kind = ValueForm("map", int(min(size, MOST)), inner=body.form.inner or UNKNOWN)
             return _Estimate(cost, size, kind)
         if node.macro == "filter":
-            kind = Declared("list", int(min(over.size, MOST)), inner=first.form)
+            kind = ValueForm("list", int(min(over.size, MOST)), inner=first.form)
             return _Estimate(cost, over.size, kind)
         if node.macro in ("map", "transformList", "transformMap"):
             inner = _resized(body)
-            kind = Declared("map" if node.macro == "transformMap" else "list", int(min(over.size, MOST)), inner=inner)
+            kind = ValueForm("map" if node.macro == "transformMap" else "list", int(min(over.size, MOST)), inner=inner)
             return _Estimate(cost, over.size, kind)
         return _Estimate(cost, 1, _BOOL)
 
@@ -181,7 +181,7 @@ class _Estimator:
                 first = node.args[0]
                 count = float(first.value) if isinstance(first, Literal) and type(first.value) is int else float(MOST)
                 count = max(count, 0)
-                return _Estimate(spent + count + 1 + LIST_COST, count, Declared("list", int(count), inner=_INT))
+                return _Estimate(spent + count + 1 + LIST_COST, count, ValueForm("list", int(count), inner=_INT))
             case "_+_":
                 return _sum(args, spent)
             case "_-_" | "_*_" | "_/_" | "_%_" | "!_" | "-_":
@@ -200,7 +200,7 @@ def _called(name: str, function: Function, args: list[_Estimate], spent: float) 
         texts = form.kind == "list" and inner is not None and inner.kind in ("string", "bytes", "dyn")
         per_item = 1 + traversed(inner.largest) if texts and inner is not None else 1
         cost = traversed(sizes[0]) if form.kind == "string" else _times(sizes[0], per_item)
-        return _of((inner or UNKNOWN) if function.items else Declared(function.kind), spent + cost)
+        return _of((inner or UNKNOWN) if function.items else ValueForm(function.kind), spent + cost)
     if name == "join":
         per_item = (form.inner or UNKNOWN).largest
         total = _times(sizes[0], per_item) + _times(max(sizes[0] - 1, 0), sizes[1])
@@ -212,18 +212,18 @@ def _called(name: str, function: Function, args: list[_Estimate], spent: float) 
         return _Estimate(cost, sizes[0], form)
     if name == "flatten":
         lists = form.inner is not None and form.inner.kind == "list"
-        piece = form.inner if lists and form.inner is not None else Declared("list", UNKNOWN.largest)
+        piece = form.inner if lists and form.inner is not None else ValueForm("list", UNKNOWN.largest)
         total = _times(sizes[0], piece.largest) if lists else float(piece.largest)
-        flat = Declared("list", int(min(total, MOST)), inner=piece.inner or UNKNOWN)
+        flat = ValueForm("list", int(min(total, MOST)), inner=piece.inner or UNKNOWN)
         return _Estimate(spent + total + 1 + LIST_COST, total, flat)
     if function.kind == "optional":
-        messages = Declared("list", 4, inner=Declared("string", 512))
-        return _of(_maybe(messages if name == "validate" else Declared("kubernetes.NamedFormat")), cost)
+        messages = ValueForm("list", 4, inner=ValueForm("string", 512))
+        return _of(_maybe(messages if name == "validate" else ValueForm("kubernetes.NamedFormat")), cost)
     if function.kind not in _SIZED:
-        return _Estimate(cost, 1, Declared(function.kind))
+        return _Estimate(cost, 1, ValueForm(function.kind))
     size = min(function.result(sizes), float(MOST))
-    inner = Declared("string", int(min(sizes[0], MOST))) if function.kind == "list" else None
-    return _Estimate(cost, size, Declared(function.kind, int(size), inner=inner))
+    inner = ValueForm("string", int(min(sizes[0], MOST))) if function.kind == "list" else None
+    return _Estimate(cost, size, ValueForm(function.kind, int(size), inner=inner))
 
 
 def _sum(args: list[_Estimate], spent: float) -> _Estimate:
@@ -231,10 +231,10 @@ def _sum(args: list[_Estimate], spent: float) -> _Estimate:
     size = left.size + right.size
     if left.form.kind == "list" or right.form.kind == "list":
         inner = _any([_of(arg.form.inner or UNKNOWN) for arg in args])
-        return _Estimate(spent + 1, size, Declared("list", int(min(size, MOST)), inner=inner))
+        return _Estimate(spent + 1, size, ValueForm("list", int(min(size, MOST)), inner=inner))
     if left.form.kind in _SIZED and right.form.kind in _SIZED:
         kind = "string" if "string" in (left.form.kind, right.form.kind) else left.form.kind
-        return _Estimate(spent + traversed(size), size, Declared(kind, int(min(size, MOST))))
+        return _Estimate(spent + traversed(size), size, ValueForm(kind, int(min(size, MOST))))
     return _Estimate(spent + 1, 1, left.form if left.form.kind not in _SIZED else right.form)
 
 
@@ -242,7 +242,7 @@ def _times(count: float, cost: float) -> float:
     return 0 if not count or not cost else min(count * cost, math.inf)
 
 
-def _field(form: Declared, name: str) -> Declared:
+def _field(form: ValueForm, name: str) -> ValueForm:
     if form.kind == "optional":
         return _maybe(_field(form.inner or UNKNOWN, name))
     result = form.fields.get(name) or form.fields.get(unescaped(name))
@@ -251,32 +251,32 @@ def _field(form: Declared, name: str) -> Declared:
     return form.inner if form.kind == "map" and form.inner is not None else UNKNOWN
 
 
-def _content(form: Declared) -> Declared:
+def _content(form: ValueForm) -> ValueForm:
     """Return the form of the content of an optional, or the form itself."""
     return (form.inner or UNKNOWN) if form.kind == "optional" else form
 
 
-def _maybe(form: Declared) -> Declared:
-    return form if form.kind == "optional" else Declared("optional", form.largest, inner=form)
+def _maybe(form: ValueForm) -> ValueForm:
+    return form if form.kind == "optional" else ValueForm("optional", form.largest, inner=form)
 
 
-def _item(form: Declared, *, keys: bool) -> _Estimate:
+def _item(form: ValueForm, *, keys: bool) -> _Estimate:
     if keys:
-        return _of(UNKNOWN if form.kind != "map" else Declared("string", UNKNOWN.largest))
+        return _of(UNKNOWN if form.kind != "map" else ValueForm("string", UNKNOWN.largest))
     return _of(form.inner or UNKNOWN)
 
 
-def _resized(estimate: _Estimate) -> Declared:
+def _resized(estimate: _Estimate) -> ValueForm:
     form = estimate.form
-    return Declared(form.kind, int(min(estimate.size, MOST)), form.smallest, form.inner, form.fields)
+    return ValueForm(form.kind, int(min(estimate.size, MOST)), form.smallest, form.inner, form.fields)
 
 
-def _any(estimates: list[_Estimate]) -> Declared:
+def _any(estimates: list[_Estimate]) -> ValueForm:
     """Return the common form of several estimates, dyn if they differ, with the largest size."""
     if not estimates:
-        return Declared("dyn", 0)
+        return ValueForm("dyn", 0)
     first = _resized(estimates[0])
     if all(estimate.form.kind == first.kind and estimate.form.fields == first.fields for estimate in estimates):
         largest = max(estimates, key=lambda estimate: estimate.size)
         return _resized(largest)
-    return Declared("dyn", int(min(max(estimate.size for estimate in estimates), MOST)))
+    return ValueForm("dyn", int(min(max(estimate.size for estimate in estimates), MOST)))

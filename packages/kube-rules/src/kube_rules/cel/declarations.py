@@ -25,7 +25,7 @@ _MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class ValueForm:
     """The form of a value.
 
     ``kind``: list, map, object, string, bytes, timestamp, duration, bool, int, double, or dyn if unknown. ``largest``:
@@ -36,51 +36,51 @@ class Declared:
     kind: str
     largest: int = 1
     smallest: int = 1
-    inner: Declared | None = None
-    fields: Mapping[str, Declared] = field(default_factory=dict)
+    inner: ValueForm | None = None
+    fields: Mapping[str, ValueForm] = field(default_factory=dict)
 
 
-UNKNOWN = Declared("dyn", MAX_REQUEST - 2)
+UNKNOWN = ValueForm("dyn", MAX_REQUEST - 2)
 """Any value that fits into a request."""
-_STRING = Declared("string", MAX_REQUEST - 2, 2)
-_META = Declared("object", 1, 2, None, {"name": _STRING, "generateName": _STRING})
+_STRING = ValueForm("string", MAX_REQUEST - 2, 2)
+_META = ValueForm("object", 1, 2, None, {"name": _STRING, "generateName": _STRING})
 
 
-def declared(schema: Mapping[str, Any], *, root: bool = False) -> Declared:
+def declared(schema: Mapping[str, Any], *, root: bool = False) -> ValueForm:
     """Return the declaration of a schema. `root`: the schema is of a resource; every rule sees its type and name."""
     return _declared(schema, root or bool(schema.get("x-kubernetes-embedded-resource")), 0)
 
 
-def _declared(schema: Any, root: bool, depth: int) -> Declared:
+def _declared(schema: Any, root: bool, depth: int) -> ValueForm:
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return UNKNOWN
     limit = _bound(schema, "maxLength")
     if schema.get("x-kubernetes-int-or-string"):
-        return UNKNOWN if limit is None else Declared("dyn", 4 * limit)
+        return UNKNOWN if limit is None else ValueForm("dyn", 4 * limit)
     kind = schema.get("type")
     if kind == "array":
         inner = _declared(schema.get("items"), _embedded(schema.get("items")), depth + 1)
         limit = _bound(schema, "maxItems")
-        return Declared("list", (MAX_REQUEST - 2) // (inner.smallest + 1) if limit is None else limit, 2, inner)
+        return ValueForm("list", (MAX_REQUEST - 2) // (inner.smallest + 1) if limit is None else limit, 2, inner)
     if kind == "object" or root:
         values = schema.get("additionalProperties")
         if isinstance(values, Mapping):
             inner = _declared(values, _embedded(values), depth + 1)
             limit = _bound(schema, "maxProperties")
-            return Declared("map", (MAX_REQUEST - 2) // (inner.smallest + 6) if limit is None else limit, 2, inner)
+            return ValueForm("map", (MAX_REQUEST - 2) // (inner.smallest + 6) if limit is None else limit, 2, inner)
         return _object(schema, root, depth)
     if kind == "string":
         return _text(schema, limit)
     if kind in _SCALARS:
         name = _SCALARS[str(kind)]
-        return Declared(name, 1, _SMALLEST[name])
+        return ValueForm(name, 1, _SMALLEST[name])
     return UNKNOWN
 
 
-def _object(schema: Mapping[str, Any], root: bool, depth: int) -> Declared:
+def _object(schema: Mapping[str, Any], root: bool, depth: int) -> ValueForm:
     required = schema.get("required")
     wanted = {name for name in required if isinstance(name, str)} if isinstance(required, list | tuple) else set()
-    fields: dict[str, Declared] = {}
+    fields: dict[str, ValueForm] = {}
     smallest = 2
     properties = schema.get("properties")
     for name, property_schema in properties.items() if isinstance(properties, Mapping) else ():
@@ -91,20 +91,20 @@ def _object(schema: Mapping[str, Any], root: bool, depth: int) -> Declared:
             smallest += len(name) + declaration.smallest + 4
     if root:
         fields |= {"apiVersion": _STRING, "kind": _STRING, "metadata": _META}
-    return Declared("object", 1, smallest, None, fields)
+    return ValueForm("object", 1, smallest, None, fields)
 
 
-def _text(schema: Mapping[str, Any], limit: int | None) -> Declared:
+def _text(schema: Mapping[str, Any], limit: int | None) -> ValueForm:
     format_ = schema.get("format")
     kind = _FORMATS.get(format_, "string") if isinstance(format_, str) else "string"
     if kind in ("timestamp", "duration"):
-        return Declared(kind, _LONGEST[str(format_)], _SMALLEST[kind])
+        return ValueForm(kind, _LONGEST[str(format_)], _SMALLEST[kind])
     if limit is not None:
-        return Declared(kind, limit if kind == "bytes" else 4 * limit, 2)
+        return ValueForm(kind, limit if kind == "bytes" else 4 * limit, 2)
     words = schema.get("enum")
     if kind == "string" and isinstance(words, list) and words:
-        return Declared(kind, max((len(word.encode()) for word in words if isinstance(word, str)), default=0), 2)
-    return Declared(kind, MAX_REQUEST - 2, 2)
+        return ValueForm(kind, max((len(word.encode()) for word in words if isinstance(word, str)), default=0), 2)
+    return ValueForm(kind, MAX_REQUEST - 2, 2)
 
 
 def _known(schema: Any) -> bool:

@@ -78,11 +78,11 @@ class Program:
             raise CelError(f"{type(error).__name__}: {error}") from None
 
 
-class _Unbound:
+class _NoValue:
     """Marks a name without a value."""
 
 
-_UNBOUND = _Unbound()
+_UNBOUND = _NoValue()
 
 
 def compiled(node: Node, names: Iterable[str], functions: Mapping[str, Function] | None = None) -> Program:

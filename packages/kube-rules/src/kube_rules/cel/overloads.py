@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from kube_rules.cel.declarations import Declared
+from kube_rules.cel.declarations import ValueForm
 from kube_rules.cel.format_functions import FORMATS
 
 
@@ -25,7 +25,7 @@ class Type:
 
     name: str
     params: tuple[Type, ...] = ()
-    fields: Mapping[str, Declared] = field(default_factory=dict, compare=False, hash=False)
+    fields: Mapping[str, ValueForm] = field(default_factory=dict, compare=False, hash=False)
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})" if self.params else self.name

@@ -121,7 +121,7 @@ def problems(schema: Json, path: str) -> list[FieldError]:
                     node = _compiled(text).node
                     scope = variables
                     if rule.get("optionalOldSelf"):
-                        scope = {**variables, "oldSelf": cel.Declared("optional", form.largest, 1, form)}
+                        scope = {**variables, "oldSelf": cel.ValueForm("optional", form.largest, 1, form)}
                     _check(node, scope, "bool" if word == "rule" else "string")
                     cost = cel.estimated_cost(node, scope)
                 except RuleError as error:
@@ -155,7 +155,7 @@ def _transition_problems(rule: Json, at: str, atomic: str) -> Iterator[FieldErro
         yield field_errors.invalid(f"{at}.optionalOldSelf", rule["optionalOldSelf"], message)
 
 
-def _check(node: cel.Node, variables: dict[str, cel.Declared], wanted: str) -> None:
+def _check(node: cel.Node, variables: dict[str, cel.ValueForm], wanted: str) -> None:
     """Check an expression against the types of its variables and of its result. Raises RuleError."""
     try:
         type_ = cel.checked_type(node, variables)

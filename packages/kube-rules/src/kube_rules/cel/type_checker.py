@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kube_rules.cel.declarations import UNKNOWN, Declared
+from kube_rules.cel.declarations import UNKNOWN, ValueForm
 from kube_rules.cel.evaluator import TYPE_NAMES, escaped, unescaped
 from kube_rules.cel.overloads import (
     BOOL,
@@ -53,7 +53,7 @@ _SORTED = frozenset({"int", "uint", "double", "bool", "duration", "timestamp", "
 
 def checked_type(
     node: Node,
-    variables: Mapping[str, Declared],
+    variables: Mapping[str, ValueForm],
     *,
     bindings: bool = False,
     patches: bool = False,
@@ -69,7 +69,7 @@ def checked_type(
     return _Checker(scope, bindings=bindings, patches=patches, devices=devices).of(node)
 
 
-def type_of(form: Declared | None) -> Type:
+def type_of(form: ValueForm | None) -> Type:
     """Return the type of values of a declared form."""
     if form is None:
         return DYN
@@ -82,14 +82,14 @@ def type_of(form: Declared | None) -> Type:
     return Type(form.kind, (), form.fields)
 
 
-def form_of(type_: Type) -> Declared:
+def form_of(type_: Type) -> ValueForm:
     """Return the form of values of a type; dyn for types without a JSON form."""
     if type_.name == "list":
-        return Declared("list", UNKNOWN.largest, inner=form_of(type_.params[0]))
+        return ValueForm("list", UNKNOWN.largest, inner=form_of(type_.params[0]))
     if type_.name == "map":
-        return Declared("map", UNKNOWN.largest, inner=form_of(type_.params[1]))
+        return ValueForm("map", UNKNOWN.largest, inner=form_of(type_.params[1]))
     if type_.name in _SORTED:
-        return Declared(type_.name, UNKNOWN.largest if type_.name in ("string", "bytes") else 1)
+        return ValueForm(type_.name, UNKNOWN.largest if type_.name in ("string", "bytes") else 1)
     return UNKNOWN
 
 

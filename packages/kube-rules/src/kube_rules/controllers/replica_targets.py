@@ -56,7 +56,7 @@ class LoadSample(NamedTuple):
     now: datetime
 
 
-class Wanted(NamedTuple):
+class MetricReplicas(NamedTuple):
     """The replicas that a metric calls for, with the utilization (percent) and the average of the pods."""
 
     replicas: int
@@ -110,7 +110,7 @@ def _is_starting(pod: PodLoad, now: datetime) -> bool:
     return not pod.ready and pod.ready_since is not None and pod.started + _FIRST_READY > pod.ready_since
 
 
-def by_utilization(sample: LoadSample, target: int) -> Wanted:
+def by_utilization(sample: LoadSample, target: int) -> MetricReplicas:
     """Return the replicas for a target in percent of the requests. Raises MetricError."""
 
     def ratio(group: Mapping[str, int]) -> Fraction:
@@ -130,17 +130,17 @@ def by_utilization(sample: LoadSample, target: int) -> Wanted:
 
     replicas, usage = _by_ratio(sample, ratio, absent)
     requested = sum(requests[name] for name in usage)
-    return Wanted(replicas, sum(usage.values()) * 100 // requested, sum(usage.values()) // len(usage))
+    return MetricReplicas(replicas, sum(usage.values()) * 100 // requested, sum(usage.values()) // len(usage))
 
 
-def by_average(sample: LoadSample, target: int) -> Wanted:
+def by_average(sample: LoadSample, target: int) -> MetricReplicas:
     """Return the replicas for a target for the average per pod, in units of 10^-9. Raises MetricError."""
 
     def ratio(group: Mapping[str, int]) -> Fraction:
         return Fraction(sum(group.values()), len(group) * target)
 
     replicas, usage = _by_ratio(sample, ratio, lambda _: target)
-    return Wanted(replicas, None, sum(usage.values()) // len(usage))
+    return MetricReplicas(replicas, None, sum(usage.values()) // len(usage))
 
 
 def _by_ratio(

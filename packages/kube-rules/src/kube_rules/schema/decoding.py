@@ -79,7 +79,7 @@ def decoded(
     try:
         return quick_walk(root)(obj), [], []
     except IrregularError:
-        walk = Thorough(_cleaners)
+        walk = PathWalk(_cleaners)
         return walk.walk(root, obj, "", "", kind), walk.unknown, walk.problems
 
 
@@ -289,7 +289,7 @@ _SCALARS: dict[SchemaType, Callable[[SchemaNode], Clean]] = {
 }
 
 
-class Thorough:
+class PathWalk:
     """The walk with paths: `unknown` and `problems` hold its results, in document order."""
 
     def __init__(self, cache: dict[SchemaNode, Clean]) -> None:

@@ -101,7 +101,7 @@ class _Expressions:
 
     def __init__(self, spec: Json) -> None:
         self._params = spec.get("paramKind") is not None
-        self._variables: dict[str, cel.Declared] = {}
+        self._variables: dict[str, cel.ValueForm] = {}
         self._read = 0
 
     @staticmethod
@@ -135,7 +135,7 @@ class _Expressions:
             return (fe.forbidden(path, message),) if self._read - weight <= TEXT_LIMIT else ()
         variables = expressions.forms(params=self._params, authorizer=authorizer)
         if self._variables:
-            variables["variables"] = cel.Declared("object", fields=self._variables)
+            variables["variables"] = cel.ValueForm("object", fields=self._variables)
         form, result = cel.UNKNOWN, list[FieldError]()
         try:
             form = expressions.checked(text, variables, wanted, patches=patches)

@@ -166,7 +166,7 @@ _RESTARTS = ("NotRequired", "RestartContainer")
 _AFTER_MOUNTS = r.all_of(
     r.choice("imagePullPolicy", ("Always", "IfNotPresent", "Never")),
     r.given("resources", resources.requirements),
-    r.IfThere("resizePolicy", _resizing),
+    r.OptionalField("resizePolicy", _resizing),
     r.given("securityContext", security.of_container),
     r.given("lifecycle", _lifecycle),
     r.given("livenessProbe", _PROBE, _one_success),

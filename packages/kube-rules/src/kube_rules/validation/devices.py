@@ -95,14 +95,14 @@ taint_rule = r.below(
     "spec",
     r.given(
         "deviceSelector",
-        r.IfThere("driver", lambda selector, path: driver_name(selector["driver"], f"{path}.driver")),
-        r.IfThere("pool", lambda selector, path: pool_name(selector["pool"], f"{path}.pool")),
+        r.OptionalField("driver", lambda selector, path: driver_name(selector["driver"], f"{path}.driver")),
+        r.OptionalField("pool", lambda selector, path: pool_name(selector["pool"], f"{path}.pool")),
         r.formed("device", names.dns_label, "set"),
     ),
     r.below("taint", *TAINT),
 )
 """Check the device selector, and a taint with a label key (ValidateDeviceTaintRule)."""
-taint_rule_status = r.below("status", r.IfThere("conditions", lambda status, path: _conditions(status, path)))
+taint_rule_status = r.below("status", r.OptionalField("conditions", lambda status, path: _conditions(status, path)))
 """Check that there are at most eight conditions (ValidateDeviceTaintRuleStatusUpdate)."""
 
 

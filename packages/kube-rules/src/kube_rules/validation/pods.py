@@ -120,7 +120,7 @@ def _group(group: Json, path: str) -> r.Found:
         yield from fe.malformed(f"{path}.podGroupName", name, names.subdomain)
 
 
-POD_LEVEL = r.all_of(r.given("resources", resources.requirements, _pod_level), r.IfThere("resources", _whole))
+POD_LEVEL = r.all_of(r.given("resources", resources.requirements, _pod_level), r.OptionalField("resources", _whole))
 """Check the pod-level resources in the spec of a pod."""
 
 fields = r.all_of(
@@ -129,8 +129,8 @@ fields = r.all_of(
     r.choice("restartPolicy", RESTART_POLICIES),
     r.choice("dnsPolicy", _DNS_POLICIES),
     r.given("securityContext", security.of_pod),
-    r.IfThere("shareProcessNamespace", _shared_processes),
-    r.IfThere("hostUsers", _own_users),
+    r.OptionalField("shareProcessNamespace", _shared_processes),
+    r.OptionalField("hostUsers", _own_users),
     r.given("nodeSelector", metadata.label_map),
     r.given("affinity", selectors.affinity),
     r.listed("readinessGates", r.formed("conditionType", names.qualified, "always")),
@@ -139,7 +139,7 @@ fields = r.all_of(
     r.formed("serviceAccountName", names.subdomain),
     r.formed("nodeName", names.subdomain),
     r.within(1, 2**31 - 1, "activeDeadlineSeconds"),
-    r.IfThere("dnsPolicy", network.resolution),
+    r.OptionalField("dnsPolicy", network.resolution),
     network.host_aliases,
     r.formed("hostname", names.dns_label),
     r.formed("subdomain", names.dns_label),
@@ -148,6 +148,6 @@ fields = r.all_of(
     r.formed("runtimeClassName", names.subdomain),
     r.enum("preemptionPolicy", PREEMPTION, missing=None),
     r.given("overhead", _overhead),
-    r.IfThere("schedulingGates", _gated),
+    r.OptionalField("schedulingGates", _gated),
     r.given("schedulingGroup", _group),
 )

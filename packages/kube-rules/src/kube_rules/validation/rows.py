@@ -45,7 +45,7 @@ def reach(obj: Json, dotted: str) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class IfThere:
+class OptionalField:
     """A check that passes if its field is missing, as most fields of most objects are."""
 
     name: str
@@ -58,7 +58,7 @@ class IfThere:
 
 def all_of(*checks: Check) -> Check:
     """Return the check with the errors of all checks."""
-    rows = [(part.name, part.check) if isinstance(part, IfThere) else (None, part) for part in checks]
+    rows = [(part.name, part.check) if isinstance(part, OptionalField) else (None, part) for part in checks]
 
     def check(holder: Json, path: str) -> list[FieldError]:
         result: list[FieldError] = []
@@ -84,7 +84,7 @@ def given(name: str, *checks: Check) -> Check:
         inner = holder.get(name)
         return together(inner, at(path, name)) if inner is not None else ()
 
-    return IfThere(name, check)
+    return OptionalField(name, check)
 
 
 class Unique:
@@ -144,7 +144,7 @@ def listed(name: str, *checks: Check | Unique, most: int | None = None, stops: b
                 result += run(item, where)
         return result
 
-    return IfThere(name, check)
+    return OptionalField(name, check)
 
 
 def texts(name: str, syntax: Syntax) -> Check:
@@ -154,7 +154,7 @@ def texts(name: str, syntax: Syntax) -> Check:
         for index, text in enumerate(holder.get(name) or ()):
             yield from fe.malformed(f"{at(path, name)}[{index}]", text, syntax)
 
-    return IfThere(name, check)
+    return OptionalField(name, check)
 
 
 def repeated(values: Sequence[Hashable]) -> set[int]:
@@ -195,7 +195,7 @@ def formed(name: str, syntax: Syntax, when: When = "filled") -> Check:
             return ()
         return fe.malformed(at(path, name), text or "", syntax) if syntax(text or "") else ()
 
-    return check if when == "always" else IfThere(name, check)
+    return check if when == "always" else OptionalField(name, check)
 
 
 def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check:
@@ -207,7 +207,7 @@ def enum(name: str, allowed: Collection[str], missing: str | None = "") -> Check
             return ()
         return (fe.not_supported(at(path, name), value, allowed),)
 
-    return IfThere(name, check) if missing is None else check
+    return OptionalField(name, check) if missing is None else check
 
 
 def choice(name: str, allowed: Collection[str]) -> Check:
@@ -217,7 +217,7 @@ def choice(name: str, allowed: Collection[str]) -> Check:
         value = holder.get(name) or ""
         return () if value in allowed else fe.one_of(at(path, name), value, allowed)
 
-    return IfThere(name, check)
+    return OptionalField(name, check)
 
 
 def at_least(low: int, *names: str, detail: str = NOT_NEGATIVE, missing: int | None = None) -> Check:
@@ -242,7 +242,7 @@ def within(low: int, high: int, name: str, *, missing: int | None = None, option
             return ()
         return (fe.invalid(at(path, name), value, f"must be between {low} and {high}, inclusive"),)
 
-    return IfThere(name, check) if missing is None else check
+    return OptionalField(name, check) if missing is None else check
 
 
 def at_most(limit: int, name: str) -> Check:

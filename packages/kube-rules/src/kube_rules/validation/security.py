@@ -63,7 +63,7 @@ def _escalation(context: Json, path: str) -> r.Found:
 
 of_pod = r.all_of(
     _id("fsGroup", "runAsUser", "runAsGroup"),
-    r.IfThere("supplementalGroups", _groups),
+    r.OptionalField("supplementalGroups", _groups),
     r.listed("sysctls", _sysctl, r.Unique("name", empty=False)),
     r.enum("fsGroupChangePolicy", ("Always", "OnRootMismatch"), missing=None),
     r.enum("supplementalGroupsPolicy", ("Merge", "Strict"), missing=None),
@@ -74,6 +74,6 @@ of_container = r.all_of(
     _id("runAsUser", "runAsGroup"),
     r.enum("procMount", ("Default", "Unmasked"), missing=None),
     r.given("seccompProfile", _seccomp),
-    r.IfThere("allowPrivilegeEscalation", _escalation),
+    r.OptionalField("allowPrivilegeEscalation", _escalation),
 )
 """Check the security context of a container."""

@@ -42,7 +42,7 @@ def _no_way_up(holder: Json, path: str) -> r.Found:
         yield fe.invalid(f"{path}.path", holder["path"], "must not contain '..'")
 
 
-_MODE = r.IfThere("defaultMode", _default_mode)
+_MODE = r.OptionalField("defaultMode", _default_mode)
 
 
 def _inside(item: Json, path: str) -> r.Found:
@@ -84,8 +84,10 @@ volumes = r.listed(
     r.Unique("name"),
     one_source("name"),
     r.given("persistentVolumeClaim", r.required("claimName")),
-    r.given("hostPath", r.required("path"), r.IfThere("path", _no_way_up), r.enum("type", _HOST_PATHS, missing=None)),
-    r.given("emptyDir", r.IfThere("sizeLimit", _size)),
+    r.given(
+        "hostPath", r.required("path"), r.OptionalField("path", _no_way_up), r.enum("type", _HOST_PATHS, missing=None)
+    ),
+    r.given("emptyDir", r.OptionalField("sizeLimit", _size)),
     r.given("secret", r.required("secretName"), _MODE, _FILES),
     r.given("configMap", r.required("name"), _MODE, _FILES),
     r.given("nfs", r.required("server"), _absolute),

@@ -18,7 +18,7 @@ from kube_rules.admission.usage import classes_of_group, classes_of_groups, has_
 from kube_rules.json import Json
 from kube_standin.admission.groups import GROUPS, STORED_GROUPS
 from kube_standin.admission_chain import AdmissionRequest, Objects, Step
-from kube_standin.storage import Store, Stored
+from kube_standin.storage import Store, StoredObject
 
 _QUOTAS = "resourcequotas"
 _GROWS = frozenset(("services", "persistentvolumeclaims"))
@@ -123,7 +123,7 @@ class ResourceQuotaAdmission(Step):
             request.on_staged.append(partial(_charge, registry.store, charges))
 
     @staticmethod
-    def _check(request: AdmissionRequest, state: Stored, growth: Mapping[str, Amount]) -> _Charge | None:
+    def _check(request: AdmissionRequest, state: StoredObject, growth: Mapping[str, Amount]) -> _Charge | None:
         """Refuse an object that exceeds one quota; return its charge, None if the quota does not cover it."""
         quota = state.decode()
         status = quota.get("status") or {}

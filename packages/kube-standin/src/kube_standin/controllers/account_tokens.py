@@ -7,9 +7,9 @@ from typing import Final
 
 from kube_rules.json import Json
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Key, Seen
+from kube_standin.controllers.views import Key, ObjectView
 from kube_standin.deletion import DeleteOptions
-from kube_standin.security import Bound
+from kube_standin.security import BoundObject
 
 SECRET_TYPE: Final = "kubernetes.io/service-account-token"
 NAME: Final = "kubernetes.io/service-account.name"
@@ -29,14 +29,14 @@ class AccountTokens(Controller):
         sources = self.context.sources
         self._secret_row = self.context.kind("v1", "Secret")
         self._account_row = self.context.kind("v1", "ServiceAccount")
-        sources.of("secrets", Seen).add_handler(self._secret_changed)
-        sources.of("serviceaccounts", Seen).add_handler(self._account_changed)
+        sources.of("secrets", ObjectView).add_handler(self._secret_changed)
+        sources.of("serviceaccounts", ObjectView).add_handler(self._account_changed)
 
-    def _secret_changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _secret_changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if new is not None or (old is not None and old.metadata.key in self._accounts):
             self.queue((new or old).metadata.key)  # type: ignore[union-attr]
 
-    def _account_changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _account_changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if old is not None and new is None:
             for secret, account in self._accounts.items():
                 if account == old.metadata.key:
@@ -70,7 +70,7 @@ class AccountTokens(Controller):
         if not data.get("namespace"):
             missing["namespace"] = _encoded(key[0])
         if not data.get("token") and tokens is not None:
-            bound = Bound("serviceaccounts", key[0], account["metadata"]["name"], uid)
+            bound = BoundObject("serviceaccounts", key[0], account["metadata"]["name"], uid)
             missing["token"] = _encoded(tokens.issue_lasting(bound, key[1]))
         return missing
 

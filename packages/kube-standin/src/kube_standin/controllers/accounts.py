@@ -5,7 +5,7 @@ from __future__ import annotations
 from kube_rules.json import Json
 from kube_standin.admission.pods import DEFAULT_ACCOUNT, ROOT_CA
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Seen
+from kube_standin.controllers.views import ObjectView
 
 _CA_NOTE = {
     "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using "
@@ -23,11 +23,11 @@ class _PerNamespace(Controller):
     def connect(self) -> None:
         """Queue a namespace when it is created and when its object changes."""
         sources = self.context.sources
-        self._namespaces = sources.of("namespaces", Seen)
+        self._namespaces = sources.of("namespaces", ObjectView)
         self._namespaces.add_handler(lambda old, new: self.queue(new.metadata.name) if new and not old else None)
-        sources.of(self.resource, Seen).add_handler(self._changed)
+        sources.of(self.resource, ObjectView).add_handler(self._changed)
 
-    def _changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         current = new or old
         if old is not None and current is not None and current.metadata.name == self.object_name:
             self.queue(current.metadata.namespace)

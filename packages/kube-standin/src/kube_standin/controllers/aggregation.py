@@ -5,7 +5,7 @@ from __future__ import annotations
 from kube_rules.controllers.cluster_roles import aggregated_rules
 from kube_rules.json import Json
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Seen
+from kube_standin.controllers.views import ObjectView
 
 _ONE = "all"
 
@@ -18,7 +18,7 @@ class ClusterRoleAggregation(Controller):
     def connect(self) -> None:
         """Queue the key when any role changes."""
         self._row = self.context.kind("rbac.authorization.k8s.io/v1", "ClusterRole")
-        self.context.sources.of(self._row.storage_key, Seen).add_handler(lambda old, new: self.queue(_ONE))
+        self.context.sources.of(self._row.storage_key, ObjectView).add_handler(lambda old, new: self.queue(_ONE))
 
     def reconcile(self, key: str) -> None:
         """Collect the rules; writing a role that is part of another one queues the next sync."""

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from kube_rules.admission.amounts import Amount, of_container
 from kube_rules.controllers import replica_targets
-from kube_rules.controllers.replica_targets import MetricError, PodLoad, ScalingHistory, ScalingVerdict, Wanted
+from kube_rules.controllers.replica_targets import MetricError, MetricReplicas, PodLoad, ScalingHistory, ScalingVerdict
 from kube_rules.json import Json
 from kube_rules.quantity import parse
 from kube_rules.selectors import SelectorError, parse_label_selector
 from kube_standin.clock import parse_stamp
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Key, Seen
+from kube_standin.controllers.views import Key, ObjectView
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
 from kube_standin.pod_usage import containers_of, used_by
@@ -53,9 +53,9 @@ class HorizontalPodAutoscalers(Controller):
         self._pods = self.context.kind("v1", "Pod")
         self._histories: dict[str, ScalingHistory] = {}
         self._due: dict[Key, datetime] = {}
-        self.context.sources.of(self._row.storage_key, Seen).add_handler(self._changed)
+        self.context.sources.of(self._row.storage_key, ObjectView).add_handler(self._changed)
 
-    def _changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if new is None and old is not None:
             self._histories.pop(old.metadata.uid, None)
             self._due.pop(old.metadata.key, None)
@@ -184,7 +184,7 @@ class HorizontalPodAutoscalers(Controller):
             return _Proposal(current, metric, states, errors[0], summary)
         return _Proposal(best, metric, states, None)
 
-    def _measured(self, autoscaler: Json, metric: Json, scale: Json, now: datetime) -> tuple[Wanted, str, Json]:
+    def _measured(self, autoscaler: Json, metric: Json, scale: Json, now: datetime) -> tuple[MetricReplicas, str, Json]:
         source = _MEASURED.get(metric["type"])
         if source is None:
             raise MetricError("no custom or external metrics API is served")

@@ -10,10 +10,10 @@ from datetime import datetime
 
 from kube_rules.json import Json
 from kube_standin.clock import later, parse_stamp
-from kube_standin.controllers.views import PodSeen
+from kube_standin.controllers.views import PodView
 
 
-def available(pods: Iterable[PodSeen], min_ready_seconds: int, now: datetime) -> tuple[int, float | None]:
+def available(pods: Iterable[PodView], min_ready_seconds: int, now: datetime) -> tuple[int, float | None]:
     """Return the number of available pods, and the seconds until the next ready pod is available (None: never)."""
     count, soonest = 0, None
     for pod in pods:

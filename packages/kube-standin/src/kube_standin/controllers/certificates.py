@@ -16,7 +16,7 @@ from kube_standin.admission_chain import User
 from kube_standin.authorization import Authorizer
 from kube_standin.clock import parse_stamp
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Seen
+from kube_standin.controllers.views import ObjectView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.rights import Attributes
 from kube_standin.signers import KUBELET_CLIENT, SIGNERS, SigningError, names_of, read_request
@@ -31,9 +31,9 @@ class _SigningRequests(Controller):
     def connect(self) -> None:
         """Queue a request when it changes."""
         self._row = self.context.kind("certificates.k8s.io/v1", "CertificateSigningRequest")
-        self.context.sources.of(self._row.storage_key, Seen).add_handler(self._changed)
+        self.context.sources.of(self._row.storage_key, ObjectView).add_handler(self._changed)
 
-    def _changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if new is not None:
             self.queue(new.metadata.name)
 

@@ -24,7 +24,7 @@ from kube_rules.meta import FINISHED
 from kube_rules.versions import INTERNAL_VERSION, SCHEDULING_GROUP
 from kube_standin.admission.groups import STORED_GROUPS
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import ClaimSeen, GroupSeen, Key, PodSeen, Seen
+from kube_standin.controllers.views import ClaimView, Key, ObjectView, PodGroupView, PodView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
@@ -35,7 +35,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class _Lacking:
+class _TemplateWaiters:
     """The pods and groups that wait for templates."""
 
     def __init__(self) -> None:
@@ -78,25 +78,25 @@ class ResourceClaims(Controller):
     def connect(self) -> None:
         """Watch pods and groups with claims, claims, and templates that others wait for."""
         sources = self.context.sources
-        self._lacking = _Lacking()
+        self._lacking = _TemplateWaiters()
         self._pods = sources.pods
-        self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimSeen)
+        self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimView)
         self._claims.index("consumer", lambda claim: claim.consumers)
         self._claims.index("pod", lambda claim: (owner.uid,) if (owner := claim.owning_pod) is not None else ())
         self._claims.index("group", lambda claim: (owner.uid,) if (owner := claim.owning_group) is not None else ())
         self._pods.index("claims in group", pods_with_claims_in_group)
-        self._groups = sources.of(STORED_GROUPS["PodGroup"], GroupSeen)
+        self._groups = sources.of(STORED_GROUPS["PodGroup"], PodGroupView)
         self._claims.add_handler(self._claim_changed)
         self._pods.add_handler(self._pod_changed)
         self._groups.add_handler(self._group_changed)
-        sources.of("resource.k8s.io/resourceclaimtemplates", Seen).add_handler(self._template_changed)
+        sources.of("resource.k8s.io/resourceclaimtemplates", ObjectView).add_handler(self._template_changed)
 
     @property
     def lacking(self) -> int:
         """Return the number of pods and groups that wait for a template."""
         return len(self._lacking)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if new is not None and new.has_claims and not _done(new):
             self.queue(("pod", *new.key))
         last = new if new is not None else old
@@ -106,7 +106,7 @@ class ResourceClaims(Controller):
             for key in self._claims.keys_by("consumer", uid) | self._claims.keys_by("pod", uid):
                 self.queue(("claim", *key))
 
-    def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
+    def _group_changed(self, old: PodGroupView | None, new: PodGroupView | None) -> None:
         if new is not None:
             self.queue(("group", *new.metadata.key))
             if old is None:
@@ -120,7 +120,7 @@ class ResourceClaims(Controller):
         for key in self._pods.keys_by("claims in group", group):
             self.queue(("pod", *key))
 
-    def _claim_changed(self, old: ClaimSeen | None, new: ClaimSeen | None) -> None:
+    def _claim_changed(self, old: ClaimView | None, new: ClaimView | None) -> None:
         if new is not None:
             self.queue(("claim", *new.metadata.key))
         elif old is not None and (owner := old.owning_pod) is not None:
@@ -128,7 +128,7 @@ class ResourceClaims(Controller):
         elif old is not None and (owner := old.owning_group) is not None:
             self.queue(("group", old.metadata.namespace, owner.name))
 
-    def _template_changed(self, _old: Seen | None, new: Seen | None) -> None:
+    def _template_changed(self, _old: ObjectView | None, new: ObjectView | None) -> None:
         if new is not None:
             for task in self._lacking.pop_waiting(new.metadata.key):
                 self.queue(task)
@@ -314,12 +314,12 @@ class ResourceClaims(Controller):
         return pod is not None and pod.metadata.uid == consumer.get("uid") and not _done(pod)
 
 
-def pods_with_claims_in_group(pod: PodSeen) -> tuple[Key, ...]:
+def pods_with_claims_in_group(pod: PodView) -> tuple[Key, ...]:
     """Return the key of a pod with device claims in the index by group."""
     return ((pod.metadata.namespace, pod.group),) if pod.has_claims and pod.group else ()
 
 
-def _done(pod: PodSeen) -> bool:
+def _done(pod: PodView) -> bool:
     """Return whether a pod has ended, or was deleted before it was bound: none of its containers runs or will."""
     return pod.finished or (pod.terminating and not pod.node)
 

@@ -13,7 +13,7 @@ from kube_rules.controllers.cronjobs import cron_job_actions
 from kube_rules.json import Json
 from kube_standin.controllers.pod_owners import index_owners
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Key, Seen, SelectingSeen
+from kube_standin.controllers.views import Key, ObjectView, SpecView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
@@ -32,18 +32,18 @@ class CronJobs(Controller):
         context = self.context
         self.row: ServedKind = context.kind("batch/v1", "CronJob")
         self.job_row = context.kind("batch/v1", "Job")
-        self.jobs = context.sources.of(self.job_row.storage_key, SelectingSeen)
+        self.jobs = context.sources.of(self.job_row.storage_key, SpecView)
         index_owners(self.jobs)
         self._due: dict[Key, datetime] = {}
-        context.sources.of(self.row.storage_key, Seen).add_handler(self._cron_job_changed)
+        context.sources.of(self.row.storage_key, ObjectView).add_handler(self._cron_job_changed)
         self.jobs.add_handler(self._job_changed)
 
-    def _cron_job_changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _cron_job_changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         cron_job = new or old
         if cron_job is not None:
             self.queue(cron_job.metadata.key)
 
-    def _job_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _job_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         for job in (old, new):
             owner = job.metadata.controller if job is not None else None
             if job is not None and owner is not None and owner.kind == "CronJob":

@@ -28,21 +28,21 @@ from kube_rules.objects import Affinity
 from kube_standin.controllers.availability import available, put_counts
 from kube_standin.controllers.pod_owners import PodOwner, pod_of
 from kube_standin.controllers.revisions import Revisions
-from kube_standin.controllers.views import Key, NodeSeen, PodSeen
+from kube_standin.controllers.views import Key, NodeView, PodView
 from kube_standin.deletion import DeleteOptions
 
 
-def verdict_on(nodes: DaemonNodes, node: NodeSeen) -> NodeVerdict:
+def verdict_on(nodes: DaemonNodes, node: NodeView) -> NodeVerdict:
     """Return whether a node should run a pod, and whether a running pod may continue there."""
     taints = ((taint.key, taint.value, taint.effect) for taint in node.spec.taints or ())
     return nodes.verdict(node.metadata.name, node.metadata.labels or {}, taints)
 
 
-def _digest(pod: PodSeen) -> str:
+def _digest(pod: PodView) -> str:
     return (pod.metadata.labels or {}).get(CONTROLLER_REVISION_HASH, "")
 
 
-def _age(pod: PodSeen) -> tuple[bool, str, Key]:
+def _age(pod: PodView) -> tuple[bool, str, Key]:
     """Return the sort key of the pods of a node: bound pods first, then by age."""
     return (not pod.node, pod.metadata.creation_timestamp or "", pod.key)
 
@@ -72,7 +72,7 @@ class DaemonSets(PodOwner):
         self._nodes = self.context.sources.nodes
         self._nodes.add_handler(self._node_changed)
 
-    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         if old is not None and new is not None:
             same = old.spec.taints == new.spec.taints and old.metadata.labels == new.metadata.labels
             if same:
@@ -100,15 +100,15 @@ class DaemonSets(PodOwner):
             revisions.trim(owner["spec"].get("revisionHistoryLimit", 10), {digest, *hashes})
         self._report(key, owner, digest, by_node, verdicts)
 
-    def _by_node(self, pods: list[PodSeen]) -> dict[str, list[PodSeen]]:
-        pods_by_node: dict[str, list[PodSeen]] = {}
+    def _by_node(self, pods: list[PodView]) -> dict[str, list[PodView]]:
+        pods_by_node: dict[str, list[PodView]] = {}
         for pod in pods:
             node = pod.node or self._meant_for(pod)
             if node:
                 pods_by_node.setdefault(node, []).append(pod)
         return pods_by_node
 
-    def _meant_for(self, pod: PodSeen) -> str:
+    def _meant_for(self, pod: PodView) -> str:
         """Return the node that an unbound pod was created for."""
         state = self.context.registry.store.head("pods", *pod.key)
         if state is None:
@@ -129,7 +129,7 @@ class DaemonSets(PodOwner):
         self,
         owner: Json,
         digest: str,
-        by_node: dict[str, list[PodSeen]],
+        by_node: dict[str, list[PodView]],
         verdicts: dict[str, NodeVerdict],
     ) -> None:
         missing: list[str] = []
@@ -159,14 +159,14 @@ class DaemonSets(PodOwner):
         nodes = iter(sorted(missing))
         self.create_pods(owner, len(missing), lambda: self._pod(owner, digest, next(nodes)))
 
-    def _usable(self, owner: Json, pod: PodSeen) -> bool:
+    def _usable(self, owner: Json, pod: PodView) -> bool:
         """Return whether a pod is available; queue its set for the time when it will be."""
         usable, soon = available((pod,), owner["spec"].get("minReadySeconds") or 0, self.context.now())
         if soon is not None:
             self.queue_after((owner["metadata"]["namespace"], owner["metadata"]["name"]), soon)
         return usable > 0
 
-    def _excess(self, owner: Json, digest: str, oldest: list[PodSeen], *, surges: bool) -> list[PodSeen]:
+    def _excess(self, owner: Json, digest: str, oldest: list[PodView], *, surges: bool) -> list[PodView]:
         """Return the excess pods of a node: all but the oldest, or in a surge all but one of each template.
 
         In a surge the pod of the old template ends when it is not ready or the new pod is available.
@@ -180,7 +180,7 @@ class DaemonSets(PodOwner):
         return [*new[1:], *(old if ends else old[1:])]
 
     def _replace(
-        self, owner: Json, digest: str, by_node: dict[str, list[PodSeen]], verdicts: dict[str, NodeVerdict]
+        self, owner: Json, digest: str, by_node: dict[str, list[PodView]], verdicts: dict[str, NodeVerdict]
     ) -> None:
         """End pods of old templates in a rolling update: on at most maxUnavailable nodes at a time, or by a surge."""
         if (owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") != "RollingUpdate":
@@ -210,7 +210,7 @@ class DaemonSets(PodOwner):
         self,
         owner: Json,
         digest: str,
-        by_node: dict[str, list[PodSeen]],
+        by_node: dict[str, list[PodView]],
         verdicts: dict[str, NodeVerdict],
         most: int,
     ) -> None:
@@ -238,7 +238,7 @@ class DaemonSets(PodOwner):
         key: Key,
         owner: Json,
         digest: str,
-        by_node: dict[str, list[PodSeen]],
+        by_node: dict[str, list[PodView]],
         verdicts: dict[str, NodeVerdict],
     ) -> None:
         desired = [node for node, (should, _) in verdicts.items() if should]

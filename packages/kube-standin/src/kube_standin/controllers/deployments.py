@@ -21,7 +21,7 @@ from kube_standin.conditions import condition, condition_of, drop_condition, put
 from kube_standin.controllers.availability import put_counts
 from kube_standin.controllers.pod_owners import index_owners, selects
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Key, PodSeen, SelectingSeen
+from kube_standin.controllers.views import Key, PodView, SpecView
 from kube_standin.errors import StatusError
 from kube_standin.metadata import annotations_of, key_of, owned_by, owner_reference
 
@@ -112,9 +112,9 @@ class Deployments(Controller):
         sources = self.context.sources
         self._row = self.context.kind("apps/v1", "Deployment")
         self._set_row = self.context.kind("apps/v1", "ReplicaSet")
-        self._deployments = sources.of(self._row.storage_key, SelectingSeen)
+        self._deployments = sources.of(self._row.storage_key, SpecView)
         self._deployments.index("namespace", lambda deployment: (deployment.metadata.namespace,))
-        self._sets = sources.of(self._set_row.storage_key, SelectingSeen)
+        self._sets = sources.of(self._set_row.storage_key, SpecView)
         index_owners(self._sets)
         self._pods = sources.pods
         index_owners(self._pods)
@@ -122,11 +122,11 @@ class Deployments(Controller):
         self._sets.add_handler(self._set_changed)
         self._pods.add_handler(self._pod_changed)
 
-    def _deployment_changed(self, _old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _deployment_changed(self, _old: SpecView | None, new: SpecView | None) -> None:
         if new is not None:
             self.queue(new.metadata.key)
 
-    def _set_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _set_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         for rs in (old, new):
             owner = rs.metadata.controller if rs is not None else None
             if rs is not None and owner is not None and owner.kind == "Deployment":
@@ -136,7 +136,7 @@ class Deployments(Controller):
                 if selects(self._deployments.items[key].spec, new.metadata.labels):
                     self.queue(key)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if new is None and old is not None and (owner := old.metadata.controller) is not None:
             rs = self._sets.items.get((old.metadata.namespace, owner.name))
             above = rs.metadata.controller if rs is not None else None

@@ -23,14 +23,14 @@ from kube_standin.controllers.claims import pods_with_claims_in_group
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.taints import tolerated_until, tolerates
 from kube_standin.controllers.views import (
-    ClaimSeen,
-    GroupSeen,
+    ClaimView,
+    DeviceResultView,
+    DeviceTaintRuleView,
     Key,
-    PodSeen,
-    ResultSeen,
-    RuleSeen,
-    SliceSeen,
-    TaintSeen,
+    PodGroupView,
+    PodView,
+    SliceView,
+    TaintView,
 )
 from kube_standin.deletion import DeleteOptions
 
@@ -65,11 +65,11 @@ class DeviceTaintEviction(Controller):
         """The time at which each taint without `timeAdded` was first observed."""
         self._pods = sources.pods
         self._pods.index("claims in group", pods_with_claims_in_group)
-        self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
-        self._slices = sources.of("resource.k8s.io/resourceslices", SliceSeen)
+        self._groups = sources.of("scheduling.k8s.io/podgroups", PodGroupView)
+        self._slices = sources.of("resource.k8s.io/resourceslices", SliceView)
         self._slices.index("pool", lambda slice_: (slice_.pool,))
-        self._rules = sources.of("resource.k8s.io/devicetaintrules", RuleSeen)
-        self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimSeen)
+        self._rules = sources.of("resource.k8s.io/devicetaintrules", DeviceTaintRuleView)
+        self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimView)
         self._claims.index("consumer", lambda claim: claim.consumers)
         self._claims.index("pool", lambda claim: {(result.driver, result.pool) for result in claim.results})
         if self.context.registry.kinds.readable(_GROUP, "DeviceTaintRule") is not None:
@@ -80,7 +80,7 @@ class DeviceTaintEviction(Controller):
 
     # -- queueing -------------------------------------------------------------------------------------------------
 
-    def _rule_changed(self, old: RuleSeen | None, new: RuleSeen | None) -> None:
+    def _rule_changed(self, old: DeviceTaintRuleView | None, new: DeviceTaintRuleView | None) -> None:
         if new is None and old is not None:
             self._evicted.pop(old.metadata.uid, None)
         if old is not None and new is not None and old.spec == new.spec:
@@ -92,26 +92,26 @@ class DeviceTaintEviction(Controller):
             if any(rule.selects(result) for rule in rules for result in claim.results):
                 self._queue_users(claim)
 
-    def _slice_changed(self, old: SliceSeen | None, new: SliceSeen | None) -> None:
+    def _slice_changed(self, old: SliceView | None, new: SliceView | None) -> None:
         for slice_ in (old, new):
             if slice_ is None or not (slice_.tainted or (old is not None and old.tainted)):
                 continue
             for claim in self._claims.some("pool", slice_.pool):
                 self._queue_users(claim)
 
-    def _claim_changed(self, old: ClaimSeen | None, new: ClaimSeen | None) -> None:
+    def _claim_changed(self, old: ClaimView | None, new: ClaimView | None) -> None:
         if new is not None and new.results and (old is None or old.status != new.status):
             self._queue_users(new)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if new is not None and new.has_claims and new.node and (old is None or old.node != new.node):
             self.queue(("pod", *new.key))
 
-    def _queue_users(self, claim: ClaimSeen) -> None:
+    def _queue_users(self, claim: ClaimView) -> None:
         for pod in self._users(claim):
             self.queue(("pod", *pod.key))
 
-    def _users(self, claim: ClaimSeen) -> Iterator[PodSeen]:
+    def _users(self, claim: ClaimView) -> Iterator[PodView]:
         """Yield the bound pods that a claim is reserved for; of a group, its pods with claims."""
         namespace = claim.metadata.namespace
         for consumer in claim.users:
@@ -124,13 +124,13 @@ class DeviceTaintEviction(Controller):
                 if pod is not None and pod.node and consumer.uid in (pod.metadata.uid, self._group_uid(pod)):
                     yield pod
 
-    def _group_uid(self, pod: PodSeen) -> str | None:
+    def _group_uid(self, pod: PodView) -> str | None:
         group = self._groups.items.get((pod.metadata.namespace, pod.group)) if pod.group else None
         return group.metadata.uid if group is not None else None
 
     # -- when a pod must be evicted ------------------------------------------------------------------------------------
 
-    def _eviction(self, claim: ClaimSeen, rules: Iterable[RuleSeen]) -> ClaimEviction | None:
+    def _eviction(self, claim: ClaimView, rules: Iterable[DeviceTaintRuleView]) -> ClaimEviction | None:
         """Return when the tolerations of the claim's requests end first, with all rules that evict; None for never."""
         eviction: ClaimEviction | None = None
         for result in claim.results:
@@ -143,7 +143,9 @@ class DeviceTaintEviction(Controller):
                 eviction = ClaimEviction(min(when, before.when), before.rules | names)
         return eviction
 
-    def _taints(self, result: ResultSeen, rules: Iterable[RuleSeen]) -> Iterator[tuple[TaintSeen, RuleSeen | None]]:
+    def _taints(
+        self, result: DeviceResultView, rules: Iterable[DeviceTaintRuleView]
+    ) -> Iterator[tuple[TaintView, DeviceTaintRuleView | None]]:
         pool_slices = self._slices.some("pool", (result.driver, result.pool))
         newest = max((slice_.spec.pool.generation for slice_ in pool_slices), default=0)
         for slice_ in pool_slices:
@@ -154,9 +156,9 @@ class DeviceTaintEviction(Controller):
                     yield from ((taint, None) for taint in device.taints or () if taint.effect == _NO_EXECUTE)
         yield from ((rule.spec.taint, rule) for rule in rules if rule.selects(result))
 
-    def _end(self, result: ResultSeen, taint: TaintSeen, rule: RuleSeen | None) -> datetime | None:
+    def _end(self, result: DeviceResultView, taint: TaintView, rule: DeviceTaintRuleView | None) -> datetime | None:
         """Return until when the request tolerates the taint (None: forever); only NoExecute has `tolerationSeconds`."""
-        executing = TaintSeen(taint.key, _NO_EXECUTE, taint.value)
+        executing = TaintView(taint.key, _NO_EXECUTE, taint.value)
         used = [toleration for toleration in result.tolerations or () if tolerates(toleration, executing)]
         seconds = [toleration["tolerationSeconds"] for toleration in used if _limited(toleration)]
         if len(used) > len(seconds):
@@ -164,7 +166,7 @@ class DeviceTaintEviction(Controller):
         since = self._since(result, taint, rule)
         return tolerated_until(since, min(seconds)) if seconds else since
 
-    def _since(self, result: ResultSeen, taint: TaintSeen, rule: RuleSeen | None) -> datetime:
+    def _since(self, result: DeviceResultView, taint: TaintView, rule: DeviceTaintRuleView | None) -> datetime:
         if taint.time_added:
             return parse_stamp(taint.time_added)
         place = (rule.metadata.uid,) if rule is not None else (result.driver, result.pool, result.device)
@@ -172,7 +174,7 @@ class DeviceTaintEviction(Controller):
             self._first_seen.clear()
         return self._first_seen.setdefault((*place, taint.key, taint.value), self.context.now())
 
-    def _executing(self) -> list[RuleSeen]:
+    def _executing(self) -> list[DeviceTaintRuleView]:
         """Return the rules that evict pods; none if the server does not serve rules."""
         if self.context.registry.kinds.readable(_GROUP, "DeviceTaintRule") is None:
             return []
@@ -244,7 +246,7 @@ class DeviceTaintEviction(Controller):
             row, ("", name), lambda obj: set_condition(obj.setdefault("status", {}), updated), "status", _SOURCE
         )
 
-    def _condition(self, rule: RuleSeen) -> Json:
+    def _condition(self, rule: DeviceTaintRuleView) -> Json:
         effect, evicted = rule.spec.taint.effect, len(self._evicted.get(rule.metadata.uid, ()))
         status, message = "False", ""
         if effect == _NO_EXECUTE:
@@ -270,7 +272,7 @@ class DeviceTaintEviction(Controller):
             message = f"{message} {_many(evicted, 'pod')} evicted since starting the controller.".strip()
         return {"type": _IN_PROGRESS, "status": status, "reason": reason, "message": message}
 
-    def _affected(self, rule: RuleSeen) -> tuple[int, int]:
+    def _affected(self, rule: DeviceTaintRuleView) -> tuple[int, int]:
         """Return the number of pods that a rule of effect NoExecute must evict, and the number of their namespaces."""
         affected: set[Key] = set()
         for claim in self._claims.items.values():
@@ -280,14 +282,14 @@ class DeviceTaintEviction(Controller):
                     affected.update(pod.key for pod in self._users(claim) if pod.active)
         return len(affected), len({namespace for namespace, _ in affected})
 
-    def _published(self) -> Iterator[ResultSeen]:
+    def _published(self) -> Iterator[DeviceResultView]:
         newest: dict[tuple[str, str], int] = {}
         for slice_ in self._slices.items.values():
             newest[slice_.pool] = max(newest.get(slice_.pool, 0), slice_.spec.pool.generation)
         for slice_ in self._slices.items.values():
             if slice_.spec.pool.generation == newest[slice_.pool]:
                 for device in slice_.spec.devices or ():
-                    yield ResultSeen(*slice_.pool, device.name)
+                    yield DeviceResultView(*slice_.pool, device.name)
 
 
 _MOST_FIRST_SEEN = 10_000

@@ -18,7 +18,7 @@ from kube_standin.clock import later, parse_stamp
 from kube_standin.conditions import condition, condition_of, put_condition
 from kube_standin.controllers.pod_owners import selector_of
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import PodSeen, SelectingSeen
+from kube_standin.controllers.views import PodView, SpecView
 from kube_standin.metadata import controller_of
 
 Task = tuple[Literal["budget", "pod"], str, str]
@@ -46,27 +46,27 @@ class Disruption(Controller):
         self._row = self.context.kind("policy/v1", "PodDisruptionBudget")
         self._pods = sources.pods
         self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
-        self._budgets = sources.of(self._row.storage_key, SelectingSeen)
+        self._budgets = sources.of(self._row.storage_key, SpecView)
         self._budgets.index("namespace", lambda budget: (budget.metadata.namespace,))
         self._budgets.add_handler(self._budget_changed)
         self.context.foreign_statuses.add_handler(self._row, lambda key: self.queue(("budget", *key)))
         self._pods.add_handler(self._pod_changed)
         for pair in _SCALED:
             row = self.context.kind(*pair)
-            sources.of(row.storage_key, SelectingSeen).add_handler(self._owner_changed)
+            sources.of(row.storage_key, SpecView).add_handler(self._owner_changed)
 
-    def _budget_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _budget_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         if new is not None and (old is None or old.spec != new.spec or old.metadata != new.metadata):
             self.queue(("budget", *new.metadata.key))
 
-    def _owner_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _owner_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         owner = new or old
         if owner is None or (old and new and old.spec.get("replicas") == new.spec.get("replicas")):
             return
         for key in self._budgets.keys_by("namespace", owner.metadata.namespace):
             self.queue(("budget", *key))
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         pod_now = new or old
         if pod_now is None:
             return
@@ -132,7 +132,7 @@ class Disruption(Controller):
         self.context.set_status(self._row, key[1:], status)
 
     def _disrupted(
-        self, recorded: dict[str, str], pods: list[PodSeen], now: datetime
+        self, recorded: dict[str, str], pods: list[PodView], now: datetime
     ) -> tuple[dict[str, str], datetime | None]:
         """Return the pods that are still to be deleted, and when the first of these records expires."""
         pending: dict[str, str] = {}
@@ -147,7 +147,7 @@ class Disruption(Controller):
             soonest = expires if soonest is None else min(soonest, expires)
         return pending, soonest
 
-    def _scale(self, pods: list[PodSeen]) -> int:
+    def _scale(self, pods: list[PodView]) -> int:
         """Return the sum of the replicas that the pods' controllers request; pods without a controller do not count."""
         total = 0
         counted: set[str] = set()
@@ -185,6 +185,6 @@ class Disruption(Controller):
         self.context.put(state, body)
 
 
-def _covers(spec: Json, pod: PodSeen) -> bool:
+def _covers(spec: Json, pod: PodView) -> bool:
     """Return whether a budget selects a pod; an empty selector selects every pod, an absent one none (policy/v1)."""
     return spec.get("selector") is not None and selector_of(spec).matches(pod.metadata.labels or {})

@@ -17,13 +17,13 @@ from kube_rules.topology_terms import ZONE
 from kube_standin.controllers.pod_owners import is_terminating
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import Source
-from kube_standin.controllers.views import Key, Meta, PodSeen, Seen, SelectingSeen
+from kube_standin.controllers.views import Key, Meta, ObjectView, PodView, SpecView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.metadata import owner_reference
 
 
-def _changes_backends(old: PodSeen | None, new: PodSeen | None) -> bool:
+def _changes_backends(old: PodView | None, new: PodView | None) -> bool:
     if old is None or new is None:
         return True
     now = (new.ready, new.phase, new.terminating, new.node, new.addresses, new.metadata.labels)
@@ -38,14 +38,14 @@ class _ServiceController(Controller):
         context = self.context
         self._times = rules.TriggerTimes()
         self._service_row = context.kind("v1", "Service")
-        self._services = context.sources.of(self._service_row.storage_key, SelectingSeen)
+        self._services = context.sources.of(self._service_row.storage_key, SpecView)
         self._services.index("namespace", lambda service: (service.metadata.namespace,))
         self._services.add_handler(self._service_changed)
         self._pods = context.sources.pods
         self._pods.index("namespace", lambda pod: (pod.metadata.namespace,))
         self._pods.add_handler(self._pod_changed)
 
-    def _service_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _service_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         service = new or old
         if service is None:
             return
@@ -54,7 +54,7 @@ class _ServiceController(Controller):
         if old is None or new is None or old != new:
             self.queue(service.metadata.key)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         pod_now = new or old
         keys = self._services.keys_by("namespace", pod_now.metadata.namespace) if pod_now is not None else ()
         if not keys or not _changes_backends(old, new):
@@ -71,7 +71,7 @@ class _ServiceController(Controller):
         return [decode_backend(state.raw) for key in pods if (state := heads("pods", *key)) is not None]
 
 
-def _has_labels(pod: PodSeen, wanted: Mapping[str, str]) -> bool:
+def _has_labels(pod: PodView, wanted: Mapping[str, str]) -> bool:
     return wanted.items() <= (pod.metadata.labels or {}).items()
 
 
@@ -93,9 +93,9 @@ class EndpointsOfServices(_ServiceController):
         """Queue the Service, too, of Endpoints that were deleted, or that remain from before the start."""
         self._row = self.context.kind("v1", "Endpoints")
         super().connect()
-        self.context.sources.of(self._row.storage_key, Seen).add_handler(self._endpoints_changed)
+        self.context.sources.of(self._row.storage_key, ObjectView).add_handler(self._endpoints_changed)
 
-    def _endpoints_changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _endpoints_changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         endpoints = new or old
         if endpoints is None or (old is not None and new is not None):
             return
@@ -159,13 +159,13 @@ class _Slices:
         self._controller, self._manager = controller, manager
         self._context = controller.context
         self._row = self._context.kind("discovery.k8s.io/v1", "EndpointSlice")
-        self._source: Source[Seen] = self._context.sources.of(self._row.storage_key, Seen)
+        self._source: Source[ObjectView] = self._context.sources.of(self._row.storage_key, ObjectView)
         self._source.index("service", _managed)
         self._written: dict[Key, int] = {}
         """The generation of each slice after the controller's last write; changes by others are repaired."""
         self._source.add_handler(self._changed)
 
-    def _changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if new is not None and old is not None and self._written.get(new.metadata.key) == new.metadata.generation:
             if new.metadata.labels == old.metadata.labels:
                 return
@@ -225,7 +225,7 @@ class _Slices:
         self._context.delete(self._row, (metadata["namespace"], metadata["name"]), DeleteOptions(uid=metadata["uid"]))
 
 
-def _managed(slice_: Seen) -> tuple[tuple[str, str, str], ...]:
+def _managed(slice_: ObjectView) -> tuple[tuple[str, str, str], ...]:
     labels = slice_.metadata.labels or {}
     name, manager = labels.get(slices.SERVICE_NAME), labels.get(slices.MANAGED_BY)
     return ((slice_.metadata.namespace, name, manager),) if name and manager else ()
@@ -278,14 +278,16 @@ class MirroredEndpoints(Controller):
         context = self.context
         self._row, self._service_row = context.kind("v1", "Endpoints"), context.kind("v1", "Service")
         self._slices = _Slices(self, slices.MIRROR)
-        context.sources.of(self._row.storage_key, Seen).add_handler(lambda old, new: self._queue_named(new or old))
-        context.sources.of(self._service_row.storage_key, SelectingSeen).add_handler(self._service_changed)
+        context.sources.of(self._row.storage_key, ObjectView).add_handler(
+            lambda old, new: self._queue_named(new or old)
+        )
+        context.sources.of(self._service_row.storage_key, SpecView).add_handler(self._service_changed)
 
-    def _queue_named(self, named_object: Seen | None) -> None:
+    def _queue_named(self, named_object: ObjectView | None) -> None:
         if named_object is not None and not _is_ours(named_object.metadata):
             self.queue(named_object.metadata.key)
 
-    def _service_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _service_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         selected = [bool(state.spec.get("selector")) for state in (old, new) if state is not None]
         service = new or old
         if service is not None and (selected == [False] or len(set(selected)) == 2):

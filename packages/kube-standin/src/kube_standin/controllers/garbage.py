@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kube_rules.json import Json
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import VIEWS, HasMeta
-from kube_standin.controllers.views import Meta, Owner, Seen
+from kube_standin.controllers.views import Meta, ObjectView, Owner
 from kube_standin.deletion import FOREGROUND, ORPHAN, DeleteOptions, Propagation
 from kube_standin.kinds import ServedKind
 from kube_standin.metadata import disowned, without_finalizer
@@ -42,7 +42,7 @@ class GarbageCollector(Controller):
         self._started: set[str] = set()  # uids of waiting owners with queued dependents
         self._rows: dict[str, ServedKind] = {}
         self._watch_all()
-        definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
+        definitions = self.context.sources.of("apiextensions.k8s.io/customresourcedefinitions", ObjectView)
         definitions.add_handler(lambda _old, _new: self._watch_all())
 
     def _watch_all(self) -> None:
@@ -53,7 +53,7 @@ class GarbageCollector(Controller):
             if not watched or self._rows[row.storage_key].api_version != row.storage_version:
                 self._rows[row.storage_key] = self.context.registry.kinds.storage_kind(row)
             if not watched:
-                view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
+                view: Any = VIEWS.get(row.storage_key, (ObjectView, None))[0]
                 self.context.sources.of(row.storage_key, view).add_handler(partial(self._changed, row.storage_key))
 
     def _changed(self, resource: str, old: HasMeta | None, new: HasMeta | None) -> None:

@@ -12,13 +12,13 @@ from kube_rules.groups import CompositePodGroup
 from kube_rules.versions import INTERNAL_VERSION
 from kube_standin.admission.groups import COMPOSITE_PROTECTION, PROTECTION
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import GroupSeen, Key, PodSeen
+from kube_standin.controllers.views import Key, PodGroupView, PodView
 from kube_standin.metadata import without_finalizer
 
 _UNFINISHED, _CHILDREN = "unfinished of group", "children of composite"
 
 
-def _is_deleted(group: GroupSeen, protection: str) -> bool:
+def _is_deleted(group: PodGroupView, protection: str) -> bool:
     return bool(group.metadata.deletion_timestamp) and protection in (group.metadata.finalizers or ())
 
 
@@ -32,19 +32,19 @@ class PodGroups(Controller):
         sources = self.context.sources
         self._pods = sources.pods
         self._pods.index(_UNFINISHED, lambda pod: ((pod.metadata.namespace, pod.group),) if self._needs(pod) else ())
-        self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
+        self._groups = sources.of("scheduling.k8s.io/podgroups", PodGroupView)
         self._groups.add_handler(self._group_changed)
         self._pods.add_handler(self._pod_changed)
 
     @staticmethod
-    def _needs(pod: PodSeen) -> bool:
+    def _needs(pod: PodView) -> bool:
         return bool(pod.group) and not pod.finished
 
-    def _group_changed(self, _old: GroupSeen | None, new: GroupSeen | None) -> None:
+    def _group_changed(self, _old: PodGroupView | None, new: PodGroupView | None) -> None:
         if new is not None and _is_deleted(new, PROTECTION):
             self.queue(new.metadata.key)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if old is not None and self._needs(old) and (new is None or not self._needs(new)):
             self.queue((old.metadata.namespace, old.group))
 
@@ -72,19 +72,19 @@ class CompositePodGroups(Controller):
     def connect(self) -> None:
         """Queue a composite when it is deleted or loses a child."""
         sources = self.context.sources
-        self._composites = sources.of("scheduling.k8s.io/compositepodgroups", GroupSeen)
-        self._groups = sources.of("scheduling.k8s.io/podgroups", GroupSeen)
+        self._composites = sources.of("scheduling.k8s.io/compositepodgroups", PodGroupView)
+        self._groups = sources.of("scheduling.k8s.io/podgroups", PodGroupView)
         for source in (self._composites, self._groups):
             source.index(_CHILDREN, self._above)
             source.add_handler(self._child_changed)
         self._composites.add_handler(self._changed)
 
     @staticmethod
-    def _above(group: GroupSeen) -> Iterator[Key]:
+    def _above(group: PodGroupView) -> Iterator[Key]:
         if group.parent:
             yield (group.metadata.namespace, group.parent)
 
-    def _changed(self, _old: GroupSeen | None, new: GroupSeen | None) -> None:
+    def _changed(self, _old: PodGroupView | None, new: PodGroupView | None) -> None:
         if new is not None and _is_deleted(new, COMPOSITE_PROTECTION):
             for key in {new.metadata.key, *self._deleted_cycle(new.metadata.key)}:
                 self.queue(key)
@@ -104,7 +104,7 @@ class CompositePodGroups(Controller):
             key = (key[0], composite.parent)
         return frozenset(chain) if key == chain[0] else frozenset()
 
-    def _child_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
+    def _child_changed(self, old: PodGroupView | None, new: PodGroupView | None) -> None:
         """Queue the parent of a child that was deleted or replaced; the parent of an object is immutable."""
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             for key in self._above(old):

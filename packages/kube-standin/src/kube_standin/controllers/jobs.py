@@ -27,7 +27,7 @@ from kube_standin.controllers.jobfailures import FailureVerdict, finished_at, ju
 from kube_standin.controllers.jobgroups import group_of, never_started
 from kube_standin.controllers.pod_owners import CREATES_AT_ONCE, PodOwner, pod_of
 from kube_standin.controllers.reconciler import WRITES_AT_ONCE, NextTurn
-from kube_standin.controllers.views import Key, PodSeen
+from kube_standin.controllers.views import Key, PodView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.metadata import annotations_of, without_finalizer
@@ -158,15 +158,15 @@ class Jobs(PodOwner):
         self.context.sources.pods.index("job", _job_name)
         super().connect()
 
-    def _orphan_seen(self, pod: PodSeen) -> None:
+    def _orphan_seen(self, pod: PodView) -> None:
         super()._orphan_seen(pod)
         for key in _job_name(pod):
             self.queue(key)
 
-    def _named(self, key: Key) -> list[PodSeen]:
+    def _named(self, key: Key) -> list[PodView]:
         return self.pods.by("job", key)
 
-    def _untrack(self, pod: PodSeen) -> None:
+    def _untrack(self, pod: PodView) -> None:
         """Remove the finalizer; a deleted pod without other finalizers is then removed."""
         state = self.context.registry.store.head("pods", *pod.key)
         if state is None:
@@ -185,13 +185,13 @@ class Jobs(PodOwner):
         else:
             self.context.put(state, body)
 
-    def _drop(self, sync: _Sync, pod: PodSeen) -> None:
+    def _drop(self, sync: _Sync, pod: PodView) -> None:
         """End a pod that the Job no longer needs; the pod does not count as failed."""
         self.spend()
         self._untrack(pod)
         self.end_pod(sync.job, pod)
 
-    def _count(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> bool:
+    def _count(self, key: Key, sync: _Sync, pods: list[PodView]) -> bool:
         """Count finished pods and remove their finalizer, a limited number per turn; return whether all are counted.
 
         The status is staged with this: later writes are in another transaction.
@@ -226,7 +226,7 @@ class Jobs(PodOwner):
             self.context.sources.sync()
         return len(ended) <= WRITES_AT_ONCE
 
-    def _has_stopped(self, pod: PodSeen) -> bool:
+    def _has_stopped(self, pod: PodView) -> bool:
         """Return whether a terminating pod waits only for its finalizers."""
         state = self.context.registry.store.head("pods", *pod.key)
         return state is not None and not state.decode()["metadata"].get("deletionGracePeriodSeconds")
@@ -283,7 +283,7 @@ class Jobs(PodOwner):
             self.queue_after(key, left)
         return left <= 0
 
-    def _end_all(self, sync: _Sync, pods: list[PodSeen]) -> bool:
+    def _end_all(self, sync: _Sync, pods: list[PodView]) -> bool:
         """End running pods; return whether every pod has ended."""
         for pod in pods:
             if pod.active:
@@ -291,14 +291,14 @@ class Jobs(PodOwner):
         self.context.sources.sync()
         return all(pod.finished for pod in self.pods.by("owner", sync.job["metadata"]["uid"]))
 
-    def _fail(self, sync: _Sync, pods: list[PodSeen]) -> None:
+    def _fail(self, sync: _Sync, pods: list[PodView]) -> None:
         reason, message = sync.failure or ("", "")
         self._condition(sync, "FailureTarget", "True", reason, message)
         if self._end_all(sync, pods):
             self._condition(sync, "Failed", "True", reason, message)
             self.context.event(sync.job, reason, message, "Warning", self.source)
 
-    def _complete(self, sync: _Sync, pods: list[PodSeen], reason: str, message: str) -> None:
+    def _complete(self, sync: _Sync, pods: list[PodView], reason: str, message: str) -> None:
         self._condition(sync, "SuccessCriteriaMet", "True", reason, message)
         if sync.completions is None and any(pod.active for pod in pods):
             return  # a work queue ends when its workers end
@@ -307,7 +307,7 @@ class Jobs(PodOwner):
             sync.status["completionTime"] = self.context.stamp()
             self.context.event(sync.job, "Completed", "Job completed", source=self.source)
 
-    def _suspend(self, sync: _Sync, pods: list[PodSeen]) -> None:
+    def _suspend(self, sync: _Sync, pods: list[PodView]) -> None:
         for pod in pods:
             if pod.active:
                 self._drop(sync, pod)
@@ -322,7 +322,7 @@ class Jobs(PodOwner):
             self.context.event(sync.job, "Resumed", "Job resumed", source=self.source)
         sync.status.setdefault("startTime", self.context.stamp())
 
-    def _run(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
+    def _run(self, key: Key, sync: _Sync, pods: list[PodView]) -> None:
         """End surplus pods or create missing ones."""
         active = [pod for pod in pods if pod.active]
         occupying = active
@@ -359,7 +359,7 @@ class Jobs(PodOwner):
         self.create_pods(sync.job, missing, lambda: self._pod(sync, group, next(indexes, None), failures))
         self.context.sources.sync()
 
-    def _read_failures(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
+    def _read_failures(self, key: Key, sync: _Sync, pods: list[PodView]) -> None:
         """Read the failures of each index from the existing failed pods after a restart."""
         if key in self._index_failures:
             return
@@ -401,10 +401,10 @@ class Jobs(PodOwner):
 
     # -- indexes and pods
 
-    def _index_of(self, pod: PodSeen) -> int | None:
+    def _index_of(self, pod: PodView) -> int | None:
         return parse_integer((pod.metadata.labels or {}).get(INDEX, ""))
 
-    def _surplus_indexes(self, sync: _Sync, active: list[PodSeen]) -> list[PodSeen]:
+    def _surplus_indexes(self, sync: _Sync, active: list[PodView]) -> list[PodView]:
         """Return active pods with an index that is done, out of range or a duplicate."""
         seen: set[int] = set()
         surplus = []
@@ -453,7 +453,7 @@ class Jobs(PodOwner):
         }
         put_condition(sync.status, condition, stamp)
 
-    def _report(self, key: Key, sync: _Sync, pods: list[PodSeen]) -> None:
+    def _report(self, key: Key, sync: _Sync, pods: list[PodView]) -> None:
         status = sync.status
         status["terminating"] = sum(1 for pod in pods if pod.terminating and not pod.finished)
         status["ready"] = sum(1 for pod in pods if pod.active and pod.ready)
@@ -487,7 +487,7 @@ def _failures(pod: Json) -> int:
     return max(0, parse_integer(annotations_of(pod).get(FAILURES, "")) or 0)
 
 
-def _job_name(pod: PodSeen) -> tuple[Key, ...]:
+def _job_name(pod: PodView) -> tuple[Key, ...]:
     """Return the Job of a pod that is not yet counted: its controller, or for an orphan the Job that created it."""
     if TRACKING not in (pod.metadata.finalizers or ()):
         return ()

@@ -14,7 +14,7 @@ from kube_rules.json import Json
 from kube_standin.conditions import condition, put_condition
 from kube_standin.controllers.reconciler import WRITES_AT_ONCE, Controller
 from kube_standin.controllers.sources import VIEWS, Source
-from kube_standin.controllers.views import Seen
+from kube_standin.controllers.views import ObjectView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.kinds import ServedKind
 from kube_standin.metadata import without_finalizer
@@ -48,7 +48,7 @@ class Namespaces(Controller):
 
     def connect(self) -> None:
         """Queue a namespace when it is deleted."""
-        self._namespaces = self.context.sources.of("namespaces", Seen)
+        self._namespaces = self.context.sources.of("namespaces", ObjectView)
         self._namespaces.add_handler(
             lambda _old, new: self.queue(new.metadata.name) if new and new.metadata.deletion_timestamp else None
         )
@@ -86,7 +86,9 @@ class Namespaces(Controller):
                 continue
             if not self.context.registry.store.count(row.storage_key):
                 continue
-            source: Source[Any] = self.context.sources.of(row.storage_key, VIEWS.get(row.storage_key, (Seen, None))[0])
+            source: Source[Any] = self.context.sources.of(
+                row.storage_key, VIEWS.get(row.storage_key, (ObjectView, None))[0]
+            )
             source.index(_WITHIN, lambda item: (item.metadata.namespace,))
             source.index(_LIVING, lambda item: () if item.metadata.deletion_timestamp else (item.metadata.namespace,))
             pairs[row.storage_key] = (source, row)

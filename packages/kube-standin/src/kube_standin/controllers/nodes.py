@@ -24,7 +24,7 @@ from kube_standin.clock import parse_stamp
 from kube_standin.conditions import condition_of, pod_condition, set_condition, state_of
 from kube_standin.controllers.podgc import index_nodes
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import LeaseSeen, NodeSeen
+from kube_standin.controllers.views import LeaseView, NodeView
 from kube_standin.node_authorization import LEASES
 
 _BY_CONDITION: dict[tuple[str, str], str] = {
@@ -50,13 +50,13 @@ class NodeLifecycle(Controller):
         sources = self.context.sources
         self._nodes, self._pods = sources.nodes, sources.pods
         index_nodes(self._pods)
-        self._leases = sources.of("coordination.k8s.io/leases", LeaseSeen)
+        self._leases = sources.of("coordination.k8s.io/leases", LeaseView)
         self._known_since: dict[str, datetime] = {}
         self._silent: set[str] = set()
         self._nodes.add_handler(self._node_changed)
         self.context.timers.after(self.context.times.node_period, self._tick)
 
-    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         if new is None:
             if old is not None:
                 self._known_since.pop(old.metadata.name, None)

@@ -16,7 +16,7 @@ from kube_rules.selectors import Selector, compile_selector
 from kube_standin.controllers.pending_writes import AwaitingWebhookError
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import Source, V
-from kube_standin.controllers.views import Key, PodSeen, SelectingSeen
+from kube_standin.controllers.views import Key, PodView, SpecView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.kinds import ServedKind
@@ -60,18 +60,18 @@ class PodOwner(Controller):
         self.pod_row = context.kind("v1", "Pod")
         self.pods = context.sources.pods
         index_owners(self.pods)
-        self.owners = context.sources.of(self.row.storage_key, SelectingSeen)
+        self.owners = context.sources.of(self.row.storage_key, SpecView)
         self.owners.index("namespace", lambda owner: (owner.metadata.namespace,))
         self.owners.add_handler(self._owner_changed)
         context.foreign_statuses.add_handler(self.row, self.queue)
         self.pods.add_handler(self._pod_changed)
 
-    def _owner_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _owner_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         owner = new or old
         if owner is not None and (old is None or new is None or old != new):
             self.queue(owner.metadata.key)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         for pod in (old, new):
             if pod is None:
                 continue
@@ -82,7 +82,7 @@ class PodOwner(Controller):
             elif owner.kind == self.row.kind and owner.api_version == self.row.api_version:
                 self.queue((pod.metadata.namespace, owner.name))
 
-    def _orphan_seen(self, pod: PodSeen) -> None:
+    def _orphan_seen(self, pod: PodView) -> None:
         if not pod.active:
             return
         for key in self.owners.keys_by("namespace", pod.metadata.namespace):
@@ -93,7 +93,7 @@ class PodOwner(Controller):
         """Return the owner, or None if it does not exist."""
         return self.context.find(self.row, key)
 
-    def claimed(self, owner: Json) -> list[PodSeen]:
+    def claimed(self, owner: Json) -> list[PodView]:
         """Adopt and release pods; return the owner's pods in any order."""
         metadata, spec = owner["metadata"], owner["spec"]
         own = self.pods.some("owner", metadata["uid"])
@@ -103,7 +103,7 @@ class PodOwner(Controller):
         for pod in strays:
             self.spend()
             self.context.modify(self.pod_row, pod.key, disowned({metadata["uid"]}))
-        orphans: list[PodSeen] = []
+        orphans: list[PodView] = []
         if not metadata.get("deletionTimestamp"):
             orphans = [
                 pod
@@ -154,7 +154,7 @@ class PodOwner(Controller):
             self.queue(key)
         return ""
 
-    def end_pod(self, owner: Json, pod: PodSeen) -> None:
+    def end_pod(self, owner: Json, pod: PodView) -> None:
         """Stage the deletion of a pod with its own grace period; raises NextTurn after many writes."""
         self.spend()
         if self.context.delete(self.pod_row, pod.key, DeleteOptions(uid=pod.metadata.uid, propagation="Background")):
@@ -165,13 +165,13 @@ class PodOwner(Controller):
         """Return the component named in Events."""
         return f"{self.name}-controller"
 
-    def deletion_order(self, pods: Iterable[PodSeen]) -> list[PodSeen]:
+    def deletion_order(self, pods: Iterable[PodView]) -> list[PodView]:
         """Return pods in the order in which a shrinking owner ends them (upstream: ActivePodsWithRanks).
 
         The order: unbound, not running, not ready, lower deletion cost, ready for less time, younger.
         """
 
-        def rank(pod: PodSeen) -> tuple[tuple[bool, int, bool, int], str, str, str]:
+        def rank(pod: PodView) -> tuple[tuple[bool, int, bool, int], str, str, str]:
             return (
                 deletion_rank(pod.node, pod.phase, pod.ready, self._annotations(pod)),
                 _inverted(pod.ready_since or ""),
@@ -181,7 +181,7 @@ class PodOwner(Controller):
 
         return sorted(pods, key=rank)
 
-    def _annotations(self, pod: PodSeen) -> Mapping[str, str]:
+    def _annotations(self, pod: PodView) -> Mapping[str, str]:
         """Return the annotations of a pod, empty for a pod without a deletion cost."""
         state = self.context.registry.store.head("pods", *pod.key)
         return (

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from kube_standin.conditions import set_disrupted
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import NodeSeen, PodSeen
+from kube_standin.controllers.views import NodeView, PodView
 from kube_standin.deletion import DeleteOptions
 
 Task = tuple[Literal["node", "pod", "finished"], str, str]
@@ -38,11 +38,11 @@ class PodCollector(Controller):
         self._nodes.add_handler(self._node_changed)
         self._pods.add_handler(self._pod_changed)
 
-    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         if new is None and old is not None:
             self._suspect(old.metadata.name)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         self._finished += (new is not None and new.finished) - (old is not None and old.finished)
         if new is None:
             return
@@ -81,7 +81,7 @@ class PodCollector(Controller):
             for pod in finished[:surplus]:
                 self._remove(pod)
 
-    def _fail_and_remove(self, pod: PodSeen) -> None:
+    def _fail_and_remove(self, pod: PodView) -> None:
         self.spend()
         state = self.context.registry.store.head("pods", *pod.key)
         if state is not None and not pod.finished:
@@ -91,7 +91,7 @@ class PodCollector(Controller):
             self.context.put(state, body)
         self._remove(pod)
 
-    def _remove(self, pod: PodSeen) -> None:
+    def _remove(self, pod: PodView) -> None:
         self.spend()
         kind = self.context.kind("v1", "Pod")
         self.context.delete(kind, pod.key, DeleteOptions(grace=0, uid=pod.metadata.uid))

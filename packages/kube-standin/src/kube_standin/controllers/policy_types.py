@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kube_rules.json import Json
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import SelectingSeen
+from kube_standin.controllers.views import SpecView
 from kube_standin.policies.expression_types import expression_warnings
 
 
@@ -16,9 +16,9 @@ class PolicyTypes(Controller):
     def connect(self) -> None:
         """Queue a policy when it changes."""
         self._row = self.context.kind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy")
-        self.context.sources.of(self._row.storage_key, SelectingSeen).add_handler(self._changed)
+        self.context.sources.of(self._row.storage_key, SpecView).add_handler(self._changed)
 
-    def _changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _changed(self, old: SpecView | None, new: SpecView | None) -> None:
         if new is not None and (old is None or old.spec != new.spec):
             self.queue(new.metadata.name)
 

@@ -22,7 +22,7 @@ from kube_rules.json import Json
 from kube_rules.storage import SELECTED_NODE, CSINode, StorageClass
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import Source
-from kube_standin.controllers.views import Key, PodSeen, StorageClassSeen, VolumeClaimSeen, VolumeSeen
+from kube_standin.controllers.views import Key, PodView, StorageClassView, VolumeClaimView, VolumeView
 from kube_standin.controllers.volumes import (
     CLAIMS,
     CLASSES,
@@ -46,11 +46,11 @@ class Provisioner(Controller):
 
     def connect(self) -> None:
         """Queue claims that are assigned to a driver and not bound, and those that request more."""
-        self._claims = self.context.sources.of(CLAIMS, VolumeClaimSeen)
-        self._classes = self.context.sources.of(CLASSES, StorageClassSeen)
+        self._claims = self.context.sources.of(CLAIMS, VolumeClaimView)
+        self._classes = self.context.sources.of(CLASSES, StorageClassView)
         self._claims.add_handler(self._changed)
 
-    def _changed(self, _old: VolumeClaimSeen | None, new: VolumeClaimSeen | None) -> None:
+    def _changed(self, _old: VolumeClaimView | None, new: VolumeClaimView | None) -> None:
         if new is None or PROVISIONER not in new.item.metadata.annotations:
             return
         if not new.item.spec.volume_name or _wants_more(new):
@@ -92,7 +92,7 @@ class Provisioner(Controller):
         if about is not None:
             self.context.event(about, "ProvisioningSucceeded", f"Successfully provisioned volume {name}", source=driver)
 
-    def _grow(self, claim: VolumeClaimSeen) -> None:
+    def _grow(self, claim: VolumeClaimView) -> None:
         """Set the capacity of a provisioned volume to its claim's current request."""
         row, name = self.context.kind("v1", "PersistentVolume"), claim.item.spec.volume_name
         volume = self.context.find(row, ("", name))
@@ -121,7 +121,7 @@ class Provisioner(Controller):
         ]
 
 
-def _wants_more(claim: VolumeClaimSeen) -> bool:
+def _wants_more(claim: VolumeClaimView) -> bool:
     """Return whether a bound claim requests more than its volume has."""
     item = claim.item
     return item.status.phase == "Bound" and storage(item.spec.resources.requests) > storage(item.status.capacity) > 0
@@ -136,7 +136,7 @@ class EphemeralVolumes(Controller):
         """Queue every new pod."""
         self.context.sources.pods.add_handler(self._changed)
 
-    def _changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _changed(self, old: PodView | None, new: PodView | None) -> None:
         if old is None and new is not None and not new.finished and not new.terminating:
             self.queue(new.key)
 
@@ -180,14 +180,14 @@ class StorageProtection(Controller):
         self._held: dict[str, set[str]] = {}
         """By namespace, the claims that are deleted and in use."""
         self._seen: dict[str, Source[Any]] = {
-            CLAIMS: sources.of(CLAIMS, VolumeClaimSeen),
-            VOLUMES: sources.of(VOLUMES, VolumeSeen),
+            CLAIMS: sources.of(CLAIMS, VolumeClaimView),
+            VOLUMES: sources.of(VOLUMES, VolumeView),
         }
         for resource, source in self._seen.items():
             source.add_handler(partial(self._changed, resource))
         sources.pods.add_handler(self._pod_changed)
 
-    def _changed(self, resource: str, old: VolumeSeen | None, new: VolumeSeen | None) -> None:
+    def _changed(self, resource: str, old: VolumeView | None, new: VolumeView | None) -> None:
         if new is None:
             if old is not None:
                 self._held.get(old.metadata.namespace, set()).discard(old.metadata.name)
@@ -195,7 +195,7 @@ class StorageProtection(Controller):
         if old is None or new.metadata.deletion_timestamp:
             self.queue((resource, *new.metadata.key))
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if old is not None and (new is None or (new.finished and not old.finished)):
             for name in sorted(self._held.get(old.metadata.namespace, ())):
                 self.queue((CLAIMS, old.metadata.namespace, name))

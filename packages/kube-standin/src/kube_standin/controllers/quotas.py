@@ -16,7 +16,7 @@ from kube_rules.json import Json
 from kube_standin.admission.quota import class_names
 from kube_standin.controllers.reconciler import Controller
 from kube_standin.controllers.sources import VIEWS, HasMeta
-from kube_standin.controllers.views import GroupSeen, Key, PodSeen, Seen, SelectingSeen
+from kube_standin.controllers.views import Key, ObjectView, PodGroupView, PodView, SpecView
 from kube_standin.kinds import ServedKind
 
 _PLAIN = ("configmaps", "secrets", "services", "replicationcontrollers", "resourcequotas", "persistentvolumeclaims")
@@ -31,15 +31,15 @@ class Quotas(Controller):
         """Queue quotas when they change or when an object that they may count ends."""
         sources = self.context.sources
         self._row = self.context.kind("v1", "ResourceQuota")
-        self._quotas = sources.of(self._row.storage_key, SelectingSeen)
+        self._quotas = sources.of(self._row.storage_key, SpecView)
         self._quotas.index("namespace", lambda quota: (quota.metadata.namespace,))
         self._watched: set[str] = {"pods"}
         self._quotas.add_handler(self._quota_changed)
         self.context.foreign_statuses.add_handler(self._row, self.queue)
         sources.pods.add_handler(self._pod_changed)
         for group in ("podgroups", "compositepodgroups"):
-            sources.of(f"scheduling.k8s.io/{group}", GroupSeen).add_handler(self._group_changed)
-        definitions = sources.of("apiextensions.k8s.io/customresourcedefinitions", Seen)
+            sources.of(f"scheduling.k8s.io/{group}", PodGroupView).add_handler(self._group_changed)
+        definitions = sources.of("apiextensions.k8s.io/customresourcedefinitions", ObjectView)
         definitions.add_handler(lambda _old, _new: self._recount_all())
 
     def _recount_all(self) -> None:
@@ -47,17 +47,17 @@ class Quotas(Controller):
         for key in self._quotas.items:
             self.queue_after(key, self.context.times.quota_pause)
 
-    def _quota_changed(self, old: SelectingSeen | None, new: SelectingSeen | None) -> None:
+    def _quota_changed(self, old: SpecView | None, new: SpecView | None) -> None:
         if new is not None and (old is None or old.spec != new.spec):
             self.queue(new.metadata.key)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if old is None:
             return
         if new is None or (new.finished and not old.finished) or new.metadata.generation != old.metadata.generation:
             self._ended(old.metadata.namespace)
 
-    def _group_changed(self, old: GroupSeen | None, new: GroupSeen | None) -> None:
+    def _group_changed(self, old: PodGroupView | None, new: PodGroupView | None) -> None:
         """Queue the quotas of a group after it changed its class: its pods count for other quotas."""
         group = new or old
         if group is not None and (old is None or new is None or old.victim_class != new.victim_class):
@@ -108,5 +108,5 @@ class Quotas(Controller):
     def _watch(self, row: ServedKind) -> None:
         if row.storage_key not in self._watched:
             self._watched.add(row.storage_key)
-            view: Any = VIEWS.get(row.storage_key, (Seen, None))[0]
+            view: Any = VIEWS.get(row.storage_key, (ObjectView, None))[0]
             self.context.sources.of(row.storage_key, view).add_handler(partial(self._changed, row.storage_key))

@@ -31,7 +31,7 @@ from kube_standin.kinds import ServedKind
 from kube_standin.registry import ObjectRegistry, WriteOptions
 from kube_standin.security import Tokens
 from kube_standin.signers import CertificateAuthority
-from kube_standin.storage import Stored, Ticket
+from kube_standin.storage import StoredObject, Ticket
 from kube_standin.worker_thread import INLINE, OffLoopSteps
 
 log = logging.getLogger("reprieve.controllers")
@@ -157,7 +157,7 @@ class Context:
             options = WriteOptions(manager=manager, off_loop_steps=steps)
             return self.registry.modify_now(kind, *key, change, options, subresource).object
 
-    def put(self, state: Stored, obj: Json) -> None:
+    def put(self, state: StoredObject, obj: Json) -> None:
         """Stage a new state of a built-in object without admission: for bulk writes of statuses."""
         self.registry.store.put(state.resource, state.namespace, state.name, obj, state)
 

@@ -10,7 +10,7 @@ from kube_standin.conditions import condition, drop_condition, put_condition
 from kube_standin.controllers.availability import available, put_counts
 from kube_standin.controllers.pod_owners import PodOwner, pod_of
 from kube_standin.controllers.reconciler import NextTurn
-from kube_standin.controllers.views import Key, PodSeen
+from kube_standin.controllers.views import Key, PodView
 
 
 class ReplicaSets(PodOwner):
@@ -44,7 +44,7 @@ class ReplicaSets(PodOwner):
                 pods = [pod for pod in self.pods.some("owner", owner["metadata"]["uid"]) if pod.active]
         self._report(key, owner, pods, problem)
 
-    def _report(self, key: Key, owner: Json, pods: list[PodSeen], problem: str) -> None:
+    def _report(self, key: Key, owner: Json, pods: list[PodView], problem: str) -> None:
         spec = owner["spec"]
         usable, soon = available(pods, spec.get("minReadySeconds") or 0, self.context.now())
         if soon is not None:

@@ -13,7 +13,7 @@ from kube_rules.json import Json
 from kube_standin.clock import parse_stamp
 from kube_standin.conditions import condition, put_condition
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Key, Seen, SelectingSeen
+from kube_standin.controllers.views import Key, ObjectView, SpecView
 from kube_standin.metadata import without_finalizer
 from kube_standin.service_addresses import (
     ADDRESSES,
@@ -56,11 +56,11 @@ class ServiceCIDRs(Controller):
         if row is None or addresses is None:
             return  # a release that does not serve them
         self._row, self._addresses = row, addresses
-        self._source = context.sources.of(self._row.storage_key, Seen)
+        self._source = context.sources.of(self._row.storage_key, ObjectView)
         self._source.add_handler(self._changed)
-        context.sources.of(self._addresses.storage_key, Seen).add_handler(lambda old, new: self._queue_deleted())
+        context.sources.of(self._addresses.storage_key, ObjectView).add_handler(lambda old, new: self._queue_deleted())
 
-    def _changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if new is not None:
             self.queue(new.metadata.name)
         self._queue_deleted()
@@ -134,15 +134,15 @@ class ServiceAddressRepair(Controller):
         """Watch Services and IPAddresses."""
         context = self.context
         self._row = context.kind("v1", "Service")
-        services = context.sources.of(self._row.storage_key, SelectingSeen)
+        services = context.sources.of(self._row.storage_key, SpecView)
         services.add_handler(lambda old, new: self.queue(new.metadata.key) if new is not None else None)
         self._services: dict[str, Key] = {}
         """The Service that each IPAddress names."""
         self._addresses = context.registry.kinds.of("networking.k8s.io/v1", "IPAddress")
         if self._addresses is not None:
-            context.sources.of(self._addresses.storage_key, Seen).add_handler(self._address_changed)
+            context.sources.of(self._addresses.storage_key, ObjectView).add_handler(self._address_changed)
 
-    def _address_changed(self, old: Seen | None, new: Seen | None) -> None:
+    def _address_changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if (ip_address_view := new or old) is not None:
             self.queue(ip_address_view.metadata.name)
 

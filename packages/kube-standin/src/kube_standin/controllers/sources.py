@@ -16,20 +16,20 @@ import msgspec
 
 from kube_rules.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kube_standin.controllers.views import (
-    ClaimSeen,
-    GroupSeen,
+    ClaimView,
+    DeviceTaintRuleView,
     Key,
-    LeaseSeen,
+    LeaseView,
     Meta,
-    NodeSeen,
-    PodSeen,
-    RuleSeen,
-    Seen,
-    SelectingSeen,
-    SliceSeen,
-    StorageClassSeen,
-    VolumeClaimSeen,
-    VolumeSeen,
+    NodeView,
+    ObjectView,
+    PodGroupView,
+    PodView,
+    SliceView,
+    SpecView,
+    StorageClassView,
+    VolumeClaimView,
+    VolumeView,
     read_group,
     read_pod,
     typed_reader,
@@ -53,15 +53,15 @@ def _reader(view: type[msgspec.Struct]) -> _Read:
     return msgspec.json.Decoder(view).decode
 
 
-_SELECTING = (SelectingSeen, _reader(SelectingSeen))
-_GROUP = (GroupSeen, read_group)
+_SELECTING = (SpecView, _reader(SpecView))
+_GROUP = (PodGroupView, read_group)
 VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
-    "pods": (PodSeen, read_pod),
-    "nodes": (NodeSeen, _reader(NodeSeen)),
-    "coordination.k8s.io/leases": (LeaseSeen, _reader(LeaseSeen)),
-    "resource.k8s.io/resourceclaims": (ClaimSeen, _reader(ClaimSeen)),
-    "resource.k8s.io/resourceslices": (SliceSeen, _reader(SliceSeen)),
-    "resource.k8s.io/devicetaintrules": (RuleSeen, _reader(RuleSeen)),
+    "pods": (PodView, read_pod),
+    "nodes": (NodeView, _reader(NodeView)),
+    "coordination.k8s.io/leases": (LeaseView, _reader(LeaseView)),
+    "resource.k8s.io/resourceclaims": (ClaimView, _reader(ClaimView)),
+    "resource.k8s.io/resourceslices": (SliceView, _reader(SliceView)),
+    "resource.k8s.io/devicetaintrules": (DeviceTaintRuleView, _reader(DeviceTaintRuleView)),
     "scheduling.k8s.io/podgroups": _GROUP,
     "scheduling.k8s.io/compositepodgroups": _GROUP,
     "policy/poddisruptionbudgets": _SELECTING,
@@ -74,12 +74,12 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], _Read]] = {
     "replicationcontrollers": _SELECTING,
     "services": _SELECTING,
     "resourcequotas": _SELECTING,
-    "persistentvolumes": (VolumeSeen, typed_reader(VolumeSeen, PersistentVolume)),
-    "persistentvolumeclaims": (VolumeClaimSeen, typed_reader(VolumeClaimSeen, PersistentVolumeClaim)),
-    "storage.k8s.io/storageclasses": (StorageClassSeen, typed_reader(StorageClassSeen, StorageClass)),
+    "persistentvolumes": (VolumeView, typed_reader(VolumeView, PersistentVolume)),
+    "persistentvolumeclaims": (VolumeClaimView, typed_reader(VolumeClaimView, PersistentVolumeClaim)),
+    "storage.k8s.io/storageclasses": (StorageClassView, typed_reader(StorageClassView, StorageClass)),
 }
 """The view of each storage key and its decoder; other resources have their metadata as the view."""
-_PLAIN = (Seen, _reader(Seen))
+_PLAIN = (ObjectView, _reader(ObjectView))
 
 
 class Source(Generic[V]):
@@ -216,14 +216,14 @@ class Sources:
         return source  # type: ignore[return-value]
 
     @property
-    def pods(self) -> Source[PodSeen]:
+    def pods(self) -> Source[PodView]:
         """Return all pods."""
-        return self.of("pods", PodSeen)
+        return self.of("pods", PodView)
 
     @property
-    def nodes(self) -> Source[NodeSeen]:
+    def nodes(self) -> Source[NodeView]:
         """Return all nodes."""
-        return self.of("nodes", NodeSeen)
+        return self.of("nodes", NodeView)
 
     def sync(self) -> None:
         """Commit staged writes and process all changes."""

@@ -17,7 +17,7 @@ from kube_rules.json import Json
 from kube_standin.controllers.availability import available
 from kube_standin.controllers.pod_owners import CREATES_AT_ONCE, PodOwner, pod_of
 from kube_standin.controllers.revisions import Revisions
-from kube_standin.controllers.views import Key, PodSeen, VolumeClaimSeen
+from kube_standin.controllers.views import Key, PodView, VolumeClaimView
 from kube_standin.deletion import DeleteOptions
 from kube_standin.errors import StatusError
 from kube_standin.metadata import key_of, owner_reference
@@ -33,7 +33,7 @@ class StatefulSets(PodOwner):
         """Watch claims, too: a pod waits for a claim of its name that is being deleted."""
         super().connect()
         self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
-        self._claims = self.context.sources.of(self._claim_row.storage_key, VolumeClaimSeen)
+        self._claims = self.context.sources.of(self._claim_row.storage_key, VolumeClaimView)
 
     def reconcile(self, key: Key) -> None:
         """Advance one step: create, end or replace pods, then write the status."""
@@ -61,7 +61,7 @@ class StatefulSets(PodOwner):
         names = (status.get("currentRevision") or "", status.get("updateRevision") or "")
         return (names[0].removeprefix(prefix), names[1].removeprefix(prefix))
 
-    def _step(self, owner: Json, pods: dict[int, PodSeen], hashes: tuple[str, str], revisions: Revisions) -> None:
+    def _step(self, owner: Json, pods: dict[int, PodView], hashes: tuple[str, str], revisions: Revisions) -> None:
         spec = owner["spec"]
         ordered = spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady"
         start = (spec.get("ordinals") or {}).get("start", 0)
@@ -97,13 +97,13 @@ class StatefulSets(PodOwner):
         if not created and all(pods[number].terminating for number in surplus):
             self._update(owner, [pods[number] for number in wanted], hashes[1])
 
-    def _usable(self, owner: Json, pod: PodSeen) -> bool:
+    def _usable(self, owner: Json, pod: PodView) -> bool:
         usable, soon = available([pod], owner["spec"].get("minReadySeconds") or 0, self.context.now())
         if soon is not None:
             self.queue_after(key_of(owner), soon)
         return bool(usable)
 
-    def _update(self, owner: Json, pods: list[PodSeen], update: str) -> None:
+    def _update(self, owner: Json, pods: list[PodView], update: str) -> None:
         """End pods of another revision in a rolling update, the highest number first, while enough pods are available.
 
         In a set that creates pods in parallel, unavailable pods end in any case: they may never become available.
@@ -165,7 +165,7 @@ class StatefulSets(PodOwner):
                 return False
         return True
 
-    def _own_claims(self, owner: Json, number: int, pod: PodSeen) -> None:
+    def _own_claims(self, owner: Json, number: int, pod: PodView) -> None:
         """Set the owner of a pod's claims to the set, to the pod or to neither, as the retention policy states."""
         by_kind = {
             "StatefulSet": owner_reference(owner),
@@ -192,7 +192,7 @@ class StatefulSets(PodOwner):
 
             self.context.modify(self._claim_row, existing.metadata.key, change)
 
-    def _report(self, key: Key, owner: Json, pods: dict[int, PodSeen], hashes: tuple[str, str]) -> None:
+    def _report(self, key: Key, owner: Json, pods: dict[int, PodView], hashes: tuple[str, str]) -> None:
         spec, name = owner["spec"], owner["metadata"]["name"]
         current, update = hashes
         alive = [pod for pod in pods.values() if not pod.finished]
@@ -225,7 +225,7 @@ class StatefulSets(PodOwner):
             status["updateRevision"] = f"{name}-{update}"
         self.context.set_status(self.row, key, status)
 
-    def end_pod(self, owner: Json, pod: PodSeen) -> None:
+    def end_pod(self, owner: Json, pod: PodView) -> None:
         """Stage the deletion of a pod; a finished pod is removed at once."""
         if pod.finished:
             self.spend()
@@ -234,16 +234,16 @@ class StatefulSets(PodOwner):
             super().end_pod(owner, pod)
 
 
-def _ordinal(owner: Json, pod: PodSeen) -> int | None:
+def _ordinal(owner: Json, pod: PodView) -> int | None:
     prefix, _, number = pod.metadata.name.rpartition("-")
     if prefix != owner["metadata"]["name"] or not number.isdecimal():
         return None
     return int(number)
 
 
-def _hash(pod: PodSeen) -> str:
+def _hash(pod: PodView) -> str:
     return (pod.metadata.labels or {}).get(CONTROLLER_REVISION_HASH, "").rpartition("-")[2]
 
 
-def _of_revision(pods: Iterable[PodSeen], digest: str) -> int:
+def _of_revision(pods: Iterable[PodView], digest: str) -> int:
     return sum(1 for pod in pods if _hash(pod) == digest and not pod.terminating)

@@ -14,11 +14,11 @@ from kube_standin.clock import parse_stamp
 from kube_standin.conditions import set_disrupted
 from kube_standin.controllers.podgc import index_nodes
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Key, NodeSeen, PodSeen, TaintSeen
+from kube_standin.controllers.views import Key, NodeView, PodView, TaintView
 from kube_standin.deletion import DeleteOptions
 
 
-def tolerates(toleration: Json, taint: TaintSeen) -> bool:
+def tolerates(toleration: Json, taint: TaintView) -> bool:
     """Return whether one toleration covers one taint."""
     key, operator, value, effect = (toleration.get(field) or "" for field in ("key", "operator", "value", "effect"))
     return covers(key, operator, value, effect, (taint.key, taint.value, taint.effect))
@@ -47,12 +47,12 @@ class TaintEviction(Controller):
         self._pods.add_handler(self._pod_changed)
 
     @staticmethod
-    def _executing(node: NodeSeen | None) -> tuple[TaintSeen, ...]:
+    def _executing(node: NodeView | None) -> tuple[TaintView, ...]:
         if node is None or not node.spec.taints:
             return ()
         return tuple(taint for taint in node.spec.taints if taint.effect == "NoExecute")
 
-    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         taints = self._executing(new)
         if new is None or taints == self._executing(old):
             return
@@ -66,7 +66,7 @@ class TaintEviction(Controller):
             for key in self._pods.keys_by("node", name):
                 self.queue(key)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if new is None or not new.node or (old is not None and old.node == new.node):
             return
         if self._executing(self._nodes.items.get(("", new.node))):
@@ -111,7 +111,7 @@ class TaintEviction(Controller):
         self.context.event(about, "TaintManagerEviction", text, source="taint-eviction-controller")
         self.context.delete(kind, key, DeleteOptions(uid=pod.metadata.uid))
 
-    def _since(self, node: str, taint: TaintSeen) -> datetime:
+    def _since(self, node: str, taint: TaintView) -> datetime:
         if taint.time_added:
             return parse_stamp(taint.time_added)
         return self._first_seen.setdefault((node, taint.key, taint.value), self.context.now())

@@ -60,7 +60,7 @@ class Meta(msgspec.Struct, rename="camel", gc=False):
         return None
 
 
-class Seen(msgspec.Struct, rename="camel", gc=False):
+class ObjectView(msgspec.Struct, rename="camel", gc=False):
     """The view of any object: its metadata."""
 
     metadata: Meta
@@ -70,7 +70,7 @@ class _GroupSpec(msgspec.Struct, rename="camel", gc=False):
     parent_composite_pod_group_name: str | None = None
 
 
-class GroupSeen(msgspec.Struct, rename="camel", gc=False):
+class PodGroupView(msgspec.Struct, rename="camel", gc=False):
     """A PodGroup or CompositePodGroup: its metadata and its parent composite."""
 
     metadata: Meta
@@ -88,15 +88,15 @@ class _Annotations(msgspec.Struct, gc=False):
     annotations: dict[str, str] | None = None
 
 
-class _Annotated(msgspec.Struct, gc=False):
+class _AnnotatedObject(msgspec.Struct, gc=False):
     metadata: _Annotations
 
 
-_decode_group = msgspec.json.Decoder(GroupSeen).decode
-_decode_annotated = msgspec.json.Decoder(_Annotated).decode
+_decode_group = msgspec.json.Decoder(PodGroupView).decode
+_decode_annotated = msgspec.json.Decoder(_AnnotatedObject).decode
 
 
-def read_group(raw: bytes) -> GroupSeen:
+def read_group(raw: bytes) -> PodGroupView:
     """Return the view of a stored group."""
     group = _decode_group(raw)
     if PREEMPTION_PRIORITY_CLASS.encode() in raw:
@@ -105,7 +105,7 @@ def read_group(raw: bytes) -> GroupSeen:
     return group
 
 
-class ConditionSeen(msgspec.Struct, rename="camel", gc=False):
+class ConditionView(msgspec.Struct, rename="camel", gc=False):
     """One condition of a status."""
 
     type: str = ""
@@ -113,17 +113,17 @@ class ConditionSeen(msgspec.Struct, rename="camel", gc=False):
     reason: str | None = None
 
 
-class _Timed(msgspec.Struct, rename="camel", gc=False):
+class _TimedCondition(msgspec.Struct, rename="camel", gc=False):
     type: str = ""
     status: str = ""
     last_transition_time: str | None = None
 
 
-class _SchedulingGroupSeen(msgspec.Struct, rename="camel", gc=False):
+class _SchedulingGroupView(msgspec.Struct, rename="camel", gc=False):
     pod_group_name: str | None = None
 
 
-class _Named(msgspec.Struct, rename="camel", gc=False):
+class _NamedObject(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
 
 
@@ -134,8 +134,8 @@ class _Gate(msgspec.Struct, rename="camel", gc=False):
 class _PodSpec(msgspec.Struct, rename="camel", gc=False):
     node_name: str = ""
     readiness_gates: tuple[_Gate, ...] | None = None
-    resource_claims: tuple[_Named, ...] | None = None
-    scheduling_group: _SchedulingGroupSeen | None = None
+    resource_claims: tuple[_NamedObject, ...] | None = None
+    scheduling_group: _SchedulingGroupView | None = None
 
 
 class _ExtendedClaim(msgspec.Struct, rename="camel", gc=False):
@@ -150,7 +150,7 @@ class _PodStatus(msgspec.Struct, rename="camel", gc=False):
     phase: str = "Pending"
     pod_addresses: tuple[_PodAddress, ...] | None = msgspec.field(default=None, name="podIPs")
     extended_resource_claim_status: _ExtendedClaim | None = None
-    conditions: tuple[_Timed, ...] | None = None
+    conditions: tuple[_TimedCondition, ...] | None = None
 
 
 class _Pod(msgspec.Struct, rename="camel", gc=False):
@@ -159,7 +159,7 @@ class _Pod(msgspec.Struct, rename="camel", gc=False):
     status: _PodStatus | None = None
 
 
-class PodSeen(msgspec.Struct, gc=False):
+class PodView(msgspec.Struct, gc=False):
     """A pod: its node, phase, readiness and termination.
 
     ``node`` and ``group`` are "" for none; ``ready_since`` is the time when the condition Ready became true;
@@ -205,7 +205,7 @@ _decode_pod = msgspec.json.Decoder(_Pod).decode
 _NO_STATUS = _PodStatus()
 
 
-def read_pod(raw: bytes) -> PodSeen:
+def read_pod(raw: bytes) -> PodView:
     """Decode the view of a pod; strings that many pods share are stored once."""
     pod = _decode_pod(raw)
     status = pod.status or _NO_STATUS
@@ -222,7 +222,7 @@ def read_pod(raw: bytes) -> PodSeen:
             open_gates += 1
     group = pod.spec.scheduling_group
     named = group.pod_group_name or "" if group is not None else ""
-    return PodSeen(
+    return PodView(
         pod.metadata,
         intern(pod.spec.node_name),
         intern(named),
@@ -244,7 +244,7 @@ class Consumer(msgspec.Struct, rename="camel", gc=False):
     resource: str = ""
 
 
-class ResultSeen(msgspec.Struct, rename="camel", gc=False):
+class DeviceResultView(msgspec.Struct, rename="camel", gc=False):
     """One allocated device of a claim, and the tolerations of its request."""
 
     driver: str = ""
@@ -254,7 +254,7 @@ class ResultSeen(msgspec.Struct, rename="camel", gc=False):
 
 
 class _DeviceResults(msgspec.Struct, rename="camel", gc=False):
-    results: tuple[ResultSeen, ...] | None = None
+    results: tuple[DeviceResultView, ...] | None = None
 
 
 class _Allocation(msgspec.Struct, rename="camel", gc=False):
@@ -266,7 +266,7 @@ class _ClaimStatus(msgspec.Struct, rename="camel", gc=False):
     allocation: _Allocation | None = None
 
 
-class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
+class ClaimView(msgspec.Struct, rename="camel", gc=False):
     """A device claim: its owner, consumers and devices."""
 
     metadata: Meta
@@ -283,7 +283,7 @@ class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
         return [consumer.uid for consumer in self.users]
 
     @property
-    def results(self) -> tuple[ResultSeen, ...]:
+    def results(self) -> tuple[DeviceResultView, ...]:
         """Return the allocated devices."""
         allocation = self.status.allocation if self.status is not None else None
         devices = allocation.devices if allocation is not None else None
@@ -303,7 +303,7 @@ class ClaimSeen(msgspec.Struct, rename="camel", gc=False):
         return owner if ours else None
 
 
-class TaintSeen(msgspec.Struct, rename="camel", gc=False):
+class TaintView(msgspec.Struct, rename="camel", gc=False):
     """One taint of a node or a device."""
 
     key: str = ""
@@ -319,7 +319,7 @@ class _Pool(msgspec.Struct, rename="camel", gc=False):
 
 class _Device(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
-    taints: tuple[TaintSeen, ...] | None = None
+    taints: tuple[TaintView, ...] | None = None
 
 
 class _SliceSpec(msgspec.Struct, rename="camel", gc=False):
@@ -328,7 +328,7 @@ class _SliceSpec(msgspec.Struct, rename="camel", gc=False):
     devices: tuple[_Device, ...] | None = None
 
 
-class SliceSeen(msgspec.Struct, rename="camel", gc=False):
+class SliceView(msgspec.Struct, rename="camel", gc=False):
     """A ResourceSlice: its devices with their taints."""
 
     metadata: Meta
@@ -352,17 +352,17 @@ class _Selector(msgspec.Struct, rename="camel", gc=False):
 
 
 class _RuleSpec(msgspec.Struct, rename="camel", gc=False):
-    taint: TaintSeen = msgspec.field(default_factory=TaintSeen)
+    taint: TaintView = msgspec.field(default_factory=TaintView)
     device_selector: _Selector | None = None
 
 
-class RuleSeen(msgspec.Struct, rename="camel", gc=False):
+class DeviceTaintRuleView(msgspec.Struct, rename="camel", gc=False):
     """A DeviceTaintRule."""
 
     metadata: Meta
     spec: _RuleSpec = msgspec.field(default_factory=_RuleSpec)
 
-    def selects(self, result: ResultSeen) -> bool:
+    def selects(self, result: DeviceResultView) -> bool:
         """Return whether the rule selects a device; a rule without a selector selects none."""
         wanted = self.spec.device_selector
         if wanted is None:
@@ -372,15 +372,15 @@ class RuleSeen(msgspec.Struct, rename="camel", gc=False):
 
 
 class _NodeSpec(msgspec.Struct, rename="camel", gc=False):
-    taints: tuple[TaintSeen, ...] | None = None
+    taints: tuple[TaintView, ...] | None = None
     unschedulable: bool = False
 
 
 class _NodeStatus(msgspec.Struct, rename="camel", gc=False):
-    conditions: tuple[ConditionSeen, ...] | None = None
+    conditions: tuple[ConditionView, ...] | None = None
 
 
-class NodeSeen(msgspec.Struct, rename="camel", gc=False):
+class NodeView(msgspec.Struct, rename="camel", gc=False):
     """A node: its taints, conditions, and whether it is cordoned."""
 
     metadata: Meta
@@ -400,42 +400,42 @@ class _LeaseSpec(msgspec.Struct, rename="camel", gc=False):
     lease_duration_seconds: int | None = None
 
 
-class LeaseSeen(msgspec.Struct, rename="camel", gc=False):
+class LeaseView(msgspec.Struct, rename="camel", gc=False):
     """A lease: its renew time and duration."""
 
     metadata: Meta
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
-class SelectingSeen(msgspec.Struct, rename="camel"):
+class SpecView(msgspec.Struct, rename="camel"):
     """An object with its whole ``spec``: owners of pods, budgets, quotas."""
 
     metadata: Meta
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class VolumeSeen(msgspec.Struct):
+class VolumeView(msgspec.Struct):
     """A PersistentVolume."""
 
     metadata: Meta
     item: PersistentVolume
 
 
-class VolumeClaimSeen(msgspec.Struct):
+class VolumeClaimView(msgspec.Struct):
     """A PersistentVolumeClaim."""
 
     metadata: Meta
     item: PersistentVolumeClaim
 
 
-class StorageClassSeen(msgspec.Struct):
+class StorageClassView(msgspec.Struct):
     """A StorageClass."""
 
     metadata: Meta
     item: StorageClass
 
 
-_decode_seen = msgspec.json.Decoder(Seen).decode
+_decode_seen = msgspec.json.Decoder(ObjectView).decode
 
 
 def typed_reader(view: Callable[[Meta, Any], T], kind: type[Struct]) -> Callable[[bytes], T]:

@@ -26,7 +26,7 @@ from kube_rules.quantity import QuantityError
 from kube_rules.selectors import SelectorError
 from kube_rules.storage import BIND_COMPLETED, BOUND_BY_CONTROLLER, CLASS_BETA, SELECTED_NODE
 from kube_standin.controllers.reconciler import Controller
-from kube_standin.controllers.views import Key, StorageClassSeen, VolumeClaimSeen, VolumeSeen
+from kube_standin.controllers.views import Key, StorageClassView, VolumeClaimView, VolumeView
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -42,7 +42,7 @@ class StorageItem(NamedTuple):
     name: str
 
 
-def reference_of(claim: VolumeClaimSeen) -> Json:
+def reference_of(claim: VolumeClaimView) -> Json:
     """Return the claimRef of a volume that is held for a claim."""
     meta = claim.metadata
     return {
@@ -64,9 +64,9 @@ class VolumeBinder(Controller):
         sources = self.context.sources
         self._claim_row = self.context.kind("v1", "PersistentVolumeClaim")
         self._volume_row = self.context.kind("v1", "PersistentVolume")
-        self._claims = sources.of(CLAIMS, VolumeClaimSeen)
-        self._volumes = sources.of(VOLUMES, VolumeSeen)
-        self._classes = sources.of(CLASSES, StorageClassSeen)
+        self._claims = sources.of(CLAIMS, VolumeClaimView)
+        self._volumes = sources.of(VOLUMES, VolumeView)
+        self._classes = sources.of(CLASSES, StorageClassView)
         self._claims.index("unbound", lambda claim: () if claim.item.spec.volume_name else (True,))
         self._volumes.index("claim", lambda volume: (key,) if (key := _claim_of(volume)) else ())
         self._volumes.index("class", lambda volume: (class_of(volume.item),))
@@ -74,7 +74,7 @@ class VolumeBinder(Controller):
         self._volumes.add_handler(self._volume_changed)
         self._classes.add_handler(lambda _old, _new: self._wake_unbound())
 
-    def _claim_changed(self, old: VolumeClaimSeen | None, new: VolumeClaimSeen | None) -> None:
+    def _claim_changed(self, old: VolumeClaimView | None, new: VolumeClaimView | None) -> None:
         current = new or old
         if current is None:
             return
@@ -84,7 +84,7 @@ class VolumeBinder(Controller):
         for volume in self._volumes.keys_by("claim", key):
             self.queue(StorageItem(VOLUMES, *volume))
 
-    def _volume_changed(self, old: VolumeSeen | None, new: VolumeSeen | None) -> None:
+    def _volume_changed(self, old: VolumeView | None, new: VolumeView | None) -> None:
         for volume in (old, new):
             claim = _claim_of(volume) if volume is not None else None
             if claim is not None:
@@ -113,7 +113,7 @@ class VolumeBinder(Controller):
 
     # -- claims
 
-    def _reconcile_claim(self, claim: VolumeClaimSeen) -> None:
+    def _reconcile_claim(self, claim: VolumeClaimView) -> None:
         named, annotations = claim.item.spec.volume_name, claim.item.metadata.annotations
         if BIND_COMPLETED in annotations:
             volume = self._volumes.items.get(("", named))
@@ -143,7 +143,7 @@ class VolumeBinder(Controller):
         elif storage_class is not None and is_provisioned(storage_class):
             self._assign_provisioner(claim, storage_class.provisioner)
 
-    def _take_default(self, claim: VolumeClaimSeen) -> bool:
+    def _take_default(self, claim: VolumeClaimView) -> bool:
         """Set the default class on a claim without a class, if there is one."""
         best = default_class(view.item for view in self._classes.items.values())
         if best is None:
@@ -155,7 +155,7 @@ class VolumeBinder(Controller):
         self.context.modify(self._claim_row, claim.metadata.key, change)
         return True
 
-    def _match(self, claim: VolumeClaimSeen, *, held_only: bool) -> VolumeSeen | None:
+    def _match(self, claim: VolumeClaimView, *, held_only: bool) -> VolumeView | None:
         """Return the volume held for the claim, else the smallest available one that fits."""
         candidates = [self._volumes.items[key] for key in self._volumes.keys_by("class", class_of(claim.item))]
         offers = [(v.item, None if _claim_of(v) is None else _held_for(v, claim)) for v in candidates]
@@ -165,7 +165,7 @@ class VolumeBinder(Controller):
             return None
         return self._volumes.items["", best.name] if best is not None else None
 
-    def _bind(self, claim: VolumeClaimSeen, volume: VolumeSeen) -> None:
+    def _bind(self, claim: VolumeClaimView, volume: VolumeView) -> None:
         """Write both sides of a binding; sides that are already written do not change."""
         meta = claim.metadata
         held_before = _held_for(volume, claim)
@@ -202,7 +202,7 @@ class VolumeBinder(Controller):
             status["currentVolumeAttributesClassName"] = attributes
         self.context.set_status(claims, meta.key, status)
 
-    def _lose(self, claim: VolumeClaimSeen) -> None:
+    def _lose(self, claim: VolumeClaimView) -> None:
         if claim.item.status.phase == "Lost":
             return
         self.context.set_status(self._claim_row, claim.metadata.key, {"phase": "Lost"})
@@ -211,7 +211,7 @@ class VolumeBinder(Controller):
             text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
             self.context.event(lost, "ClaimLost", text, "Warning", "persistentvolume-controller")
 
-    def _assign_provisioner(self, claim: VolumeClaimSeen, provisioner: str) -> None:
+    def _assign_provisioner(self, claim: VolumeClaimView, provisioner: str) -> None:
         if claim.item.metadata.annotations.get(PROVISIONER) == provisioner:
             return
 
@@ -222,7 +222,7 @@ class VolumeBinder(Controller):
 
     # -- volumes
 
-    def _reconcile_volume(self, volume: VolumeSeen) -> None:
+    def _reconcile_volume(self, volume: VolumeView) -> None:
         kind = self._volume_row
         key = volume.metadata.key
         owner = _claim_of(volume)
@@ -242,17 +242,17 @@ class VolumeBinder(Controller):
         elif volume.item.status.phase == "Pending":
             self._set_phase(volume, "Available")
 
-    def _set_phase(self, volume: VolumeSeen, phase: str) -> None:
+    def _set_phase(self, volume: VolumeView, phase: str) -> None:
         """Set a changed phase without message and reason; an unchanged phase keeps those that a client set."""
         stored = self.context.find(self._volume_row, volume.metadata.key)
         if stored is not None and (stored.get("status") or {}).get("phase") != phase:
             self.context.set_status(self._volume_row, volume.metadata.key, {"phase": phase})
 
 
-def _claim_of(volume: VolumeSeen) -> Key | None:
+def _claim_of(volume: VolumeView) -> Key | None:
     ref = volume.item.spec.claim_ref
     return (ref.namespace, ref.name) if ref is not None and ref.name else None
 
 
-def _held_for(volume: VolumeSeen, claim: VolumeClaimSeen) -> bool:
+def _held_for(volume: VolumeView, claim: VolumeClaimView) -> bool:
     return refers_to(volume.item, claim.item.key, claim.metadata.uid)

@@ -21,7 +21,7 @@ from kube_rules.requests import is_extended_resource
 from kube_rules.topology_terms import HOSTNAME
 from kube_standin.conditions import set_condition
 from kube_standin.controllers.reconciler import Context
-from kube_standin.controllers.views import NodeSeen
+from kube_standin.controllers.views import NodeView
 from kube_standin.errors import StatusError
 from kube_standin.kubelet.settings import KUBELET, KubeletOptions
 from kube_standin.node_authorization import LEASES
@@ -213,7 +213,7 @@ class Fleet:
 
     # -- added and removed nodes
 
-    def _node_changed(self, old: NodeSeen | None, new: NodeSeen | None) -> None:
+    def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:
         node = new or old
         if node is None:
             return

@@ -16,7 +16,7 @@ from kube_rules.meta import FINISHED
 from kube_standin.clock import later, parse_stamp
 from kube_standin.controllers.podgc import index_nodes
 from kube_standin.controllers.reconciler import Context
-from kube_standin.controllers.views import Key, PodSeen
+from kube_standin.controllers.views import Key, PodView
 from kube_standin.kubelet import ports, statuses
 from kube_standin.kubelet.fleet import Fleet, address
 from kube_standin.kubelet.images import pull_failures
@@ -32,7 +32,7 @@ from kube_standin.kubelet.settings import (
     sleep_before_stop,
 )
 from kube_standin.kubelet.statuses import InitStage
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 
 _FIRST_BACKOFF = 10.0
 _LONGEST_BACKOFF = 300.0
@@ -76,7 +76,7 @@ class PodLife:
         for pod in self._pods.by("node", node):
             self._plan(pod)
 
-    def _pod_changed(self, old: PodSeen | None, new: PodSeen | None) -> None:
+    def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if old is not None and old.node in self._deferred:
             same = new is not None and new.metadata.generation == old.metadata.generation
             if not same or (new is not None and new.finished):
@@ -99,7 +99,7 @@ class PodLife:
                 return
         self._plan(new)
 
-    def _meet(self, key: Key, moment: datetime, act: Callable[[Stored, Json], None]) -> None:
+    def _meet(self, key: Key, moment: datetime, act: Callable[[StoredObject, Json], None]) -> None:
         """Call ``act`` with the pod at ``moment``, unless another appointment is made before."""
         self._count += 1
         number = self._count
@@ -118,7 +118,7 @@ class PodLife:
 
         self._context.timers.at(moment, keep)
 
-    def _plan(self, pod: PodSeen) -> None:
+    def _plan(self, pod: PodView) -> None:
         """Make the next appointment of a pod."""
         if pod.terminating:
             self._plan_stop(pod)
@@ -129,7 +129,7 @@ class PodLife:
         else:
             self._meet(pod.key, self._context.now(), self._plan_running)
 
-    def _start_moment(self, pod: PodSeen) -> datetime:
+    def _start_moment(self, pod: PodView) -> datetime:
         state = self._context.registry.store.head("pods", *pod.key)
         annotated = state is not None and START_SECONDS.encode() in state.raw
         return self._start_moment_of(state.decode() if state is not None and annotated else None)
@@ -147,7 +147,7 @@ class PodLife:
 
     # -- steps
 
-    def _start(self, state: Stored, pod: Json) -> None:
+    def _start(self, state: StoredObject, pod: Json) -> None:
         metadata = pod["metadata"]
         if (pod.get("status") or {}).get("phase") != "Pending" or metadata.get("deletionTimestamp"):
             return
@@ -171,7 +171,7 @@ class PodLife:
             self._next_address += 1
         self._run(state, pod, lacks, own, host)
 
-    def _run(self, state: Stored, pod: Json, lacks: MissingConfig, own: str, host: str) -> None:
+    def _run(self, state: StoredObject, pod: Json, lacks: MissingConfig, own: str, host: str) -> None:
         """Run the parts of a pod that can run once it has its volumes: its next init container, or its containers."""
         stamp = self._context.stamp()
         refused = {**lacks.refusals(), **pull_failures(pod["spec"])}
@@ -205,7 +205,7 @@ class PodLife:
         conflicting = ports.conflict(own, (store.head("pods", *key_of_neighbour) for key_of_neighbour in neighbours))
         return (ports.REASON, ports.MESSAGE) if conflicting else None
 
-    def _await_config(self, state: Stored, pod: Json, lacks: MissingConfig, reason: str, message: str) -> None:
+    def _await_config(self, state: StoredObject, pod: Json, lacks: MissingConfig, reason: str, message: str) -> None:
         """Let a pod wait until its missing objects are written, or until its deadline; report it once."""
         self._references.await_objects(state.key, lacks.objects)
         self._appointments.pop(state.key, None)
@@ -227,7 +227,7 @@ class PodLife:
             moment, act = deadline, self._exceed
         self._meet(key, moment, act)
 
-    def _plan_running(self, state: Stored, pod: Json) -> None:
+    def _plan_running(self, state: StoredObject, pod: Json) -> None:
         """Make a running pod ready again after its node was lost, and plan its end."""
         key = state.key
         if statuses.is_waiting(pod):
@@ -238,7 +238,7 @@ class PodLife:
         started = parse_stamp(statuses.running_since(pod) or self._context.stamp())
         if timedelta(0) <= now - started < timedelta(seconds=1):
             started = now  # stamps have whole seconds, but the pod started just now
-        ends: list[tuple[datetime, Callable[[Stored, Json], None]]] = []
+        ends: list[tuple[datetime, Callable[[StoredObject, Json], None]]] = []
         run = seconds_of(metadata, RUN_SECONDS)
         if run is not None:
             ends.append((later(started, run), self._end))
@@ -306,7 +306,7 @@ class PodLife:
                 total = added(total, of_pod(statuses.granted(state.decode()), "requests"))
         return total
 
-    def _end(self, state: Stored, pod: Json) -> None:
+    def _end(self, state: StoredObject, pod: Json) -> None:
         """End the containers of a pod: for good, or until they are restarted."""
         code = exit_code_of(pod["metadata"])
         policy = (pod.get("spec") or {}).get("restartPolicy", "Always")
@@ -334,20 +334,20 @@ class PodLife:
         wait = min(_FIRST_BACKOFF * 2 ** max(0, min(count - 1, 10)), _LONGEST_BACKOFF)
         return later(last, wait)
 
-    def _restart(self, state: Stored, pod: Json) -> None:
+    def _restart(self, state: StoredObject, pod: Json) -> None:
         if statuses.is_waiting(pod):
             statuses.restart(pod, self._context.stamp())
             self._context.put(state, pod)
             self._meet(state.key, self._context.now(), self._plan_running)
 
-    def _exceed(self, state: Stored, pod: Json) -> None:
+    def _exceed(self, state: StoredObject, pod: Json) -> None:
         statuses.finish(pod, self._context.stamp(), statuses.KILLED)
         pod["status"].update(phase="Failed", reason="DeadlineExceeded", message=_DEADLINE)
         self._context.put(state, pod)
 
     # -- stopping
 
-    def _plan_stop(self, pod: PodSeen) -> None:
+    def _plan_stop(self, pod: PodView) -> None:
         state = self._context.registry.store.head("pods", *pod.key)
         if state is None:
             return
@@ -365,7 +365,7 @@ class PodLife:
             self._context.put(state, body)
         self._meet(pod.key, min(killed, later(stopped, takes)), self._stop)
 
-    def _stop(self, state: Stored, pod: Json) -> None:
+    def _stop(self, state: StoredObject, pod: Json) -> None:
         """Report that the containers stopped, and remove the pod."""
         metadata, status = pod["metadata"], pod.setdefault("status", {})
         if not metadata.get("deletionTimestamp"):

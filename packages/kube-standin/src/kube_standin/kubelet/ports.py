@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from kube_rules.json import Json
 from kube_rules.meta import FINISHED
 from kube_standin.pod_usage import containers_of
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 
 REASON = "NodePorts"
 MESSAGE = "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
@@ -31,7 +31,7 @@ def wanted(pod: Json) -> set[HostPort]:
     }
 
 
-def holds(state: Stored, own: set[HostPort]) -> bool:
+def holds(state: StoredObject, own: set[HostPort]) -> bool:
     """Return whether a stored pod that its kubelet has admitted holds one of the ports."""
     if _MARK not in state.raw:
         return False
@@ -46,6 +46,6 @@ def _clash(left: HostPort, right: HostPort) -> bool:
     return left[:2] == right[:2] and (left[2] == right[2] or _EVERY_ADDRESS in (left[2], right[2]))
 
 
-def conflict(own: set[HostPort], states: Iterable[Stored | None]) -> bool:
+def conflict(own: set[HostPort], states: Iterable[StoredObject | None]) -> bool:
     """Return whether another pod of the node holds one of the ports."""
     return any(state is not None and holds(state, own) for state in states)

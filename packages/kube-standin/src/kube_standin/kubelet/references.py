@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kube_rules.json import Json
 from kube_standin.admission.pods import ROOT_CA
 from kube_standin.controllers.reconciler import Context
-from kube_standin.controllers.views import Key, Seen
+from kube_standin.controllers.views import Key, ObjectView
 from kube_standin.kubelet.images import Refusal
 from kube_standin.kubelet.settings import IGNORE, MISSING_CONFIG
 
@@ -132,7 +132,7 @@ class ConfigReferences:
         if not self._listens:  # no source is needed before the first pod waits
             self._listens = True
             for resource in (CONFIG_MAPS, SECRETS):
-                self._context.sources.of(resource, Seen).add_handler(partial(self._written, resource))
+                self._context.sources.of(resource, ObjectView).add_handler(partial(self._written, resource))
         self._awaited[pod] = set(objects)
         for item in objects:
             self._pods.setdefault(item, set()).add(pod)
@@ -145,7 +145,7 @@ class ConfigReferences:
             if not waiting:
                 del self._pods[item]
 
-    def _written(self, resource: str, _: Seen | None, new: Seen | None) -> None:
+    def _written(self, resource: str, _: ObjectView | None, new: ObjectView | None) -> None:
         if new is None:
             return
         metadata = new.metadata

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from kube_rules.json import Json
-from kube_rules.schema.decoding import Thorough
+from kube_rules.schema.decoding import PathWalk
 from kube_standin.clock import stamp
 from kube_standin.patching import fieldsets, typed
 from kube_standin.patching.errors import ApplyConflict, Conflict, PatchError
@@ -375,7 +375,7 @@ def _typed(schema: Schema, applied: Json, api_version: str) -> Json:
     if schema.structural is not None:
         cleaned, unknown, problems = schema.structural.decode(applied)
     else:
-        walk = Thorough({})
+        walk = PathWalk({})
         cleaned = walk.walk(schema.root, applied, "", "", schema.kind)
         unknown, problems = walk.unknown, walk.problems
     texts = [f".{field.path}: field not declared in schema{field.hint}" for field in unknown]

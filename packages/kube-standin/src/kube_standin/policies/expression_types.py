@@ -47,14 +47,14 @@ def _weight(spec: Json) -> int:
     return sum(len(text) + EXPRESSION_WEIGHT for text in texts if text)
 
 
-def _variables(spec: Json, row: ServedKind, kinds: KindTable) -> dict[str, cel.Declared]:
+def _variables(spec: Json, row: ServedKind, kinds: KindTable) -> dict[str, cel.ValueForm]:
     """Return the types of the variables in a policy's expressions for objects of a kind."""
     forms = expressions.forms(object_form=_form(row))
     params = _param_form(spec, kinds)
     if params is not None:
         forms["params"] = params
-    fields: dict[str, cel.Declared] = {}
-    forms["variables"] = cel.Declared("object", fields=fields)
+    fields: dict[str, cel.ValueForm] = {}
+    forms["variables"] = cel.ValueForm("object", fields=fields)
     for variable in spec.get("variables") or ():
         try:
             fields[variable.get("name", "")] = expressions.checked(variable.get("expression", ""), forms)
@@ -63,7 +63,7 @@ def _variables(spec: Json, row: ServedKind, kinds: KindTable) -> dict[str, cel.D
     return forms
 
 
-def _mistake(row: ServedKind, variables: dict[str, cel.Declared], text: str) -> str:
+def _mistake(row: ServedKind, variables: dict[str, cel.ValueForm], text: str) -> str:
     """Return the mistake in an expression for objects of a kind, "" for none."""
     try:
         expressions.checked(text, variables)
@@ -87,7 +87,7 @@ def _matched_kinds(spec: Json, kinds: KindTable) -> list[ServedKind]:
     return [matched[key] for key in sorted(matched)][:MOST_TYPES]
 
 
-def _param_form(spec: Json, kinds: KindTable) -> cel.Declared | None:
+def _param_form(spec: Json, kinds: KindTable) -> cel.ValueForm | None:
     kind = spec.get("paramKind")
     if not kind:
         return None
@@ -95,7 +95,7 @@ def _param_form(spec: Json, kinds: KindTable) -> cel.Declared | None:
     return cel.UNKNOWN if row is None else _form(row)
 
 
-def _form(row: ServedKind) -> cel.Declared:
+def _form(row: ServedKind) -> cel.ValueForm:
     """Return the type of the objects of a kind."""
     if row.definition is None:
         name = definition_names().get((row.api_version, row.kind))
@@ -106,7 +106,7 @@ def _form(row: ServedKind) -> cel.Declared:
 
 
 @lru_cache(maxsize=64)
-def _built_in(name: str) -> cel.Declared:
+def _built_in(name: str) -> cel.ValueForm:
     return cel.declared(_whole(name, ()))
 
 

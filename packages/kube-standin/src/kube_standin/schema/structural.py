@@ -20,7 +20,7 @@ from kube_rules.errors import FieldError
 from kube_rules.json import Json
 from kube_rules.schema import definitions, nodes, scalars
 from kube_rules.schema.correlation import TYPE_META, CorrelatedValue
-from kube_rules.schema.decoding import Thorough, TypeProblem, UnknownBodyField
+from kube_rules.schema.decoding import PathWalk, TypeProblem, UnknownBodyField
 from kube_rules.schema.nodes import UNTYPED, SchemaNode, SchemaType
 from kube_rules.step_budget import StepBudget, TooMuchError
 from kube_standin.schema import list_types
@@ -93,7 +93,7 @@ class DefaultsTooLargeError(Exception):
     """The object with its defaults would be larger than a request may be."""
 
 
-class _Pruned(NamedTuple):
+class _DecodeResult(NamedTuple):
     """The results of decoding: unknown fields in and outside of metadata, and wrong types."""
 
     unknown: list[UnknownBodyField]
@@ -113,7 +113,7 @@ class Structural:
 
     def decode(self, obj: Json) -> tuple[Json, list[UnknownBodyField], list[TypeProblem]]:
         """Return the object without fields that the schema lacks and nulls that it forbids; metadata is checked too."""
-        results = _Pruned([], [], [])
+        results = _DecodeResult([], [], [])
         pruned = self._prune(self.schema, obj, "", results, resource=True)
         # As customresource_handler orders them: metadata, the fields by path, metadata of embedded resources.
         own = [field for field in results.in_metadata if field.path.startswith("metadata.")]
@@ -125,7 +125,7 @@ class Structural:
         schema: Json,
         value: Any,
         path: str,
-        results: _Pruned,
+        results: _DecodeResult,
         *,
         resource: bool,
     ) -> Any:
@@ -162,10 +162,10 @@ class Structural:
                 results.unknown.append(UnknownBodyField(below))
         return out
 
-    def _implicit(self, key: str, value: Any, path: str, results: _Pruned) -> Any:
+    def _implicit(self, key: str, value: Any, path: str, results: _DecodeResult) -> Any:
         if value is None:
             return None
-        walk = Thorough({})
+        walk = PathWalk({})
         node = self._meta if key == "metadata" else _STRING
         cleaned = walk.walk(node, value, path, path, "")
         results.in_metadata.extend(walk.unknown)

@@ -31,7 +31,7 @@ from kube_standin.server.body_slots import BodySlots
 from kube_standin.server.connections import CLIENT, RESET
 from kube_standin.server.controls import PREFIX, ControlEndpoints
 from kube_standin.server.discovery import Discovery, version_info, wants_aggregated
-from kube_standin.server.metrics import CONTENT_TYPE, Measured, ServerMetrics, labels_of
+from kube_standin.server.metrics import CONTENT_TYPE, MeasuredRequest, ServerMetrics, labels_of
 from kube_standin.server.negotiation import negotiate_watch, takes_only_protobuf
 from kube_standin.server.pod_streams import PodLog
 from kube_standin.server.protobuf_answers import ProtobufSender
@@ -210,7 +210,7 @@ class App:
         finally:
             self.metrics.end(measured, code)
 
-    def _begin(self, target: Target, headers: Mapping[str, str], query: bytes) -> Measured:
+    def _begin(self, target: Target, headers: Mapping[str, str], query: bytes) -> MeasuredRequest:
         kind = self.registry.kinds.at(target.group, target.version, target.resource) if target.resource else None
         content_type = headers.get("content-type", "")
         return self.metrics.begin(labels_of(target, kind, content_type, query, self._counted_paths))

@@ -18,7 +18,7 @@ from kube_standin.selectors import select
 from kube_standin.server.lists import selected
 from kube_standin.server.query import list_options
 from kube_standin.server.target import Target
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 
 _HEALTHY: Final = {"type": "Healthy", "status": "True", "message": "ok"}
 _NOT_ASKED: Final = {
@@ -49,7 +49,7 @@ class Components:
         names = ("labelSelector", "fieldSelector")
         options = list_options({name: value for name, value in target.query.items() if name in names})
         states = [
-            Stored(kind.plural, "", name, 0, msgspec.json.encode(self._status(name))) for name in self._conditions
+            StoredObject(kind.plural, "", name, 0, msgspec.json.encode(self._status(name))) for name in self._conditions
         ]
         chosen = await selected(kind, states, select(kind, options.labels, options.fields))
         return [state.decode() for state in chosen]

@@ -255,14 +255,14 @@ class ControlPlane:
 class _CurrentApplication:
     """The application of a server's current control plane."""
 
-    def __init__(self, server: Serving) -> None:
+    def __init__(self, server: ListeningServer) -> None:
         self._server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._server.control_plane.app(scope, receive, send)
 
 
-class Serving:
+class ListeningServer:
     """A listening server; ``url`` and ``kubeconfig`` tell clients how to connect, ``directory`` has its files."""
 
     def __init__(
@@ -402,7 +402,7 @@ class Serving:
         if self._work is not None:
             await self._work.stop()
 
-    async def __aenter__(self) -> Serving:
+    async def __aenter__(self) -> ListeningServer:
         try:
             await self._start()
         except BaseException as error:  # a task that is cancelled here does not leave resources open
@@ -478,7 +478,7 @@ def _reset(directory: Path) -> None:
 
 
 @asynccontextmanager
-async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
+async def serving(options: ServeOptions) -> AsyncIterator[ListeningServer]:
     """Serve until the context exits. Raises StorageError, OSError or ValueError (InputError) with a clear message."""
     if not str(options.data_dir):
         raise ValueError("the data directory has no name")
@@ -503,7 +503,7 @@ async def serving(options: ServeOptions) -> AsyncIterator[Serving]:
         stack.callback(store.close)  # initial objects are staged: nothing may flush into a closed log
         if options.state is not None:
             restore_objects(store, options.state)
-        server = Serving(_assembling(options, keys), store, options, keys, directory, listening)
+        server = ListeningServer(_assembling(options, keys), store, options, keys, directory, listening)
         control_plane = server.control_plane
         if options.test_controls:
             control_plane.app.options.control_endpoints = ControlEndpoints(server.controls)

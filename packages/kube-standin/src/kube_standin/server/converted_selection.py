@@ -13,7 +13,7 @@ import msgspec
 from kube_standin.custom_versions import served
 from kube_standin.kinds import ServedKind
 from kube_standin.selectors import Matcher, Selection
-from kube_standin.storage import Stored, WatchEvent
+from kube_standin.storage import StoredObject, WatchEvent
 from kube_standin.storage.model import Key
 
 
@@ -22,7 +22,9 @@ def needs_conversion(kind: ServedKind, selection: Selection) -> bool:
     return selection.by_fields and kind.versions is not None and kind.versions.webhook is not None
 
 
-async def selected_when_converted(kind: ServedKind, states: Sequence[Stored], match: Matcher) -> list[Stored]:
+async def selected_when_converted(
+    kind: ServedKind, states: Sequence[StoredObject], match: Matcher
+) -> list[StoredObject]:
     """Return the stored states that match in their converted form; raises StatusError (500)."""
     _, converted = await served(kind, states)
     return [state for state, form in zip(states, converted, strict=True) if match(form)]
@@ -36,9 +38,9 @@ class ShownObjects:
 
     def __init__(self, match: Matcher) -> None:
         self._match = match
-        self._shown: dict[Key, Stored] = {}
+        self._shown: dict[Key, StoredObject] = {}
 
-    def begin(self, states: Sequence[Stored]) -> list[Stored]:
+    def begin(self, states: Sequence[StoredObject]) -> list[StoredObject]:
         """Return the initial states that match."""
         self._shown = {state.key: state for state in states if self._match(state)}
         return list(self._shown.values())
@@ -56,8 +58,8 @@ class ShownObjects:
         return None if before is None else WatchEvent("DELETED", _at(before, state.revision))
 
 
-def _at(state: Stored, revision: int) -> Stored:
+def _at(state: StoredObject, revision: int) -> StoredObject:
     """Return a copy of a state with another revision."""
     body = state.decode()
     body["metadata"]["resourceVersion"] = str(revision)
-    return Stored(state.resource, state.namespace, state.name, revision, msgspec.json.encode(body))
+    return StoredObject(state.resource, state.namespace, state.name, revision, msgspec.json.encode(body))

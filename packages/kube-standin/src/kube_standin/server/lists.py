@@ -13,7 +13,7 @@ from kube_standin.registry import ObjectRegistry
 from kube_standin.selectors import Selection, select
 from kube_standin.server.converted_selection import needs_conversion, selected_when_converted
 from kube_standin.server.query import ContinueToken, ListOptions
-from kube_standin.storage import CompactedError, Page, Stored
+from kube_standin.storage import CompactedError, Page, StoredObject
 from kube_standin.worker_thread import Turn
 
 _TOO_OLD = (
@@ -98,15 +98,15 @@ async def _page(
 
 
 async def selected(
-    kind: ServedKind, states: Sequence[Stored], selection: Selection, most: int | None = None
-) -> list[Stored]:
+    kind: ServedKind, states: Sequence[StoredObject], selection: Selection, most: int | None = None
+) -> list[StoredObject]:
     """Return the states that match, at most ``most``, a few milliseconds at a time (interfaces.md 5.7)."""
     match = selection.match
     if match is None:
         return list(states)
     if needs_conversion(kind, selection):
         return (await selected_when_converted(kind, states, match))[:most]
-    matching: list[Stored] = []
+    matching: list[StoredObject] = []
     turn = Turn()
     for state in states:
         if match(state):

@@ -117,7 +117,7 @@ class _Distribution:
         return out
 
 
-class Measured:
+class MeasuredRequest:
     """One request in flight; :meth:`ServerMetrics.end` records its outcome."""
 
     __slots__ = ("labels", "lasting", "mutating", "started")
@@ -143,18 +143,18 @@ class ServerMetrics(Collector):
         self._collectors.register(self)
         ProcessCollector(registry=self._collectors)
 
-    def begin(self, labels: Labels) -> Measured:
+    def begin(self, labels: Labels) -> MeasuredRequest:
         """Record the start of a request."""
         if labels not in self._requests and len(self._requests) >= MOST_SERIES:
             labels = labels._replace(group="", version="", resource="", subresource="")
-        measured = Measured(labels)
+        measured = MeasuredRequest(labels)
         if measured.lasting:
             self._lasting[labels.long_running] = self._lasting.get(labels.long_running, 0) + 1
         else:
             self._inflight[measured.mutating] += 1
         return measured
 
-    def end(self, measured: Measured, code: int) -> None:
+    def end(self, measured: MeasuredRequest, code: int) -> None:
         """Count a request that ended with ``code``."""
         labels = measured.labels
         codes = self._requests.setdefault(labels, {})

@@ -35,7 +35,7 @@ from kube_standin.server.slices import (
     sliced,
     yaml_bytes,
 )
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 from kube_standin.worker_thread import Turn, encoded
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -237,19 +237,19 @@ class Renderer:
         """Return the head that turns stored bytes into a whole object."""
         return b'{"kind":"%s","apiVersion":"%s",' % (kind.kind.encode(), kind.api_version.encode())
 
-    def raw_object(self, kind: ServedKind, state: Stored) -> bytes:
+    def raw_object(self, kind: ServedKind, state: StoredObject) -> bytes:
         """Return the JSON of one stored object in the version of ``kind``."""
         if is_raw(kind, state):
             return self.raw_head(kind) + state.raw[1:]
         return encode(self._registry.view(kind, state))
 
-    def raw_partial(self, state: Stored, version: str) -> bytes:
+    def raw_partial(self, state: StoredObject, version: str) -> bytes:
         """Return the JSON of the metadata of one stored object."""
         metadata = bytes(_decode_metadata(state.raw).metadata)
         head = b'"kind":"PartialObjectMetadata","apiVersion":"%s/%s",' % (_META.encode(), version.encode())
         return b"{" + head + b'"metadata":' + metadata + b"}"
 
-    def _raw_item(self, kind: ServedKind, state: Stored) -> bytes:
+    def _raw_item(self, kind: ServedKind, state: StoredObject) -> bytes:
         if kind.custom:
             return self.raw_object(kind, state)
         if not differs(kind):
@@ -288,11 +288,11 @@ class Renderer:
         later = (_dump(msgspec.json.decode(data), answer.yaml, pretty) for _ in (data,))
         return Reply(status, later, answer.content_type)
 
-    def plain(self, kind: ServedKind, state: Stored, status: int = 200) -> Reply:
+    def plain(self, kind: ServedKind, state: StoredObject, status: int = 200) -> Reply:
         """Answer one stored object as JSON in the version of ``kind``."""
         return Reply(status, self.raw_object(kind, state) + b"\n")
 
-    def stored(self, kind: ServedKind, state: Stored, answer: AnswerForm, query: Mapping[str, str]) -> Reply:
+    def stored(self, kind: ServedKind, state: StoredObject, answer: AnswerForm, query: Mapping[str, str]) -> Reply:
         """Return the response with one stored object, without decoding it if possible."""
         if answer == PLAIN and "pretty" not in query:
             return self.plain(kind, state)
@@ -306,7 +306,12 @@ class Renderer:
         return tables.table(kind, list(items), include_object=include, now=now, list_meta=list_meta)
 
     def _table_of(
-        self, kind: ServedKind, states: Sequence[Stored], list_meta: Json, answer: AnswerForm, query: Mapping[str, str]
+        self,
+        kind: ServedKind,
+        states: Sequence[StoredObject],
+        list_meta: Json,
+        answer: AnswerForm,
+        query: Mapping[str, str],
     ) -> Reply:
         """Return the response with the Table of stored objects; raises 400."""
         envelope = self.table(kind, [], list_meta, query)
@@ -314,7 +319,7 @@ class Renderer:
         now, include = self._registry.clock.now(), _included(query)
         make_row = tables.row_maker(kind, include_object=include, now=now)
 
-        def row(state: Stored) -> bytes:
+        def row(state: StoredObject) -> bytes:
             return encode(make_row(self._registry.view(kind, state)))
 
         return self._listed(envelope, "rows", states, row, answer, query)
@@ -323,8 +328,8 @@ class Renderer:
     def _listed(
         envelope: Json,
         field: str,
-        states: Sequence[Stored],
-        item: Callable[[Stored], bytes],
+        states: Sequence[StoredObject],
+        item: Callable[[StoredObject], bytes],
         answer: AnswerForm,
         query: Mapping[str, str],
     ) -> Reply:
@@ -334,7 +339,12 @@ class Renderer:
         return Reply(200, notated if is_large(states) else b"".join(notated), answer.content_type)
 
     def many(
-        self, kind: ServedKind, states: Sequence[Stored], list_meta: Json, answer: AnswerForm, query: Mapping[str, str]
+        self,
+        kind: ServedKind,
+        states: Sequence[StoredObject],
+        list_meta: Json,
+        answer: AnswerForm,
+        query: Mapping[str, str],
     ) -> Reply:
         """Return the response with a list."""
         match answer.form:

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from kube_rules.json import Json
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 
 encode = msgspec.json.Encoder().encode
 INLINE_BYTES = 8 * 1024
@@ -37,7 +37,7 @@ def yaml_bytes(value: Any) -> bytes:
     return text.encode()
 
 
-def is_large(states: Sequence[Stored]) -> bool:
+def is_large(states: Sequence[StoredObject]) -> bool:
     """Return whether the states have more than `INLINE_BYTES` together."""
     size = 0
     for state in states:
@@ -84,7 +84,7 @@ def as_yaml(envelope: Json, field: str, raws: Iterator[list[bytes]]) -> Iterator
 Notation = Callable[[Json, str, Iterator[list[bytes]]], Iterator[bytes]]
 
 
-def sliced(states: Sequence[Stored], item: Callable[[Stored], bytes]) -> Iterator[list[bytes]]:
+def sliced(states: Sequence[StoredObject], item: Callable[[StoredObject], bytes]) -> Iterator[list[bytes]]:
     """Yield the items of the states, in batches of the size of a slice."""
     items: list[bytes] = []
     size = 0

@@ -19,7 +19,7 @@ from kube_standin.selectors import select
 from kube_standin.server.lists import selected
 from kube_standin.server.query import list_options
 from kube_standin.server.target import Target
-from kube_standin.storage import Stored
+from kube_standin.storage import StoredObject
 from kube_standin.worker_thread import Turn
 
 _WINDOW = "10s"
@@ -50,7 +50,7 @@ class Usage:
         page = self._registry.store.page(kind.plural, namespace)
         return await self._of(kind, await selected(kind, page.states, selection))
 
-    async def _of(self, kind: ServedKind, states: Sequence[Stored]) -> list[Json]:
+    async def _of(self, kind: ServedKind, states: Sequence[StoredObject]) -> list[Json]:
         if kind.plural == "pods":
             return await self._of_pods(states)
         totals: dict[str, Amounts] = {}
@@ -62,7 +62,7 @@ class Usage:
             await turn.over()
         return [{**self._head(state), "usage": _shown(totals.get(state.name, {}))} for state in states]
 
-    async def _of_pods(self, states: Sequence[Stored]) -> list[Json]:
+    async def _of_pods(self, states: Sequence[StoredObject]) -> list[Json]:
         metrics: list[Json] = []
         turn = Turn()
         for state in states:
@@ -73,7 +73,7 @@ class Usage:
             await turn.over()
         return metrics
 
-    def _head(self, state: Stored) -> Json:
+    def _head(self, state: StoredObject) -> Json:
         now = self._registry.clock.now()
         metadata: Json = {"name": state.name}
         if state.namespace:
@@ -88,7 +88,7 @@ def _shown(amounts: Amounts) -> Json:
     return {**_NOTHING, **printed({name: amounts[name] for name in _MEASURED if name in amounts})}
 
 
-def _running(state: Stored) -> tuple[str, list[tuple[str, Amounts]]]:
+def _running(state: StoredObject) -> tuple[str, list[tuple[str, Amounts]]]:
     """Return the node of a running pod and the usage of its containers; empty for other pods."""
     if b'"Running"' not in state.raw:
         return "", []

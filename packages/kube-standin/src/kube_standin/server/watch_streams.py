@@ -27,7 +27,7 @@ from kube_standin.server.negotiation import AnswerForm
 from kube_standin.server.query import WatchOptions
 from kube_standin.server.responses import PIECE, Renderer, Send, chunks, in_turns, send_parts, warning_headers
 from kube_standin.server.slices import encode, is_large
-from kube_standin.storage import CompactedError, Page, Stored, Subscription, WatchEvent
+from kube_standin.storage import CompactedError, Page, StoredObject, Subscription, WatchEvent
 from kube_standin.worker_thread import encoded
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -244,7 +244,7 @@ class WatchStream:
         await self._send_pending(send, subscription)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _first(self, page: Page) -> Sequence[Stored]:
+    async def _first(self, page: Page) -> Sequence[StoredObject]:
         """Return the objects of a page that the watch shows, in its version."""
         _, chosen = await served(self._defined_kind, await selected(self._kind, page.states, self._selection))
         return chosen if self._shown is None else self._shown.begin(chosen)
@@ -264,7 +264,7 @@ class WatchStream:
                 self._sent(len(part))
             await asyncio.sleep(0)
 
-    def _initial_lines(self, states: Sequence[Stored]) -> AsyncIterator[bytes]:
+    def _initial_lines(self, states: Sequence[StoredObject]) -> AsyncIterator[bytes]:
         """Return the initial state as ADDED events; Tables are encoded beside the event loop."""
         lines = (self._encoded(WatchEvent("ADDED", state)) for state in states)
         if self._answer.form == "object" or not is_large(states):
@@ -327,7 +327,7 @@ class WatchStream:
             return self._table_line(event)
         return b'{"type":"%s","object":%s}\n' % (event.type.encode(), self._object(event.state))
 
-    def _object(self, state: Stored) -> bytes:
+    def _object(self, state: StoredObject) -> bytes:
         if self._answer.form == "object":
             return self._renderer.raw_object(self._current_kind, state)
         return self._renderer.raw_partial(state, self._answer.version)

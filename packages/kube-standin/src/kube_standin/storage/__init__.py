@@ -5,7 +5,7 @@
 
 from kube_standin.storage.hub import Subscription, WatchEvent
 from kube_standin.storage.log import CommitLog, SqliteLog, StorageError, open_log
-from kube_standin.storage.model import Stored, StoredChange
+from kube_standin.storage.model import StoredChange, StoredObject
 from kube_standin.storage.store import (
     DURABLE,
     LONGEST_OBJECT,
@@ -13,7 +13,7 @@ from kube_standin.storage.store import (
     FutureRevisionError,
     MovedError,
     Page,
-    Staged,
+    StagedWrite,
     Store,
     Ticket,
     TooLargeError,
@@ -28,11 +28,11 @@ __all__ = [
     "MovedError",
     "Page",
     "SqliteLog",
-    "Staged",
+    "StagedWrite",
     "StorageError",
     "Store",
-    "Stored",
     "StoredChange",
+    "StoredObject",
     "Subscription",
     "Ticket",
     "TooLargeError",

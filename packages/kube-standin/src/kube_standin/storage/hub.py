@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kube_standin.storage.model import ChangeType, Stored, StoredChange
+from kube_standin.storage.model import ChangeType, StoredChange, StoredObject
 
-Matcher = Callable[[Stored], bool]
+Matcher = Callable[[StoredObject], bool]
 
 
 _PAST_AT_ONCE = 500
@@ -26,7 +26,7 @@ class WatchEvent(NamedTuple):
     """An event for a watcher: the type as seen through its selection, and the state."""
 
     type: ChangeType
-    state: Stored
+    state: StoredObject
 
 
 class Subscription:

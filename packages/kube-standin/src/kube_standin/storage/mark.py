@@ -68,7 +68,7 @@ class Contents(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkSlot:
     """One slot: the log ``database`` has acknowledged everything up to ``revision`` and contains ``contents``.
 
     ``after`` is its content if a running compaction was committed; otherwise it equals ``contents``.
@@ -92,7 +92,7 @@ class Mark:
         self.latest = _newest(os.pread(self._file, _SIZE, 0))
 
     @staticmethod
-    def read(path: Path) -> Marked | None:
+    def read(path: Path) -> MarkSlot | None:
         """Return the newest valid slot of a file, None if there is none; changes nothing."""
         try:
             return _newest(path.read_bytes()[:_SIZE])
@@ -102,7 +102,7 @@ class Mark:
     def write(self, database: bytes, revision: int, contents: Contents, after: Contents | None = None) -> None:
         """Write the older slot; raises OSError."""
         sequence = self.latest.sequence + 1 if self.latest is not None else 1
-        slot = Marked(database, sequence, revision, contents, after if after is not None else contents)
+        slot = MarkSlot(database, sequence, revision, contents, after if after is not None else contents)
         packed = _SLOT.pack(_MAGIC, database, sequence, revision, *contents, *slot.after)
         os.pwrite(self._file, packed + _CHECKSUM.pack(zlib.crc32(packed)), _OFFSETS[sequence % 2])
         self.latest = slot
@@ -116,16 +116,16 @@ class Mark:
         os.close(self._file)
 
 
-def _newest(data: bytes) -> Marked | None:
+def _newest(data: bytes) -> MarkSlot | None:
     slots = [slot for offset in _OFFSETS if (slot := _slot(data[offset:])) is not None]
     return max(slots, key=lambda slot: slot.sequence, default=None)
 
 
-def _slot(data: bytes) -> Marked | None:
+def _slot(data: bytes) -> MarkSlot | None:
     end = _SLOT.size + _CHECKSUM.size
     if len(data) < end or _CHECKSUM.unpack_from(data, _SLOT.size)[0] != zlib.crc32(data[: _SLOT.size]):
         return None
     magic, database, sequence, revision, *sums = _SLOT.unpack_from(data)
     if magic != _MAGIC:
         return None
-    return Marked(database, sequence, revision, Contents(*sums[:3]), Contents(*sums[3:]))
+    return MarkSlot(database, sequence, revision, Contents(*sums[:3]), Contents(*sums[3:]))

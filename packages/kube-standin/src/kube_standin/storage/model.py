@@ -3,7 +3,7 @@
 Terms: *resource* is a storage key such as ``pods`` or ``scheduling.k8s.io/podgroups``; *revision* is the store-wide
 counter, the ``metadata.resourceVersion`` of the object it wrote. Bodies are stored as JSON bytes without ``kind`` and
 ``apiVersion`` (items of a list have neither, a single object gets them prepended), so that one encoding serves every
-reader. Invariant: a ``Stored`` never changes; a write creates a new one.
+reader. Invariant: a ``StoredObject`` never changes; a write creates a new one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def field_value(body: Json, path: tuple[str, ...]) -> str:
     return str(value)
 
 
-class Stored:
+class StoredObject:
     """One state of one object at one revision: its key, its JSON bytes, and its labels once they were needed."""
 
     __slots__ = ("_fields", "_labels", "name", "namespace", "raw", "resource", "revision")
@@ -114,18 +114,18 @@ class StoredChange:
 
     __slots__ = ("_gone", "previous", "state", "type")
 
-    def __init__(self, type: ChangeType, state: Stored, previous: Stored | None) -> None:
+    def __init__(self, type: ChangeType, state: StoredObject, previous: StoredObject | None) -> None:
         self.type = type
         self.state = state
         self.previous = previous
-        self._gone: Stored | None = None
+        self._gone: StoredObject | None = None
 
     @property
     def revision(self) -> int:
         """Return the revision of this change."""
         return self.state.revision
 
-    def left_behind(self) -> Stored:
+    def left_behind(self) -> StoredObject:
         """Return the state before, with the new revision.
 
         A watch with a selector sends this as DELETED when the object leaves the selection.
@@ -137,11 +137,11 @@ class StoredChange:
             body = before.decode()
             body["metadata"]["resourceVersion"] = str(self.revision)
             raw = msgspec.json.encode(body)
-            self._gone = Stored(before.resource, before.namespace, before.name, self.revision, raw)
+            self._gone = StoredObject(before.resource, before.namespace, before.name, self.revision, raw)
         return self._gone
 
 
-def as_object(kind: str, api_version: str, state: Stored) -> Json:
+def as_object(kind: str, api_version: str, state: StoredObject) -> Json:
     """Return the decoded object with its kind and apiVersion in front."""
     out: Json = {"kind": kind, "apiVersion": api_version}
     out.update(state.decode())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from kube_standin.storage.mark import Contents, LogRow, Mark, Marked, digest_of
+from kube_standin.storage.mark import Contents, LogRow, Mark, MarkSlot, digest_of
 
 APPLICATION_ID = 0x52505256
 """SQLite application_id of our files: the letters RPRV."""
@@ -134,7 +134,7 @@ def _verify_header(path: Path) -> int:
     return version
 
 
-def examine(path: Path, marked: Marked | None) -> FileExamination:
+def examine(path: Path, marked: MarkSlot | None) -> FileExamination:
     """Read everything once, read-only, and compare it with the mark; raises StorageError or DamagedError."""
     try:
         version = _verify_header(path)
@@ -191,7 +191,7 @@ def _identity(path: Path, meta: dict[str, str]) -> bytes:
     return identity
 
 
-def _hold_against(path: Path, data: FileExamination, marked: Marked | None) -> None:
+def _hold_against(path: Path, data: FileExamination, marked: MarkSlot | None) -> None:
     if marked is None:
         raise DamagedError(
             f"{mark_path(path)}: missing or damaged, so it is unknown whether {path.name} holds everything that was "
@@ -238,7 +238,7 @@ def _readable(path: Path) -> Iterator[tuple[LogRow, int]]:
             continue
 
 
-def salvage(path: Path, marked: Marked | None, database: bytes) -> str:
+def salvage(path: Path, marked: MarkSlot | None, database: bytes) -> str:
     """Copy the readable part of a damaged log into a new file and set the old files aside; return a report.
 
     Only the newest state of each object is kept. Revisions continue after everything that was acknowledged, and the

@@ -23,7 +23,7 @@ import msgspec
 from kube_rules.json import Json
 from kube_standin.storage.hub import Matcher, Subscription
 from kube_standin.storage.log import CommitLog, LogRow, StorageError
-from kube_standin.storage.model import ChangeType, Key, Stored, StoredChange
+from kube_standin.storage.model import ChangeType, Key, StoredChange, StoredObject
 
 log = logging.getLogger("reprieve.apiserver")
 
@@ -83,7 +83,7 @@ class StoreLimits:
 class Page:
     """Part of a list: the states, its revision, and whether and how many states remain after it."""
 
-    states: list[Stored]
+    states: list[StoredObject]
     revision: int
     more: bool
     remaining: int
@@ -131,10 +131,10 @@ DURABLE = Ticket(done=True)
 """The ticket of a request that needed no write."""
 
 
-class Staged(NamedTuple):
+class StagedWrite(NamedTuple):
     """A staged write: its new state, and the ticket to wait for."""
 
-    state: Stored
+    state: StoredObject
     ticket: Ticket
 
 
@@ -144,12 +144,12 @@ class _Table:
     __slots__ = ("items", "keys", "paths", "unmarked")
 
     def __init__(self) -> None:
-        self.items: dict[Key, Stored] = {}
+        self.items: dict[Key, StoredObject] = {}
         self.keys: list[Key] = []
         self.paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
         self.unmarked: str | None = None
 
-    def put(self, state: Stored) -> None:
+    def put(self, state: StoredObject) -> None:
         key = state.key
         if key not in self.items:
             if self.keys and key < self.keys[-1]:
@@ -194,7 +194,7 @@ class Store:
             key = (row.namespace, row.name)
             table = self._table(row.resource)
             previous = table.items.get(key)
-            state = Stored(row.resource, row.namespace, row.name, row.revision, row.body)
+            state = StoredObject(row.resource, row.namespace, row.name, row.revision, row.body)
             if row.deleted:
                 table.drop(key)
             else:
@@ -223,7 +223,7 @@ class Store:
             table = self._tables[resource] = _Table()
         return table
 
-    def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+    def get(self, resource: str, namespace: str, name: str) -> StoredObject | None:
         """Return the committed state or None."""
         key = (namespace, name)
         for change in self._staged:
@@ -231,11 +231,11 @@ class Store:
                 return change.previous
         return self._table(resource).items.get(key)
 
-    def head(self, resource: str, namespace: str, name: str) -> Stored | None:
+    def head(self, resource: str, namespace: str, name: str) -> StoredObject | None:
         """Return the newest state, staged ones included, which a write must build on."""
         return self._table(resource).items.get((namespace, name))
 
-    def heads(self, resource: str, namespace: str | None = None) -> Iterator[Stored]:
+    def heads(self, resource: str, namespace: str | None = None) -> Iterator[StoredObject]:
         """Yield the newest states of a resource in key order, staged ones included (for admission)."""
         table = self._tables.get(resource)
         if table is not None:
@@ -281,7 +281,7 @@ class Store:
             wanted = {key for key in overlay if namespace is None or key[0] == namespace}
             keys = sorted(wanted.union(keys))
         start = bisect_right(keys, after) if after is not None else 0
-        states: list[Stored] = []
+        states: list[StoredObject] = []
         for index in range(start, len(keys)):
             key = keys[index]
             state = overlay[key] if key in overlay else table.items[key]
@@ -299,10 +299,10 @@ class Store:
         """Refuse lists as of revisions before `before`; watches still start at the beginning of the history."""
         self._oldest_listed = max(self._oldest_listed, before)
 
-    def _as_of(self, resource: str, revision: int) -> dict[Key, Stored | None]:
+    def _as_of(self, resource: str, revision: int) -> dict[Key, StoredObject | None]:
         """Return the differences from the newest states at ``revision``: the older state of each key changed since."""
         self.check_revision(revision)
-        overlay: dict[Key, Stored | None] = {}
+        overlay: dict[Key, StoredObject | None] = {}
         for change in reversed(self._staged):
             if change.state.resource == resource:
                 overlay[change.state.key] = change.previous
@@ -327,10 +327,10 @@ class Store:
         namespace: str,
         name: str,
         body: Json,
-        expected: Stored | None,
+        expected: StoredObject | None,
         *,
         longest: int | None = None,
-    ) -> Staged:
+    ) -> StagedWrite:
         """Stage a new state that builds on ``expected`` (None: the object must not exist); raises MovedError.
 
         ``body`` gets its resourceVersion and loses kind and apiVersion. Wait for the ticket before acknowledging the
@@ -343,7 +343,7 @@ class Store:
         table.put(state)
         return self._stage(StoredChange("ADDED" if expected is None else "MODIFIED", state, expected))
 
-    def delete(self, expected: Stored, body: Json | None = None) -> Staged:
+    def delete(self, expected: StoredObject, body: Json | None = None) -> StagedWrite:
         """Stage the deletion of an object in state ``expected``; ``body`` is its last state if the deletion changes it.
 
         Returns the last state with the revision of the deletion. Raises MovedError.
@@ -358,7 +358,7 @@ class Store:
 
     def _encode(
         self, table: _Table, resource: str, namespace: str, name: str, body: Json, longest: int | None = None
-    ) -> Stored:
+    ) -> StoredObject:
         revision = self._next + 1
         body.pop("kind", None)
         version = body.pop("apiVersion", None)
@@ -367,12 +367,12 @@ class Store:
         raw = _encode({"apiVersion": version, **body} if marked else body)
         if longest is not None and len(raw) > longest:
             raise TooLargeError
-        state = Stored(resource, namespace, name, revision, raw)
+        state = StoredObject(resource, namespace, name, revision, raw)
         state.remember(body, table.paths)
         self._next = revision
         return state
 
-    def _stage(self, change: StoredChange) -> Staged:
+    def _stage(self, change: StoredChange) -> StagedWrite:
         if not self._staged:
             self._ticket = Ticket()
         self._staged.append(change)
@@ -384,7 +384,7 @@ class Store:
             else:
                 self._scheduled = True
                 loop.call_soon(self._flush_scheduled)
-        return Staged(change.state, self._ticket)
+        return StagedWrite(change.state, self._ticket)
 
     def _flush_scheduled(self) -> None:
         self._scheduled = False
@@ -588,7 +588,7 @@ class Store:
         self._log.close()
 
 
-def _row_of(state: Stored, *, deleted: bool = False) -> LogRow:
+def _row_of(state: StoredObject, *, deleted: bool = False) -> LogRow:
     return LogRow(state.revision, state.resource, state.namespace, state.name, deleted, state.raw)
 
 

@@ -22,7 +22,7 @@ from kube_rules.decoding import name_of
 from kube_rules.errors import FieldError, InputError, Origin
 from kube_rules.grants import as_granted
 from kube_rules.group_owners import GroupOwner, owner_kinds
-from kube_rules.manifests import Loaded, Manifests, PodMaker, UnknownObject
+from kube_rules.manifests import LoadedObject, Manifests, PodMaker, UnknownObject
 from kube_rules.meta import KubernetesObject
 from kube_rules.work_annotations import ClassTerms, class_terms
 from reprieve.client.discovery import Resource, ServedResources, discover
@@ -220,7 +220,7 @@ def manifests_of(reading: ClusterReading, source: str) -> Manifests:
                 reading.warnings.append(f"{name_of(item)}: {error.path}: {error.message}: priority 0 assumed")
                 item = _without_class(item)
         created = created_seconds(item.metadata, order)
-        manifests.objects.setdefault(type(item), []).append(Loaded(item, origin, order, created))
+        manifests.objects.setdefault(type(item), []).append(LoadedObject(item, origin, order, created))
     manifests.pod_makers += [PodMaker(maker, origin) for maker in reading.makers]
     return manifests
 
@@ -281,7 +281,7 @@ def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
     any other existing object, for a class of another value, and for a pod bound to a missing node.
     """
     existing_objects = {(type(item.object), item.object.key): item.object for item in cluster.all()}
-    parts: Sequence[Sequence[Loaded[KubernetesObject] | PodMaker | UnknownObject]]
+    parts: Sequence[Sequence[LoadedObject[KubernetesObject] | PodMaker | UnknownObject]]
     parts = (cluster.all(), cluster.pod_makers, cluster.unknown)
     more.date_undated(max(now, FIRST_CREATION.timestamp(), *(entry.created for part in parts for entry in part)))
     nodes = {node.object.name for node in (*cluster.nodes, *more.nodes)}
@@ -300,7 +300,7 @@ def add_new(cluster: Manifests, more: Manifests, now: float = 0.0) -> None:
                 subject=name_of(item),
             )
         cluster.objects.setdefault(type(item), []).append(
-            Loaded(item, origin, offset + loaded.order, loaded.created, dated=loaded.dated)
+            LoadedObject(item, origin, offset + loaded.order, loaded.created, dated=loaded.dated)
         )
     cluster.scenarios += more.scenarios
     cluster.pod_makers += more.pod_makers

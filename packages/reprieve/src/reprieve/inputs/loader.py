@@ -35,7 +35,7 @@ from kube_rules.decoding import (
 )
 from kube_rules.documents import MAX_NESTED_LISTS, Document, DocumentReader, depth, json_error, refuse_nameless
 from kube_rules.errors import FieldError, InputError, Origin, excerpt
-from kube_rules.manifests import Loaded, Manifests, PodMaker, Scenario, UnknownObject
+from kube_rules.manifests import LoadedObject, Manifests, PodMaker, Scenario, UnknownObject
 from kube_rules.meta import EMPTY_META, KubernetesObject, ObjectMeta
 from kube_rules.objects import CompositePodGroup, Pod, PodGroup, PriorityClass, Workload
 from kube_rules.references import check_groups, check_nodes, refuse_duplicates
@@ -311,7 +311,7 @@ class _Collector(DocumentReader):
         if origin[:-1] != self._place[:-1]:
             self._place = origin._replace(item=None)
         item = order if origin.item == order else origin.item  # share the int object if equal
-        loaded = Loaded(loaded_object, self._place, order, created, dated=dated, item=item)
+        loaded = LoadedObject(loaded_object, self._place, order, created, dated=dated, item=item)
         self.manifests.objects.setdefault(type(loaded_object), []).append(loaded)
 
     # --- JSON -----------------------------------------------------------------------------------------------

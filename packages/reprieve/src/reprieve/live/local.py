@@ -18,7 +18,7 @@ from typing import Final
 import aiohttp
 
 from kube_standin.security import write_kubeconfig
-from kube_standin.server.control_plane import MEMORY, ServeOptions, Serving, serving
+from kube_standin.server.control_plane import MEMORY, ListeningServer, ServeOptions, serving
 from reprieve.client.kubeconfig import SCHEDULER_EXTENSION
 from reprieve.live.supervisor import ChildRefusedError, Restarts, Supervisor
 
@@ -48,7 +48,9 @@ class LocalOptions:
 class LocalCluster:
     """A running local cluster. `failed` ends with the error if the scheduler refuses to run."""
 
-    def __init__(self, server: Serving, supervisor: Supervisor, scheduler_url: str, run: asyncio.Task[None]) -> None:
+    def __init__(
+        self, server: ListeningServer, supervisor: Supervisor, scheduler_url: str, run: asyncio.Task[None]
+    ) -> None:
         self.server = server
         self.supervisor = supervisor
         self.scheduler_url = scheduler_url
@@ -88,7 +90,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
                 await asyncio.gather(running, return_exceptions=True)
 
 
-def scheduler_command(server: Serving, metrics_port: int, arguments: Sequence[str]) -> list[str]:
+def scheduler_command(server: ListeningServer, metrics_port: int, arguments: Sequence[str]) -> list[str]:
     """Return the command line of a server's scheduler."""
     kubeconfig = server.directory / "scheduler.kubeconfig"
     write_kubeconfig(kubeconfig, server=server.url, ca=server.ca, token=server.keys.admin_token, name="scheduler")

@@ -10,7 +10,7 @@ import time
 import msgspec
 
 from kube_rules.errors import Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.meta import KubernetesObject
 from reprieve.questions.suggestions import helped
 from reprieve.questions.trials import Trials
@@ -25,8 +25,8 @@ def run(scenario: BenchScenario) -> BenchMeasurement:
     manifests = Manifests()
     everything = (*cluster.nodes, *cluster.running_groups, *cluster.groups, *cluster.running, *cluster.work)
     for order, item in enumerate(everything):
-        loaded_objects: list[Loaded[KubernetesObject]] = manifests.objects.setdefault(type(item), [])
-        loaded_objects.append(Loaded(item, Origin(scenario.name), order, float(order)))
+        loaded_objects: list[LoadedObject[KubernetesObject]] = manifests.objects.setdefault(type(item), [])
+        loaded_objects.append(LoadedObject(item, Origin(scenario.name), order, float(order)))
     options = PlanOptions()
     began, cpu = time.perf_counter(), time.process_time()
     helped(plan(manifests, options), Trials(manifests, options), lambda _: ())

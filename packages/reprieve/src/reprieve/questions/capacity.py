@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.errors import InputError, Origin, names_text
 from kube_rules.group_sources import pod_group_name
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.requests import pod_requests, resource_list
 from kube_rules.topology_terms import HOSTNAME
 from kube_rules.unknown_fields import did_you_mean, nearest
@@ -231,7 +231,7 @@ def _settled(manifests: Manifests, shape: Manifests) -> Manifests:
     return Manifests(objects=result, counted=[*manifests.counted, *counted])
 
 
-def _limits(manifests: Manifests) -> Sequence[Loaded[Any]]:
+def _limits(manifests: Manifests) -> Sequence[LoadedObject[Any]]:
     """Return the quotas and limit ranges."""
     return [*manifests.of(objects.ResourceQuota), *manifests.of(objects.LimitRange)]
 
@@ -246,7 +246,7 @@ _LIMITING: Final = (objects.ResourceQuota, objects.LimitRange)
 
 
 def _amounts(
-    nodes: Sequence[Loaded[objects.Node]], pods: Sequence[Loaded[objects.Pod]]
+    nodes: Sequence[LoadedObject[objects.Node]], pods: Sequence[LoadedObject[objects.Pod]]
 ) -> tuple[list[Amounts], list[Amounts]]:
     """Return the free amounts of each node beside these pods, and its allocatable amounts."""
     whole = {node.object.name: resource_list(node.object.status.allocatable) for node in nodes}
@@ -460,7 +460,7 @@ def _planned(cluster: Manifests, items: list[Any], options: PlanOptions) -> Plan
     order = 1 + max((loaded.order for loaded in loaded_objects), default=0)
     objects_by_kind: dict[Any, list[Any]] = {kind: list(existing) for kind, existing in cluster.objects.items()}
     for turn, item in enumerate(items):
-        loaded = Loaded(item, Origin("--shape"), order + turn, created + 1e-6 * turn)
+        loaded = LoadedObject(item, Origin("--shape"), order + turn, created + 1e-6 * turn)
         objects_by_kind.setdefault(type(item), []).append(loaded)
     return plan(with_fields(cluster, objects=objects_by_kind), options).plan
 

@@ -21,7 +21,7 @@ from kube_rules import objects
 from kube_rules.admission import HIGHEST_USER_PRIORITY, PriorityAdmission
 from kube_rules.errors import FieldError, InputError, Origin, names_text
 from kube_rules.group_sources import pod_group_name
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import Taint
 from kube_rules.selectors import SelectorError, parse_label_selector
@@ -113,7 +113,7 @@ def changed_and_expanded(
     return expand(result.manifests), result
 
 
-def pod_name(loaded: Loaded[objects.Pod]) -> tuple[str, str]:
+def pod_name(loaded: LoadedObject[objects.Pod]) -> tuple[str, str]:
     """Return (namespace, name) of a pod of an input."""
     return loaded.object.namespace, loaded.object.name
 
@@ -212,12 +212,12 @@ class _Changer:
         kind = _NotThereError if isinstance(error, NotThereError) else InputError
         return kind(Origin(str(self._change)), error.message)
 
-    def _list(self, kind: type[ObjectT]) -> list[Loaded[ObjectT]]:
-        return cast("list[Loaded[ObjectT]]", self._manifests.objects.setdefault(kind, []))
+    def _list(self, kind: type[ObjectT]) -> list[LoadedObject[ObjectT]]:
+        return cast("list[LoadedObject[ObjectT]]", self._manifests.objects.setdefault(kind, []))
 
     # -- nodes -------------------------------------------------------------------------------------
 
-    def _nodes(self, text: str) -> list[Loaded[objects.Node]]:
+    def _nodes(self, text: str) -> list[LoadedObject[objects.Node]]:
         """Return the node with this name, or the nodes that a selector matches."""
         nodes = self._list(objects.Node)
         named = [loaded for loaded in nodes if loaded.object.name == text]
@@ -241,10 +241,10 @@ class _Changer:
             self._put(loaded, change(loaded.object))
         return f"{count(len(nodes), 'node')}: {effect}"
 
-    def _put(self, loaded: Loaded[ObjectT], item: ObjectT) -> None:
+    def _put(self, loaded: LoadedObject[ObjectT], item: ObjectT) -> None:
         """Replace an object, without modifying the original."""
         items = self._list(type(item))
-        items[items.index(loaded)] = Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated)
+        items[items.index(loaded)] = LoadedObject(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated)
 
     def _taint(self, value: str) -> str:
         target, text = self._target(value, "KEY=VALUE:EFFECT")
@@ -357,7 +357,7 @@ class _Changer:
             [f"{count(len(nodes), 'node')} {participle} with {count(back + lost, 'pod')}", *_fates(back, lost)]
         )
 
-    def _pods_on(self, names: set[str]) -> list[Loaded[objects.Pod]]:
+    def _pods_on(self, names: set[str]) -> list[LoadedObject[objects.Pod]]:
         return [
             loaded
             for loaded in self._list(objects.Pod)
@@ -365,7 +365,7 @@ class _Changer:
         ]
 
     def _displace(
-        self, pods: Sequence[Loaded[objects.Pod]], over: Callable[[objects.Pod], tuple[str, ...]] | None
+        self, pods: Sequence[LoadedObject[objects.Pod]], over: Callable[[objects.Pod], tuple[str, ...]] | None
     ) -> tuple[int, int, int]:
         """Remove pods from their nodes; return how many come back, are lost, and violate a budget.
 
@@ -407,7 +407,7 @@ class _Changer:
             self._put(loaded_budget, budget)
         return back, lost, against
 
-    def _add_successor(self, loaded: Loaded[objects.Pod]) -> str:
+    def _add_successor(self, loaded: LoadedObject[objects.Pod]) -> str:
         pod = waiting_like(loaded.object, self._names, self._tried)
         self._add(pod, loaded.origin)
         return pod.name
@@ -415,7 +415,7 @@ class _Changer:
     def _add(self, item: KubernetesObject, origin: Origin) -> None:
         """Add an object that is newer than all others."""
         self._latest += 1e-3
-        self._list(type(item)).append(Loaded(item, origin, self._order, self._latest, dated=False))
+        self._list(type(item)).append(LoadedObject(item, origin, self._order, self._latest, dated=False))
         if isinstance(item, objects.Pod):
             self._names.add((item.namespace, item.name))
         self._order += 1

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace as with_fields
 
 from kube_rules.errors import InputError, Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.objects import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -368,7 +368,7 @@ def _after(manifests: Manifests, drained: _PlannedDrain) -> Manifests:
     budgets = manifests.of(PodDisruptionBudget)
     counted = followed((loaded.object for loaded in budgets), removed, come)
     result.objects[PodDisruptionBudget] = [
-        Loaded(budget, loaded.origin, loaded.order, loaded.created)
+        LoadedObject(budget, loaded.origin, loaded.order, loaded.created)
         for loaded, budget in zip(budgets, counted, strict=True)
     ]
     return result

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.controllers.pods import POD_TEMPLATE_HASH
 from kube_rules.group_sources import pod_group_name
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.quantity import milli_value_of, value_of
 from kube_rules.requests import resource_list
@@ -29,7 +29,7 @@ def edited(manifests: Manifests, kind: type[ObjectT], edit: Callable[[ObjectT], 
     """Return the input with edited objects of a kind."""
     result = dict(manifests.objects)
     listed = manifests.of(kind)
-    result[kind] = [Loaded(edit(item.object), item.origin, item.order, item.created) for item in listed]
+    result[kind] = [LoadedObject(edit(item.object), item.origin, item.order, item.created) for item in listed]
     return with_fields(manifests, objects=result, pod_makers=[])
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace as with_fields
 
-from kube_rules.manifests import Loaded
+from kube_rules.manifests import LoadedObject
 from kube_rules.objects import Pod, PodDisruptionBudget
 from reprieve.decisions.outcomes import PreemptionOutcome, Victim
 from reprieve.questions.changed_objects import gang_sizes, waiting_like
@@ -89,7 +89,7 @@ class Rounds:
         self,
         preemption: PreemptionOutcome,
         victim: Victim,
-        loaded: Loaded[Pod],
+        loaded: LoadedObject[Pod],
         budgets: Sequence[PodDisruptionBudget],
     ) -> None:
         """Record an eviction; the pod's controller creates a replacement."""
@@ -99,7 +99,7 @@ class Rounds:
             pod = waiting_like(loaded.object, self._names, self._tried)
             self._names.add((pod.namespace, pod.name))
             pods = self.manifests.objects.setdefault(Pod, [])
-            pods.append(Loaded(pod, loaded.origin, self._order, self._at, dated=False))
+            pods.append(LoadedObject(pod, loaded.origin, self._order, self._at, dated=False))
             self._order += 1
             successor = pod.name
         now = (victim.namespace, successor) if successor is not None else None

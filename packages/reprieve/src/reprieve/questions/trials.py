@@ -9,7 +9,7 @@ from typing import Final
 
 from kube_rules import objects
 from kube_rules.errors import InputError
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from reprieve.questions.changes import InputChange, changed
 from reprieve.simulation.plan import PlanOptions, plan
 from reprieve.simulation.plan_inputs import starts_at
@@ -111,7 +111,7 @@ class Trials:
         return max(LEAST_WORK, objects_planned + tried)
 
 
-def _rules(loaded: Loaded[objects.Pod]) -> int:
+def _rules(loaded: LoadedObject[objects.Pod]) -> int:
     """Return the number of a pod's rules about other pods beyond `FEW_RULES`; each costs about as much as an object."""
     spec = loaded.object.spec
     affinity, count = spec.affinity, len(spec.topology_spread_constraints)

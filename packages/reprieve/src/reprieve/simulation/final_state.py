@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from kube_rules import objects
 from kube_rules.errors import Origin
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.meta import KubernetesObject
 from reprieve.cluster.pods import PodRecord
 from reprieve.scheduling.engine import Engine
@@ -42,7 +42,7 @@ def afterwards(
     everything = _played(manifests, scenarios, at)
     records = {pod.key: pod for pod in sorted(cluster.pods.values(), key=lambda pod: not pod.terminating)}
     written = _written(engine)
-    final_objects: list[Loaded[KubernetesObject]] = []
+    final_objects: list[LoadedObject[KubernetesObject]] = []
     pod_removed = False
     admission = Admission()
     of_pods = [*manifests.of(objects.LimitRange), *manifests.of(objects.RuntimeClass)]
@@ -59,10 +59,10 @@ def afterwards(
         elif isinstance(item, _WRITTEN):
             item = written.pop(key, None)
         if item is not None:
-            final_objects.append(Loaded(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated))
+            final_objects.append(LoadedObject(item, loaded.origin, loaded.order, loaded.created, dated=loaded.dated))
     order = 1 + max((loaded.order for loaded in everything), default=0)
     for turn, item in enumerate(written.values()):
-        final_objects.append(Loaded(item, Origin("<plan>"), order + turn, at))
+        final_objects.append(LoadedObject(item, Origin("<plan>"), order + turn, at))
     unknown = list(manifests.unknown)
     steps = [step for scenario in scenarios for step in scenario.steps]
     jobs = [*manifests.jobs, *(job for step in steps for job in step.jobs)]
@@ -89,13 +89,17 @@ def _written(engine: Engine) -> dict[Key, KubernetesObject]:
     return {_key(item): item for items in (claims, volumes.volumes.values(), volumes.claims.values()) for item in items}
 
 
-def _played(manifests: Manifests, scenarios: Sequence[ScenarioScript], at: float) -> list[Loaded[KubernetesObject]]:
+def _played(
+    manifests: Manifests, scenarios: Sequence[ScenarioScript], at: float
+) -> list[LoadedObject[KubernetesObject]]:
     """Return all objects, with those that scenarios create and without those that they delete."""
     everything = manifests.all()
     order = 1 + max((loaded.order for loaded in everything), default=0)
     for scenario in scenarios:
         for step in scenario.steps:
-            everything += [Loaded(item, scenario.origin, order + turn, at) for turn, item in enumerate(step.create)]
+            everything += [
+                LoadedObject(item, scenario.origin, order + turn, at) for turn, item in enumerate(step.create)
+            ]
             order += len(step.create)
             deleted = {key for key in step.delete if key[0] not in ("Node", "Pod")}
             everything = [loaded for loaded in everything if _key(loaded.object) not in deleted]

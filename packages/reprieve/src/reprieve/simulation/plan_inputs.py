@@ -14,7 +14,7 @@ from kube_rules.errors import InputError, Origin
 from kube_rules.foreign_groups import FOREIGN_VERSIONS
 from kube_rules.grants import standing_problems
 from kube_rules.group_sources import DEFAULT_SOURCES, GroupSources, group_problems, size_problem
-from kube_rules.manifests import Loaded, Manifests, Remark
+from kube_rules.manifests import LoadedObject, Manifests, Remark
 from kube_rules.work_annotations import annotation_problems, class_terms
 from reprieve.framework.gates import FeatureGates
 from reprieve.simulation.workloads.expansion_order import is_unknown_kind
@@ -23,18 +23,18 @@ _OFF = "the feature gate {gate} is off: the claims of the group would be ignored
 _MOST_REMARKS = 20
 
 
-def starts_at(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+def starts_at(loaded: Iterable[LoadedObject[objects.KubernetesObject]]) -> float:
     """Return the default start of simulated time, in seconds since the epoch: after all objects were created."""
     return max(map(_latest, loaded), default=0.0) + 1.0
 
 
-def _latest(entry: Loaded[objects.KubernetesObject]) -> float:
+def _latest(entry: LoadedObject[objects.KubernetesObject]) -> float:
     item = entry.object
     started = item.status.start_time if isinstance(item, objects.Pod) else None
     return max(entry.created, started.timestamp() if started is not None else 0.0)
 
 
-def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -> float:
+def not_before(now: float, loaded: Iterable[LoadedObject[objects.KubernetesObject]]) -> float:
     """Return the start of a plan for a time, in seconds since the epoch.
 
     Undated objects together with dated ones only move the start (interfaces.md 1.11). Raises InputError for an object
@@ -55,7 +55,7 @@ def not_before(now: float, loaded: Iterable[Loaded[objects.KubernetesObject]]) -
     return begun
 
 
-def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> list[str]:
+def misread_annotations(loaded: Iterable[LoadedObject[objects.KubernetesObject]]) -> list[str]:
     """Return the problems of unreadable, ignored annotations (cost.md 2), each with its object."""
     return [
         f"{entry.object.KIND} {entry.object.key}: {problem}"
@@ -64,7 +64,7 @@ def misread_annotations(loaded: Iterable[Loaded[objects.KubernetesObject]]) -> l
     ]
 
 
-def beyond_grants(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+def beyond_grants(loaded: Sequence[LoadedObject[objects.KubernetesObject]]) -> list[str]:
     """Return a warning for each annotation beyond its grant (cost.md 7), merged for a controller's pods."""
     classes = {
         entry.object.name: class_terms(entry.object.metadata.annotations)
@@ -116,7 +116,7 @@ def refuse_unplannable(
         raise InputError(place.origin, text, path="spec.resourceClaims", subject=name_of(item))
 
 
-def group_remarks(loaded: Sequence[Loaded[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
+def group_remarks(loaded: Sequence[LoadedObject[objects.KubernetesObject]], sources: GroupSources) -> list[str]:
     """Return the ignored parts of groups: unread fields, further groups of a pod, weaker duplicates, sizes."""
     result: list[str] = []
     versions: dict[str, set[str]] = {}
@@ -150,7 +150,7 @@ def first_remarks(remarks: Sequence[str]) -> list[str]:
     return [*remarks[:_MOST_REMARKS], *([f"and {more} more like this"] if more > 0 else [])]
 
 
-def _members_above_their_groups(loaded: Sequence[Loaded[objects.KubernetesObject]]) -> list[str]:
+def _members_above_their_groups(loaded: Sequence[LoadedObject[objects.KubernetesObject]]) -> list[str]:
     """Return groups without a class and with pods of a higher class, against admission (preemption.md 8.3)."""
     groups = {
         entry.object.key: entry.object.spec.priority or 0

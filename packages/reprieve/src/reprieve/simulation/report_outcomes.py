@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from kube_rules.manifests import Suspended
+from kube_rules.manifests import SuspendedInput
 from reprieve.cluster.pods import PodRecord
 from reprieve.cluster.topology import use_of
 from reprieve.decisions.preemptions import group_name
@@ -21,7 +21,7 @@ from reprieve.simulation.report import (
 from reprieve.simulation.virtual import VirtualCluster
 
 
-def suspended_workloads(idle: Iterable[Suspended]) -> tuple[SuspendedWorkload, ...]:
+def suspended_workloads(idle: Iterable[SuspendedInput]) -> tuple[SuspendedWorkload, ...]:
     """Return the workloads that require no pods while they are suspended, sorted (whatif.md 1.5)."""
     entries = sorted({(*item[1:], item.message) for item in idle})
     return tuple(

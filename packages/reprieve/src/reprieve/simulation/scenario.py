@@ -26,7 +26,7 @@ from kube_rules.decoding import KINDS, decode_object, name_of
 from kube_rules.errors import FieldError, InputError, Origin
 from kube_rules.group_owners import Job
 from kube_rules.json import text
-from kube_rules.manifests import Loaded, Manifests, PodMaker, Remark, Suspended
+from kube_rules.manifests import LoadedObject, Manifests, PodMaker, Remark, SuspendedInput
 from kube_rules.references import check_groups
 from kube_rules.unknown_fields import did_you_mean, nearest
 from kube_rules.validation.manifests import remark_on
@@ -55,7 +55,7 @@ class ScenarioStep:
     """For each created object: its path in the document."""
     jobs: tuple[Job, ...] = ()
     """Created Jobs with a deadline, which determines the end of their pods (cost.md 6.4)."""
-    suspended: tuple[Suspended, ...] = ()
+    suspended: tuple[SuspendedInput, ...] = ()
     remarks: tuple[Remark, ...] = ()
     makers: tuple[PodMaker, ...] = ()
     """Created pod makers and those that they create, owners before owned objects."""
@@ -104,7 +104,7 @@ class _Reader:
             raise _error(origin, f"{path}.together", "must be true or false")
         created: list[tuple[objects.KubernetesObject, str]] = []
         jobs: list[Job] = []
-        suspended: list[Suspended] = []
+        suspended: list[SuspendedInput] = []
         remarks: list[Remark] = []
         makers: list[PodMaker] = []
         for number, item in enumerate(_items(step, "create", path, origin)):
@@ -178,7 +178,7 @@ class _Reader:
         with _at(path, origin):
             decoded = decode_object(manifest, origin)
             if isinstance(decoded, objects.PodGroup):
-                check_groups([Loaded(decoded, origin, 0, 0.0)], [])
+                check_groups([LoadedObject(decoded, origin, 0, 0.0)], [])
             try:
                 return self._surroundings.admission.resolve(decoded)
             except FieldError as error:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from kube_rules.group_owners import Job
 from kube_rules.json import mapping, text
-from kube_rules.manifests import Manifests, PodMaker, Remark, Suspended
+from kube_rules.manifests import Manifests, PodMaker, Remark, SuspendedInput
 from kube_rules.meta import ObjectMeta
 from kube_rules.unknown_fields import UnknownField
 from kube_rules.workloads import group_of
@@ -41,7 +41,7 @@ class Expansion:
     batches: list[Batch] = field(default_factory=list)
     unknown_fields: list[UnknownField] = field(default_factory=list)
     makers: list[PodMaker] = field(default_factory=list)
-    suspended: list[Suspended] = field(default_factory=list)
+    suspended: list[SuspendedInput] = field(default_factory=list)
 
     @property
     def remarks(self) -> list[Remark]:

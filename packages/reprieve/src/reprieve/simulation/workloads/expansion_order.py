@@ -18,7 +18,7 @@ from kube_rules.decoding import finish, from_data, kind_of
 from kube_rules.errors import InputError, Origin, excerpt
 from kube_rules.group_sources import QUEUE_KEYS
 from kube_rules.json import Json, mapping, text
-from kube_rules.manifests import Loaded, PodMaker, Remark, Suspended, UnknownObject
+from kube_rules.manifests import LoadedObject, PodMaker, Remark, SuspendedInput, UnknownObject
 from kube_rules.meta import KubernetesObject
 from kube_rules.references import check_groups, check_nodes
 from kube_rules.unknown_fields import UnknownField, path_text
@@ -78,7 +78,7 @@ class Maker:
         self.owners = surroundings.owners
         self.now = now
         self.problems: list[UnplannedObject] = []
-        self.suspended: list[Suspended] = []
+        self.suspended: list[SuspendedInput] = []
         self.batches: list[Batch] = []
         self.unknown_fields: list[UnknownField] = []
         self._seen: set[Owner] = set()
@@ -313,7 +313,7 @@ class Maker:
         """Record that the workload, or a part of it, is suspended by the field at a path."""
         _, kind, namespace, name = workload.object_id
         version = text(workload.manifest.get("apiVersion"))
-        self.suspended.append(Suspended(workload.origin, version, kind, namespace, name, path))
+        self.suspended.append(SuspendedInput(workload.origin, version, kind, namespace, name, path))
 
     def remark(self, workload: PodWorkload, message: str, unless: str = "", *, strict: bool = False) -> None:
         """Report an unread part of the workload once; `unless` the source of groups is enabled."""
@@ -329,17 +329,17 @@ class Maker:
 
     # -- typed -------------------------------------------------------------------------------------
 
-    def additions(self) -> list[Loaded[Any]]:
+    def additions(self) -> list[LoadedObject[Any]]:
         """Return all created objects in order; the surroundings do not include them yet."""
         surroundings = self._surroundings
         admission = surroundings.admission
         self.gangs.settle(self.batches, surroundings.groups)
-        result: list[Loaded[Any]] = []
+        result: list[LoadedObject[Any]] = []
 
         def add(item: KubernetesObject, workload: PodWorkload, created: float) -> None:
             stamp = datetime.fromtimestamp(created, UTC)
             item = replace(item, metadata=replace(item.metadata, creation_timestamp=stamp))
-            result.append(Loaded(item, workload.origin, surroundings.order, created, dated=workload.dated))
+            result.append(LoadedObject(item, workload.origin, surroundings.order, created, dated=workload.dated))
             surroundings.order += 1
 
         for item, workload in self._extra:

@@ -15,7 +15,7 @@ from kube_rules.decoding import KINDS
 from kube_rules.errors import FieldError
 from kube_rules.group_sources import pod_group_name
 from kube_rules.json import mapping, text
-from kube_rules.manifests import Loaded, Manifests
+from kube_rules.manifests import LoadedObject, Manifests
 from kube_rules.unknown_fields import Path, did_you_mean, nearest
 from kube_rules.workloads import POD_MAKERS, group_of, templates_in
 from reprieve.simulation.workloads.owners import (
@@ -169,7 +169,7 @@ class Workloads:
 
     # -- members ----------------------------------------------------------------------------------
 
-    def pods_of(self, workload: NamedObject) -> list[Loaded[objects.Pod]]:
+    def pods_of(self, workload: NamedObject) -> list[LoadedObject[objects.Pod]]:
         """Return the pods of a workload that have not ended, directly or through others."""
         if workload.kind == "Pod":
             return [loaded for loaded in self._manifests.pods if loaded.object.key == workload.key]
@@ -203,7 +203,9 @@ class Workloads:
             for version, kind, name in map(str.split, between):
                 yield group_of(version), kind, workload.namespace, name
 
-    def members(self, workload: NamedObject) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
+    def members(
+        self, workload: NamedObject
+    ) -> tuple[list[LoadedObject[objects.Pod]], list[LoadedObject[objects.PodGroup]]]:
         """Return the pods of a workload and their groups with all members, which share one priority."""
         pods = self.pods_of(workload)
         named = {(item.object.namespace, name) for item in pods if (name := pod_group_name(item.object)) is not None}
@@ -233,7 +235,7 @@ class Workloads:
 
     def scale(
         self, workload: NamedObject, number: int
-    ) -> tuple[int, list[Loaded[objects.Pod]], list[Loaded[objects.Pod]]]:
+    ) -> tuple[int, list[LoadedObject[objects.Pod]], list[LoadedObject[objects.Pod]]]:
         """Set the count of a workload; return the old count, the pods to remove, and the pods to copy.
 
         Raises FieldError if nothing states the count.
@@ -300,7 +302,9 @@ class Workloads:
         self._manifests.unknown.append(runtime._replace(kind=kind, manifest=changed))
         return _with(manifest, ("spec", "runtimeRef"), {"kind": kind, "name": own}), templates
 
-    def remove(self, workload: NamedObject) -> tuple[list[Loaded[objects.Pod]], list[Loaded[objects.PodGroup]]]:
+    def remove(
+        self, workload: NamedObject
+    ) -> tuple[list[LoadedObject[objects.Pod]], list[LoadedObject[objects.PodGroup]]]:
         """Remove a workload and its owned objects from the input; return its pods and groups."""
         pods = self.pods_of(workload)
         named = {(loaded.object.namespace, pod_group_name(loaded.object)) for loaded in pods}
@@ -388,12 +392,12 @@ def _is_of_deployment(pod: objects.Pod, workload: NamedObject) -> bool:
     return (pod.namespace or "default") == workload.namespace and deployment_of(pod) == workload.name
 
 
-def _goes_last(workload: NamedObject) -> Callable[[Loaded[objects.Pod]], tuple[Any, ...]]:
+def _goes_last(workload: NamedObject) -> Callable[[LoadedObject[objects.Pod]], tuple[Any, ...]]:
     """Return a sort key for pods, with those that scaling down removes first at the end."""
     if workload.kind == "StatefulSet":
         return lambda loaded: (_ordinal(loaded.object.name), loaded.object.name)
 
-    def key(loaded: Loaded[objects.Pod]) -> tuple[Any, ...]:
+    def key(loaded: LoadedObject[objects.Pod]) -> tuple[Any, ...]:
         pod = loaded.object
         ready = all(condition.status == "True" for condition in pod.status.conditions if condition.type == "Ready")
         rank = deletion_rank(pod.spec.node_name, pod.status.phase, ready, pod.metadata.annotations)
@@ -447,10 +451,10 @@ def _which(workload: NamedObject, parts: Sequence[str]) -> str:
 
 
 def _beyond(
-    existing: list[Loaded[objects.Pod]], counts: Sequence[_Count], workload: NamedObject, number: int
-) -> list[Loaded[objects.Pod]]:
+    existing: list[LoadedObject[objects.Pod]], counts: Sequence[_Count], workload: NamedObject, number: int
+) -> list[LoadedObject[objects.Pod]]:
     """Return the pods to remove from sets with fewer replicas; a pod that one of the sets keeps stays."""
-    going: dict[int, Loaded[objects.Pod]] = {}
+    going: dict[int, LoadedObject[objects.Pod]] = {}
     kept_ids: set[int] = set()
     for count in counts:
         same = _of_set(existing, count, workload, number)
@@ -465,8 +469,8 @@ def _beyond(
 
 
 def _of_set(
-    existing: list[Loaded[objects.Pod]], count: _Count, workload: NamedObject, number: int
-) -> list[Loaded[objects.Pod]]:
+    existing: list[LoadedObject[objects.Pod]], count: _Count, workload: NamedObject, number: int
+) -> list[LoadedObject[objects.Pod]]:
     """Return the pods with the labels of a set, or else with its names."""
     pods, values = count.pods, _values(count, workload, number)
     labels = {**pods.labels, **pods.labels_of.get(str(values["part"]), {})}
