@@ -223,19 +223,20 @@ def test_replaced_member_counts_instead_of_the_one_that_has_succeeded() -> None:
 
 
 @pytest.mark.parametrize("once", [False, True])
-def test_another_object_of_the_same_name_is_another_gang(once: bool) -> None:
-    """repair.md 1.2, 1.3: it is degraded if its own conditions state that it was scheduled."""
+@pytest.mark.parametrize("least", [2, 3])
+def test_another_object_of_the_same_name_is_another_gang(once: bool, least: int) -> None:
+    """repair.md 1.2, 1.3: it is degraded if its own conditions state that it was scheduled, also with the same spec."""
     world = world_of([node(f"n{i}", cpu=4) for i in range(3)], gang("train", 3, cpu=4)).drain()
     world.engine.record_success(world.record("train-0").uid)
     world.gone("train-0").gone("train-1").drain()
     assert said(world)[2] == "1 of 3 members scheduled, 1 has succeeded"
     since = objects.Condition(type="PodGroupInitiallyScheduled", status="True", reason="Scheduled")
-    made = group("train", min_count=2)
+    made = group("train", min_count=least)
     made = replace(made, metadata=replace(made.metadata, uid="another"))
     world.add(replace(made, status=replace(made.status, conditions=(since,))) if once else made)
     world.virtual.keep_effects(world.engine.tick(START))
     assert ("default/train" in world.engine.repair.health.degraded) is once
-    assert not once or said(world)[2] == "1 of 2 members scheduled"
+    assert not once or said(world)[2] == f"1 of {least} members scheduled"
 
 
 def test_tree_is_first_while_one_of_its_gangs_is_degraded() -> None:

@@ -123,9 +123,11 @@ class GroupChanges:
     def _set_group(self, group: objects.PodGroup, now: float, created: float) -> None:
         key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
         before = self._cluster.groups.get(key)
-        old = before.spec if before is not None else None
+        old, uid = (before.spec, before.uid) if before is not None else (None, "")
         state = self._cluster.set_group(group, created=created, trees=self._gates.composite_pod_group)
         self._update_group(state, old, now)
+        if state.uid != uid:
+            self._queue.changed_groups[key] = now  # another object, although it may have the same spec
         if old is None and state.spec is not None and state.spec.claims:
             for pod in state.pending():
                 if pod.claims:
