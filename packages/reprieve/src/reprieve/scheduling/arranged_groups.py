@@ -463,7 +463,8 @@ def _sets(cells: Cells, need: int, enough: Callable[[Sequence[int]], bool]) -> I
         groups = combinations(ordered, count) if few else iter([tuple(ordered[:count])])
         choices = [[cell for label in labels for cell in domains[label]] for labels in groups]
         choices = [part for part in choices if enough(part)]
-        yield from sorted(choices, key=lambda part: (cells.score(part), cells.units(part)))
+        ordered_choices = sorted(choices, key=lambda part: (cells.score(part), cells.units(part)))
+        yield from (part for part in ordered_choices if sorted(part) != first)
         if not few and choices:
             step = 2 * step if step > 1 else 1 + count // 8
         count += step
