@@ -84,6 +84,7 @@ def test_basic_root_needs_one_group() -> None:
     """composite.md 2.4, 3.3."""
     world = World(node("n", cpu=2), composite("root"), *leaf("a", 3), *leaf("b", 3)).settle()
     assert world.where == {}
+    assert [level.needed for level in world.engine.decisions[0].levels] == [1, 3, 3]
     world.add(node("m", cpu=3)).settle()
     assert sorted(world.where) == ["a-0", "a-1", "a-2"]
 
@@ -522,6 +523,7 @@ def test_every_level_counts_what_was_filled_up() -> None:
         *leaf("c", 4),
     ]
     (decision,) = [World(node("n", cpu=7), *items, **retrying()).step()]
+    assert [level.needed for level in decision.levels] == [2, 1, 2, 2, 4]
     assert [
         (level.group, level.ok, level.succeeded, level.total, level.failed_groups) for level in decision.levels
     ] == [

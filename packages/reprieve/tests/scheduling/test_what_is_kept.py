@@ -284,4 +284,4 @@ def test_attempt_is_forgotten_once_its_binding_is_confirmed() -> None:
         settle(engine, 2.0, confirms=confirms)
         left[confirms] = kept(engine)
     fewer = {path: size - left[True][path] for path, size in left[False].items() if left[True][path] < size}
-    assert fewer == {"engine._pods._assumed._attempts": 3}
+    assert fewer == {"engine._pods._assumed_pods._attempts": 3}
