@@ -574,8 +574,8 @@ def check_queue(engine: Engine) -> None:
     seen: set[str] = set()
     waiting = queue._unschedulable
     for entity in entities:
-        assert entity.ready or entity.held, f"{entity} is empty"
-        for uid in (*entity.ready, *entity.held):
+        assert entity.ready or entity.gated_pods, f"{entity} is empty"
+        for uid in (*entity.ready, *entity.gated_pods):
             assert uid not in seen, f"{uid} is in two entities or twice in {entity}"
             seen.add(uid)
         assert entity.state is not QueueState.IN_CYCLE, f"{entity} was left in its cycle"
@@ -588,7 +588,7 @@ def check_queue(engine: Engine) -> None:
         for plugin, refs_of_plugin in waiting.by_plugin.items():
             listed = unschedulable and plugin in entity.rejected_by_indexed
             assert listed == (entity.ref in refs_of_plugin), f"{entity} and those rejected by {plugin}"
-        assert (entity.blocked is not None) == (entity.ref in queue._listening), f"{entity} and its kept events"
+        assert (entity.block_reason is not None) == (entity.ref in queue._listening), f"{entity} and its kept events"
     refs = {entity.ref for entity in entities}
     assert set(waiting.by_ref) <= refs
     assert set(queue._listening) <= refs

@@ -476,18 +476,18 @@ def test_last_ten_events_are_shown(number: int, more: tuple[str, ...]) -> None:
         ([], {"source": ""}, "From the API server alone: no decision record of a scheduler could be read."),
         (
             [],
-            {"source": "", "worked_out_on": MANIFESTS},
+            {"source": "", "basis": MANIFESTS},
             "From the manifests alone: they contain no decision record of a scheduler.",
         ),
         ([], {"source": "", "computed": HypotheticalDecision()}, "No decision record of a scheduler could be read."),
         (
             [],
-            {"source": "", "computed": HypotheticalDecision(), "worked_out_on": MANIFESTS},
+            {"source": "", "computed": HypotheticalDecision(), "basis": MANIFESTS},
             "Manifests contain no decision records of a scheduler.",
         ),
         (
             [],
-            {"source": "", "computed": HypotheticalDecision(), "worked_out_on": "cluster as it would be"},
+            {"source": "", "computed": HypotheticalDecision(), "basis": "cluster as it would be"},
             "No scheduler has a decision record of this.",
         ),
     ],

@@ -156,7 +156,7 @@ def got_of(claim: ClaimState) -> list[str]:
 def why(world: World, name: str = "p") -> str:
     """The last message of a pod that waits, or why it is not tried."""
     entity = world.engine.queue.find(world.record(name))
-    held = entity.held.get(world.record(name).uid) if entity is not None else None
+    held = entity.gated_pods.get(world.record(name).uid) if entity is not None else None
     rejection = world.virtual.rejections.get(world.record(name).uid)
     return held.reason if held is not None else rejection.message if rejection is not None else ""
 

@@ -121,7 +121,7 @@ def _gain(made: Problem, state: Eviction, going: Collection[int], number: int = 
         of = made.kinds[number]
         return sum(tiny.places(have, of.wants) for node, have in enumerate(left) if node in of.nodes)
 
-    return total({*state.gone, *going}) - total(state.gone)
+    return total({*state.evicted, *going}) - total(state.evicted)
 
 
 def _something_happens(state: Eviction, chance: random.Random) -> None:
@@ -143,7 +143,7 @@ def test_bundles_stay_correct_after_any_history(seed: int) -> None:
             bundles.touch(state.dearer)
         state.changed.clear()
         state.dearer.clear()
-        may = [u for u in range(len(made.units)) if u not in state.gone and u not in state.barred]
+        may = [u for u in range(len(made.units)) if u not in state.evicted and u not in state.barred]
         for number, bundles in enumerate(kept):
             fresh, asked = Bundles(state, number), Bundles(state, number)
             every = fresh.every()
@@ -188,7 +188,7 @@ def _helps(made: Problem, state: Eviction, node: int, may: Sequence[int], number
         return False
     if len(there) == 1:
         return _gain(made, state, there, number) > 0
-    left = tiny.left_beside(made, tiny.names(made, {*state.gone, *there}))[node]
+    left = tiny.left_beside(made, tiny.names(made, {*state.evicted, *there}))[node]
     for each, count in zip(made.kinds, tiny.put(state)[node] or [0] * len(made.kinds), strict=True):
         left = [have - count * want for have, want in zip(left, each.wants, strict=True)]
     return tiny.places(left, made.kinds[number].wants) > state.places.spare[number][node]
@@ -216,10 +216,10 @@ def test_estimate_of_a_node_not_yet_examined_is_never_too_dear(seed: int) -> Non
             assert (least[:, node] <= rates_of(there)).all()
             if not there:
                 continue
-            if len([u for u in state.numbers.on[node] if u not in state.gone and u not in state.barred]) == 1:
+            if len([u for u in state.numbers.on[node] if u not in state.evicted and u not in state.barred]) == 1:
                 assert least[:, node] == pytest.approx(rates_of(there))
         for number in range(len(made.units)):
-            may = number not in state.gone and number not in state.barred
+            may = number not in state.evicted and number not in state.barred
             if may and gains[number] >= 0:
                 assert gains[number] == _gain(made, state, [number])
             elif may:

@@ -55,11 +55,11 @@ def test_budgets_that_several_would_break_together(seed: int) -> None:
     for number in units:
         if chance.random() < 0.3:
             state.evict(number)
-    staying = [number for number in units if number not in state.gone]
+    staying = [number for number in units if number not in state.evicted]
     for _ in range(8):
         some = sorted(chance.sample(staying, chance.randint(0, len(staying))))
         left = dict(made.allowed)
-        for number in sorted(state.gone):
+        for number in sorted(state.evicted):
             for name, pods in made.units[number].charged.items():
                 left[name] -= pods
         broken = 0

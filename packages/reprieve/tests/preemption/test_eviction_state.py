@@ -30,7 +30,7 @@ def _seen(state: Eviction) -> dict[str, Any]:
     """All that is public and follows from evicted units and where the pods are."""
     nothing = [0] * len(state.places.missing)
     return {
-        "gone": set(state.gone),
+        "gone": set(state.evicted),
         "barred": set(state.barred),
         "missing": list(state.places.missing),
         "left": [list(have) for have in state.places.left],
@@ -46,7 +46,7 @@ def _seen(state: Eviction) -> dict[str, Any]:
 
 def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
     """The same computed again, taking evicted units, barred ones and the places of pods for granted."""
-    gone = tiny.names(made, state.gone)
+    gone = tiny.names(made, state.evicted)
     put = [list(there or [0] * len(made.kinds)) for there in tiny.put(state)]
     left = tiny.left_beside(made, gone)
     for have, there in zip(left, put, strict=True):
@@ -68,7 +68,7 @@ def _counted(made: Problem, state: Eviction) -> dict[str, Any]:
     if len(made.kinds) == 1:
         missing, room = [max(0, missing[0] - room)], max(0, room - missing[0])
     return {
-        "gone": set(state.gone),
+        "gone": set(state.evicted),
         "barred": set(state.barred),
         "missing": missing,
         "left": left,
@@ -124,8 +124,8 @@ def test_reprieve_does_not_depend_on_earlier_attempts(seed: int) -> None:
         else:
             marks.append(state.mark())
             _do_something(state, chance)
-        for number in sorted(state.gone):
-            left = tiny.left_beside(made, tiny.names(made, state.gone - {number}))
+        for number in sorted(state.evicted):
+            left = tiny.left_beside(made, tiny.names(made, state.evicted - {number}))
             asked = {(r, size) for each in made.kinds for r, size in enumerate(each.wants) if size}
             assert state.places.may_return(number) is all(
                 sum(max(0, have[r]) // size for have in left)
@@ -244,16 +244,16 @@ def test_like_pods_are_placed_wherever_as_many_fit(seed: int) -> None:
         if chance.random() < 0.6:
             state.evict(number)
     settled = state.places.settle()
-    assert settled is tiny.fits(made, tiny.names(made, state.gone))
+    assert settled is tiny.fits(made, tiny.names(made, state.evicted))
     assert settled is (not any(state.places.missing))
     if not settled:
         return
-    for number in sorted(state.gone):
+    for number in sorted(state.evicted):
         mark = state.mark()
         may = state.places.may_return(number)
         state.restore(number)
         stays = state.places.settle()
-        assert stays is tiny.fits(made, tiny.names(made, state.gone))
+        assert stays is tiny.fits(made, tiny.names(made, state.evicted))
         assert may or not stays, "a unit that could come back is not refused"
         state.rollback(mark)
 
@@ -268,11 +268,11 @@ def test_unlike_pods_are_placed_only_where_they_fit(seed: int) -> None:
             state.evict(number)
     if not (state.fits()):
         return
-    assert tiny.fits(made, tiny.names(made, state.gone))
+    assert tiny.fits(made, tiny.names(made, state.evicted))
     assert _overdrawn(made, state) == []
-    for number in sorted(state.gone):
+    for number in sorted(state.evicted):
         if not state.places.may_return(number):
-            assert not tiny.fits(made, tiny.names(made, state.gone - {number}))
+            assert not tiny.fits(made, tiny.names(made, state.evicted - {number}))
 
 
 @pytest.mark.parametrize(("pods", "may"), [(1, True), (2, False), (5, False)])

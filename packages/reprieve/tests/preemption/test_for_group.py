@@ -287,7 +287,7 @@ def test_every_assigned_pod_is_nominated_and_the_group_waits() -> None:
     assert decision.result is Result.WAITING
     assert sorted(p.name for p, _ in decision.nominations) == ["crew-0", "crew-1", "crew-2"]
     assert sorted(n for _, n in decision.nominations) == ["n0", "n1", "n2"]
-    assert world.entity("crew").blocked == "waiting for the preemption for this pod group to be finished"
+    assert world.entity("crew").block_reason == "waiting for the preemption for this pod group to be finished"
 
 
 def test_group_may_be_placed_elsewhere_if_room_appears() -> None:

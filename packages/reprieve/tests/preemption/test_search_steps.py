@@ -75,7 +75,7 @@ def test_changes_that_did_not_help_are_not_made_again() -> None:
     change = ((1,), (1,), ())
     failed: set[tuple[int, Change]] = set()
     assert search._try(change, price, failed) is None
-    assert (search.repeats, search.state.gone, search.state.barred) == (0, {1}, set())
+    assert (search.repeats, search.state.evicted, search.state.barred) == (0, {1}, set())
     assert search._try(change, price, failed) is None
     assert search.repeats == 1
     search.state.bar(0)
@@ -90,7 +90,7 @@ def test_exchange_that_helps_is_kept() -> None:
     search.state.places.settle()
     price = search._try(((0,), (0,), ()), search.state.price(), set())
     assert price == search.state.price() == search.state.price_of([1])
-    assert (search.state.gone, search.state.barred) == ({1}, set())
+    assert (search.state.evicted, search.state.barred) == ({1}, set())
 
 
 def test_units_come_back_the_dearest_first() -> None:
@@ -99,7 +99,7 @@ def test_units_come_back_the_dearest_first() -> None:
     for wanted, gone in (((), {1, 2}), ((0,), {0, 2}), ((0, 1), {0, 1}), ((0, 1, 2), {1, 2})):
         search = _evicting(made, range(3))
         search._spare(search._returnable() or (), wanted)
-        assert search.state.gone == gone, wanted
+        assert search.state.evicted == gone, wanted
 
 
 def test_where_the_dearest_cannot_come_back_another_may() -> None:
@@ -109,7 +109,7 @@ def test_where_the_dearest_cannot_come_back_another_may() -> None:
         made = problem([(4,), (1,)], units, [kind((2,), 1), *([kind((1,), 1, [1])] if first == 2 else [])])
         search = _evicting(made, range(2))
         search._spare(search._returnable() or ())
-        assert tiny.names(made, search.state.gone) == (("dear",) if first == 3 else ("cheap",))
+        assert tiny.names(made, search.state.evicted) == (("dear",) if first == 3 else ("cheap",))
 
 
 def test_only_what_is_cheaper_is_remembered() -> None:
@@ -138,7 +138,7 @@ def test_attempt_to_bring_a_unit_back_is_a_step() -> None:
     before = search.taken
     search._spare(search._returnable() or ())
     assert (search.returns, search.taken - before) == (3, 3)
-    assert search.state.gone == set()
+    assert search.state.evicted == set()
 
 
 def test_unit_that_breaks_a_budget_comes_back_before_a_dear_one() -> None:
@@ -147,7 +147,7 @@ def test_unit_that_breaks_a_budget_comes_back_before_a_dear_one() -> None:
     )
     search = _evicting(made, range(2))
     search._spare(search._returnable() or ())
-    assert tiny.names(made, search.state.gone) == ("dear",)
+    assert tiny.names(made, search.state.evicted) == ("dear",)
 
 
 def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
@@ -157,7 +157,7 @@ def test_small_ones_come_back_first_where_that_is_asked_for() -> None:
         made = problem([(4,)], units, [kind((1,), 2)])
         search = _evicting(made, range(3))
         search._spare(search._returnable() or (), small_first=small_first)
-        assert tiny.names(made, search.state.gone) == gone
+        assert tiny.names(made, search.state.evicted) == gone
 
 
 def test_only_units_on_changed_nodes_are_tried_back_without_capacity() -> None:
@@ -194,7 +194,7 @@ def test_eviction_is_taken_up_from_whatever_was_tried(seed: int) -> None:
             search.state.evict(number)
     search.state.places.settle()
     search._load(best)
-    assert search.state.gone == set(best.units)
+    assert search.state.evicted == set(best.units)
     assert not any(search.state.places.missing)
     assert search.state.places.places() == best.places
 

@@ -291,9 +291,9 @@ def test_node_memory_equals_a_new_search(monkeypatch: pytest.MonkeyPatch, seed: 
             if chance.random() < 0.2:
                 del marks[chance.randrange(1, len(marks)) + 1 :]
                 state.rollback(marks.pop())
-            elif state.gone and chance.random() < 0.3:
-                state.restore(chance.choice(sorted(state.gone)))
-            elif staying := sorted(set(range(len(numbers.units))) - state.gone):
+            elif state.evicted and chance.random() < 0.3:
+                state.restore(chance.choice(sorted(state.evicted)))
+            elif staying := sorted(set(range(len(numbers.units))) - state.evicted):
                 state.evict(chance.choice(staying))
             state.places.settle()
             assert state.budgets.over == [
@@ -309,7 +309,7 @@ def test_node_memory_equals_a_new_search(monkeypatch: pytest.MonkeyPatch, seed: 
                     assert bundles._gains.of((unit,)) == again._gains.of((unit,))
                 # Whatever is older elsewhere: no way out is missed, and no pods are evicted twice.
                 assert [bool(those) for those in bundles.of] == [bool(those) for those in again.of]
-                assert state.gone.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
+                assert state.evicted.isdisjoint(unit for those in bundles.of for bundle in those for unit in bundle[2])
                 for node_at, units in enumerate(numbers.on):
                     if all(len(numbers.takes[unit]) == 1 for unit in units):
                         # What several break together may be older: only what one does alone is followed.
@@ -342,7 +342,7 @@ def test_no_bundle_is_better_than_the_estimate_of_a_node_not_yet_examined(
                         assert looked_at._gains._of_two(*pair) == looked_at._gains._of_all(pair)
                 missing = chance.choice((1, 2, 3, 5, 40))
                 assert asked.best(missing) == looked_at.best(missing)
-            staying = sorted(set(range(len(numbers.units))) - state.gone - state.barred)
+            staying = sorted(set(range(len(numbers.units))) - state.evicted - state.barred)
             for unit in chance.sample(staying, min(2, len(staying))):
                 chance.choice((state.evict, state.bar))(unit)
             state.places.settle()
@@ -393,7 +393,7 @@ def test_eviction_is_taken_up_from_any_other(monkeypatch: pytest.MonkeyPatch, se
                 search.state.places.settle()
         for each in (search, again):
             each._load(best)
-            assert each.state.gone == set(best.units)
+            assert each.state.evicted == set(best.units)
             assert not any(each.state.places.missing)
             assert each.state.price() == best.price
         assert search.state.places.left == again.state.places.left

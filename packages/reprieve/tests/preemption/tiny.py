@@ -200,11 +200,11 @@ def without(made: Problem, kept: Collection[str]) -> Problem:
 
 def change(state: Eviction, what: str, chance: random.Random) -> None:
     """One change of those that a search makes: "evict", "restore", "bar", "unbar", "settle", "repack" or "off"."""
-    staying = sorted(set(range(len(state.numbers.units))) - state.gone)
+    staying = sorted(set(range(len(state.numbers.units))) - state.evicted)
     if what == "evict" and staying:
         state.evict(chance.choice(staying))
-    elif what == "restore" and state.gone:
-        state.restore(chance.choice(sorted(state.gone)))
+    elif what == "restore" and state.evicted:
+        state.restore(chance.choice(sorted(state.evicted)))
     elif what == "bar":
         state.bar(chance.randrange(len(state.numbers.units)))
     elif what == "unbar":

@@ -30,7 +30,7 @@ def test_pod_is_not_tried_while_its_calls_run(blocked: bool) -> None:
     queue = world.engine.queue
     entity = queue.pop(world.now)
     assert entity is not None
-    entity.blocked = "waiting" if blocked else None
+    entity.block_reason = "waiting" if blocked else None
     queue.requeue_now(entity, world.now)
     assert entity.state is (QueueState.GATED if blocked else QueueState.ACTIVE)
     assert entity.attempts == 0

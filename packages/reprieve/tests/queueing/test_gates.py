@@ -187,7 +187,7 @@ def test_pod_that_is_held_back_again_is_gated_wherever_it_was(state: QueueState)
     assert world.place("p") is state
     world.change_pod("p", _gated)
     assert world.place("p") is QueueState.GATED
-    assert list(world.entity("p").held) == ["uid-p"]
+    assert list(world.entity("p").gated_pods) == ["uid-p"]
     assert not world.entity("p").ready
     world.gone("r")
     assert world.settle().where == {}

@@ -21,7 +21,7 @@ def blocked_preemptor() -> World:
     """Pod p waits for the deletion of its victim r, with the call under way."""
     world = World(node("n", cpu=1), pod("r", cpu=1, node="n"), pod("p", cpu=1, priority=5))
     assert world.step().result is Result.WAITING
-    assert world.entity("p").blocked == "waiting for the preemption for this pod to be finished"
+    assert world.entity("p").block_reason == "waiting for the preemption for this pod to be finished"
     return world
 
 

@@ -84,7 +84,7 @@ class Calls:
         """Whether the pod waits for the calls of its preemption."""
         record = self.world.record(name)
         entity = self.engine.queue.find(record)
-        return entity is not None and entity.state is QueueState.GATED and entity.blocked is not None
+        return entity is not None and entity.state is QueueState.GATED and entity.block_reason is not None
 
     def waits(self, name: str) -> bool:
         """Whether the pod waits for an event that may help it."""

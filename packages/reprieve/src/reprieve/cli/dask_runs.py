@@ -57,7 +57,7 @@ class DaskRuns:
         self._out: dict[int, Future] = {}
         self._ask_again = 0.0
         self._known_workers = 0
-        self._told = False
+        self._absence_noted = False
 
     def results(
         self, submit: "Sequence[Callable[[Client], Future]]", interrupt: Interrupt
@@ -93,8 +93,8 @@ class DaskRuns:
         if time.monotonic() >= self._ask_again:
             self._ask_again = time.monotonic() + _WORKERS_HOLD
             self._known_workers = len(self._client.ncores())
-            if not self._known_workers and not self._told:
-                self._told = True
+            if not self._known_workers and not self._absence_noted:
+                self._absence_noted = True
                 note(f"{self._place} has no workers yet: waiting for them")
         return self._known_workers
 

@@ -40,7 +40,7 @@ from reprieve.decisions.records import DecisionRecord, UnitRecord
 from reprieve.simulation.report import ChangeMade
 
 MANIFESTS: Final = "cluster they describe"
-"""The cluster that an answer was computed on (`Evidence.worked_out_on`); the other is the cluster after the changes."""
+"""The cluster that an answer was computed on (`Evidence.basis`); the other is the cluster after the changes."""
 CHANGED: Final = "changed cluster"
 _OURS: Final = "app.kubernetes.io/name=reprieve"
 """The name of the pods of deploy/; the lease has the name and namespace of their configuration."""
@@ -135,7 +135,7 @@ class Evidence:
     """Events of the object and of the group of a pod; newest first."""
     source: str = ""
     """The source of the records; empty if there are none."""
-    worked_out_on: str = ""
+    basis: str = ""
     """The cluster that the answer was computed on, if not the current one; no records are read then."""
     owner: OwnerEvidence | None = None
     """The controller in question; this evidence is about one of its gangs or pods."""

@@ -123,7 +123,7 @@ def evidence_of(
 ) -> Evidence:
     """Return everything that the input has about an object, and the decision that would be made."""
     manifests = gathered.manifests
-    evidence = Evidence(target, worked_out_on=CHANGED if source.live else MANIFESTS, changes=gathered.changed.applied)
+    evidence = Evidence(target, basis=CHANGED if source.live else MANIFESTS, changes=gathered.changed.applied)
     evidence.pod = next(
         (
             item.object

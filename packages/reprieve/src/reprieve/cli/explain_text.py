@@ -569,10 +569,10 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
     computed = evidence.computed
     if computed is not None and not evidence.source:
         title, on = "No decision record of a scheduler could be read.", "cluster as it is now"
-        if evidence.worked_out_on == MANIFESTS:
+        if evidence.basis == MANIFESTS:
             title, on = "Manifests contain no decision records of a scheduler.", MANIFESTS
-        elif evidence.worked_out_on:
-            title, on = "No scheduler has a decision record of this.", evidence.worked_out_on
+        elif evidence.basis:
+            title, on = "No scheduler has a decision record of this.", evidence.basis
         return Section(
             title,
             notes=(
@@ -589,7 +589,7 @@ def _source(evidence: Evidence, own: DecisionRecord | None) -> Section:
         return Section(f"From the scheduler's record ({evidence.source}).", tone=Tone.QUIET)
     if evidence.source:
         return Section(f"The scheduler ({evidence.source}) has no record of an attempt that failed.", tone=Tone.QUIET)
-    if evidence.worked_out_on == MANIFESTS:
+    if evidence.basis == MANIFESTS:
         return Section("From the manifests alone: they contain no decision record of a scheduler.", tone=Tone.QUIET)
     return Section("From the API server alone: no decision record of a scheduler could be read.", tone=Tone.QUIET)
 

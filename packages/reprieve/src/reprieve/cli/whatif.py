@@ -142,7 +142,7 @@ def _turn(items: Iterable[Timed], kind: str, namespace: str, name: str, now: flo
     entity = engine.queue.get(ref)
     if entity is None:
         return _Turn(None, None, "")
-    reservation = next(iter(entity.held.values()), None)
+    reservation = next(iter(entity.gated_pods.values()), None)
     return _Turn(None, None, entity.gate.reason or (reservation.reason if reservation is not None else ""))
 
 

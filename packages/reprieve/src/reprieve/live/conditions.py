@@ -296,16 +296,16 @@ class Conditions:
             if entity.state is not QueueState.GATED or entity.resizing:
                 continue
             kept_back = now - entity.since >= KEPT_BACK
-            if entity.group is not None and entity.gate.reason and not entity.blocked:
+            if entity.group is not None and entity.gate.reason and not entity.block_reason:
                 for group in entity.group.below():
                     self._group_gated(group, entity.gate.reason, first=not kept_back)
             if not kept_back:
                 continue
-            why = entity.blocked or entity.gate.reason
+            why = entity.block_reason or entity.gate.reason
             if why:
                 for pod in entity.ready.values():
                     self._not_scheduled(pod, NOT_READY, why)
-            for uid, status in entity.held.items():
+            for uid, status in entity.gated_pods.items():
                 gated_pod = engine.cluster.pods.get(uid)
                 if gated_pod is not None and not gated_pod.gates:
                     self._not_scheduled(gated_pod, NOT_READY, status.reason)

@@ -64,8 +64,8 @@ class Watchdog(CallPolicy):
         limit = self._limit if in_cycle else self._budget
         worker.calls.put(call)
         answer = self._wait(worker, call, limit)
-        took = self._clock() - began - call.elsewhere
-        self._raised = call.raised
+        took = self._clock() - began - call.request_seconds
+        self._raised = call.exception
         if took > self._budget:
             self.report(PluginIncident(plugin.name, point, "slow", f"{point} plugin {plugin.name!r} took {took:.1f} s"))
         return cast(R, answer())
@@ -73,7 +73,7 @@ class Watchdog(CallPolicy):
     def _wait(self, worker: _Worker, call: _PluginCall, limit: float) -> Callable[[], Any]:
         """Return a function with the call's outcome. Requests of the call run on this thread and do not count."""
         while True:
-            left = call.began + call.elsewhere + limit - self._clock()
+            left = call.began + call.request_seconds + limit - self._clock()
             try:
                 answer = call.answers.get(timeout=max(left, 0.0))
             except Empty:
@@ -81,7 +81,7 @@ class Watchdog(CallPolicy):
                 if answer is None:
                     worker.stuck = call
                     call.returned = lambda: self._returned(worker, call)
-                    if call.over.is_set():  # it returned just now
+                    if call.ended.is_set():  # it returned just now
                         call.returned()
                     self.report(_stuck(worker, call, limit))
                     raise TimeoutError(f"gave no answer within {limit:g} s") from None
@@ -89,7 +89,7 @@ class Watchdog(CallPolicy):
                 return cast(Callable[[], Any], answer)
             began = self._clock()
             answer.serve()
-            call.elsewhere += self._clock() - began
+            call.request_seconds += self._clock() - began
 
     def back(self, function: Callable[[], R]) -> R:
         """See `CallPolicy.back`. Raises TimeoutError if the requesting call has been abandoned."""
@@ -146,22 +146,22 @@ class _PluginCall:
         self.point = point
         self.function = function
         self.began = began
-        self.elsewhere = 0.0
+        self.request_seconds = 0.0
         """Seconds spent on requests of the call."""
         self.answers: SimpleQueue[Any] = SimpleQueue()
-        self.over = threading.Event()
+        self.ended = threading.Event()
         self.returned: Callable[[], None] = lambda: None
-        self.raised: BaseException | None = None
+        self.exception: BaseException | None = None
         self._lock = threading.Lock()
         self._given_up = False
 
     def run(self) -> None:
         """Make the call on the plugin's thread."""
         _current.call = self
-        answer, self.raised = _done(self.function)
+        answer, self.exception = _done(self.function)
         _current.call = None
         self.answers.put(answer)
-        self.over.set()
+        self.ended.set()
         self.returned()
 
     def give_up(self) -> Any:

@@ -463,7 +463,7 @@ def _pending(entities: Sequence[Entity]) -> Iterable[Metric]:
             resizes[queue] += len(entity.ready)
             continue
         pods[queue] += len(entity.ready)
-        pods["gated"] += len(entity.held)
+        pods["gated"] += len(entity.gated_pods)
         if entity.state is QueueState.UNSCHEDULABLE:
             for plugin in entity.rejected_by:
                 reasons[plugin, entity.profile] += len(entity.ready)

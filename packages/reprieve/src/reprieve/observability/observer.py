@@ -98,7 +98,7 @@ class _AssumedPod:
     """Data of a pod's attempt that is needed when its binding is confirmed."""
 
     began: float
-    queued: float
+    first_active: float
     attempts: int
     profile: str
 
@@ -228,7 +228,7 @@ class Observer:
             self.metrics.pod_attempt(SCHEDULED, assumed.profile, max(0.0, now - assumed.began))
             self.metrics.pod_attempts.observe(assumed.attempts)
             label = attempts_label(assumed.attempts)
-            self.metrics.sli_seconds.labels(label).observe(max(0.0, now - assumed.queued))
+            self.metrics.sli_seconds.labels(label).observe(max(0.0, now - assumed.first_active))
         note = f"Successfully assigned {pod.key} to {node}"
         self._event(pod, None, NORMAL, "Scheduled", "Binding", note, now)
         self.log.info("Bound pod", v=DECISIONS, pod=pod.key, node=node)

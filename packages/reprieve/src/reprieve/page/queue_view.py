@@ -47,7 +47,10 @@ def pending_items(
 
 
 def _item(engine: Engine, entity: Entity, at: int, record: DecisionRecord | None, helps: Helps | None) -> QueueItem:
-    pods = [*entity.ready.values(), *(engine.cluster.pods[uid] for uid in entity.held if uid in engine.cluster.pods)]
+    pods = [
+        *entity.ready.values(),
+        *(engine.cluster.pods[uid] for uid in entity.gated_pods if uid in engine.cluster.pods),
+    ]
     group = entity.group
     first = pods[0] if pods else None
     if group is None and entity.ref.startswith(RESIZES):
@@ -84,7 +87,7 @@ def _why(entity: Entity, record: DecisionRecord | None) -> str:
     """Return the reason in one word."""
     if _is_gated(entity):
         return GATED
-    if entity.blocked is not None or (record is not None and record.result == "Preempting"):
+    if entity.block_reason is not None or (record is not None and record.result == "Preempting"):
         return PREEMPTING
     if record is None:
         return ACTIVE
@@ -97,4 +100,4 @@ def _why(entity: Entity, record: DecisionRecord | None) -> str:
 
 def _is_gated(entity: Entity) -> bool:
     """Return whether a gate blocks it, rather than its own preemption."""
-    return entity.state is QueueState.GATED and entity.blocked is None
+    return entity.state is QueueState.GATED and entity.block_reason is None

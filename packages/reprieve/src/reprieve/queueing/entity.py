@@ -38,18 +38,18 @@ class Entity:
         "alarm",
         "attempts",
         "before_attempt",
-        "blocked",
+        "block_reason",
         "considered_at",
         "events",
         "failed_preemptions",
         "gate",
         "group",
-        "held",
+        "gated_pods",
         "last_attempt",
         "overtaken",
         "priority",
         "profile",
-        "queued",
+        "first_active",
         "ready",
         "ref",
         "rejected_by",
@@ -72,7 +72,7 @@ class Entity:
         self.priority = 0
         self.profile = ""
         self.ready: dict[str, PodRecord] = {}
-        self.held: dict[str, Status] = {}
+        self.gated_pods: dict[str, Status] = {}
         self.attempts = 0
         self.last_attempt = float("-inf")
         self.before_attempt = float("-inf")
@@ -82,14 +82,14 @@ class Entity:
         """The time when the entity came to its present state."""
         self.considered_at = timestamp
         """The time when the unschedulable entity was last considered: it arrived there, or became overdue."""
-        self.queued: float | None = None
+        self.first_active: float | None = None
         """The time when it first became active; None if it never did."""
         self.wake = 0.0
         """The end of its backoff."""
         self.alarm: float | None = None
         """The time of the next attempt if no event comes before."""
         self.gate: Status = SUCCESS
-        self.blocked: str | None = None
+        self.block_reason: str | None = None
         """The reason why an entity with ready pods is not tried: its preemption is in flight (preemption.md 7.3)."""
         self.overtaken = False
         """Whether pods were placed on its nominated nodes while it was blocked (preemption.md 2.7)."""

@@ -24,7 +24,7 @@ class PreEnqueueGates:
         if group is not None and group.fault is not None:
             return Status(Code.UNRESOLVABLE, group.fault.message)
         if not entity.ready:
-            return next(iter(entity.held.values()), SUCCESS)
+            return next(iter(entity.gated_pods.values()), SUCCESS)
         first = next(iter(entity.ready.values()))
         if first.resizing:
             return SUCCESS
@@ -32,7 +32,7 @@ class PreEnqueueGates:
             status = plugin.pre_enqueue(self._cluster, first)
             if not status.ok:
                 return status
-        return next(iter(entity.held.values()), SUCCESS)
+        return next(iter(entity.gated_pods.values()), SUCCESS)
 
     def of_pod(self, pod: PodRecord) -> Status:
         """Return the first rejection of the pod by a PreEnqueue plugin, or SUCCESS."""

@@ -143,14 +143,14 @@ class SchedulingQueue:
         entity.profile = pod.scheduler_name if pod.scheduler_name in self._profiles else self._first_profile
         self._reach.forget(entity.ref)
         entity.ready.pop(pod.uid, None)
-        entity.held.pop(pod.uid, None)
+        entity.gated_pods.pop(pod.uid, None)
         status = self._gates.of_pod(pod)
         if status.ok:
             entity.ready[pod.uid] = pod
             if pod.unschedulable_since is not None:
                 self._order.failed(entity, now)
         else:
-            entity.held[pod.uid] = status
+            entity.gated_pods[pod.uid] = status
             self._doubt(entity, status, now)
         self._refresh_priority(entity)
         if entity.state is QueueState.GATED:
@@ -180,9 +180,9 @@ class SchedulingQueue:
         if entity is None:
             return
         entity.ready.pop(pod.uid, None)
-        entity.held.pop(pod.uid, None)
+        entity.gated_pods.pop(pod.uid, None)
         self._reach.forget(entity.ref)
-        if not entity.ready and not entity.held:
+        if not entity.ready and not entity.gated_pods:
             kind = self._sharing.tried_for(entity)
             self._drop(entity)
             self._sharing.wake(kind, now)
@@ -195,12 +195,12 @@ class SchedulingQueue:
         entity = self._entities.get(before)
         if entity is None:
             return
-        moved = [pod for pod in group.members.values() if pod.uid in entity.ready or pod.uid in entity.held]
+        moved = [pod for pod in group.members.values() if pod.uid in entity.ready or pod.uid in entity.gated_pods]
         for pod in moved:
             entity.ready.pop(pod.uid, None)
-            entity.held.pop(pod.uid, None)
+            entity.gated_pods.pop(pod.uid, None)
         self._reach.forget(entity.ref)
-        if not entity.ready and not entity.held:
+        if not entity.ready and not entity.gated_pods:
             self._drop(entity)
         else:
             self._recheck_gate(entity, now)
@@ -257,7 +257,7 @@ class SchedulingQueue:
             entity.ready.pop(pod.uid, None)
             self._reach.forget(entity.ref)
             kind = self._sharing.tried_for(entity)
-        if not entity.ready and not entity.held:
+        if not entity.ready and not entity.gated_pods:
             self._drop(entity)
         self._sharing.wake(kind, entity.last_attempt)
 
@@ -266,7 +266,7 @@ class SchedulingQueue:
         self._cause = SCHEDULE_ATTEMPT_FAILURE
         entity.rejected_by = set(rejected_by)
         gate = self._gates.of_entity(entity)
-        if not gate.ok or entity.blocked is not None:
+        if not gate.ok or entity.block_reason is not None:
             self._to_gated(entity, gate, now)
             self._sharing.wake(self._sharing.tried_for(entity), now)
         else:
@@ -277,7 +277,7 @@ class SchedulingQueue:
     def requeue_now(self, entity: Entity, now: float) -> None:
         """Retry at once, without backoff and with the old timestamp (scheduling.md 3.3)."""
         entity.attempts = 0
-        if entity.blocked is None:
+        if entity.block_reason is None:
             self.retry_later(entity, now)
         else:
             self.requeue(entity, now, ())
@@ -295,7 +295,7 @@ class SchedulingQueue:
 
     def block(self, entity: Entity, why: str) -> None:
         """Gate the entity while its preemption's API calls run (preemption.md 7.3)."""
-        entity.blocked = why
+        entity.block_reason = why
         entity.overtaken = False
         self._listening[entity.ref] = entity
 
@@ -306,10 +306,10 @@ class SchedulingQueue:
         (preemption.md 7.5): a webhook or a missing permission would refuse the next call as well.
         """
         entity = self._entities.get(ref)
-        if entity is None or entity.blocked is None:
+        if entity is None or entity.block_reason is None:
             return
         self._cause = EventKind.PREEMPTION_FINISHED
-        entity.blocked = None
+        entity.block_reason = None
         entity.failed_preemptions = entity.failed_preemptions + 1 if failed else 0
         if entity.state is not QueueState.IN_CYCLE:
             self._listening.pop(ref, None)
@@ -429,7 +429,7 @@ class SchedulingQueue:
     def overtake(self, ref: str, now: float) -> None:
         """Retry an entity after pods took its nominated nodes; if it is blocked, when its preemption's calls end."""
         entity = self._entities.get(ref)
-        if entity is not None and entity.blocked is not None:
+        if entity is not None and entity.block_reason is not None:
             entity.overtaken = True
         self.wake(ref, now)
 
@@ -496,8 +496,8 @@ class SchedulingQueue:
 
     def _to_active(self, entity: Entity, now: float) -> None:
         self._move(entity, QueueState.ACTIVE, now)
-        if entity.queued is None:
-            entity.queued = now
+        if entity.first_active is None:
+            entity.first_active = now
         entity.gate = SUCCESS
         self._active.push(entity)
 
@@ -513,7 +513,7 @@ class SchedulingQueue:
             self._doubtful[entity.ref] = now + self._timing.max_backoff
 
     def _ask_again(self, entity: Entity, now: float) -> None:
-        for uid, status in list(entity.held.items()):
+        for uid, status in list(entity.gated_pods.items()):
             pod = self._cluster.pods.get(uid)
             if status.code is Code.ERROR and pod is not None:
                 self._take(pod, now, 0)
@@ -526,7 +526,7 @@ class SchedulingQueue:
             self._unschedulable.remove(entity)
             if not self._sharing.shares:
                 self._reach.forget(ref)
-        elif entity.state is QueueState.IN_CYCLE and entity.blocked is None:
+        elif entity.state is QueueState.IN_CYCLE and entity.block_reason is None:
             self._listening.pop(ref, None)
         entity.state = state
         entity.since = now
@@ -538,7 +538,9 @@ class SchedulingQueue:
             self._listening[ref] = entity
             return
         state_and_cause = (state, self._cause)
-        self.incoming[state_and_cause] = self.incoming.get(state_and_cause, 0) + len(entity.ready) + len(entity.held)
+        self.incoming[state_and_cause] = (
+            self.incoming.get(state_and_cause, 0) + len(entity.ready) + len(entity.gated_pods)
+        )
         kind = (*state_and_cause, "Pod" if entity.group is None else entity.group.kind)
         self.arrivals[kind] = self.arrivals.get(kind, 0) + 1
 
@@ -571,7 +573,7 @@ class SchedulingQueue:
         gate = self._gates.of_entity(entity)
         entity.gate = gate
         self._doubt(entity, gate, now)
-        if gate.ok and entity.blocked is None:
+        if gate.ok and entity.block_reason is None:
             self._reactivate(entity, now)
 
     def _recheck_gate(self, entity: Entity, now: float) -> None:

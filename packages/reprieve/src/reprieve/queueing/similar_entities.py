@@ -31,7 +31,7 @@ class AlikeEntities:
 
     def kind(self, entity: Entity) -> Hashable | None:
         """Return the key that similar entities share; None for groups and for pods with claims of their own."""
-        if entity.group is not None or len(entity.ready) != 1 or entity.held:
+        if entity.group is not None or len(entity.ready) != 1 or entity.gated_pods:
             return None
         (pod,) = entity.ready.values()
         if pod.claims or pod.volumes is not None or pod.nominated >= 0:

@@ -40,13 +40,13 @@ class FreeGpus:
         """The last row is that of nodes that are not in the table."""
         for row, count in enumerate(gpus.values()):
             self._free[row, :count] = GPU
-        self._taken: dict[str, tuple[int, list[tuple[int, int]]]] = {}
+        self._parts_by_pod: dict[str, tuple[int, list[tuple[int, int]]]] = {}
         """By UID: the node's row, and (GPU, thousandths) of what the pod has."""
 
     def take(self, uid: str, node: str, milli: int) -> None:
         """Assign GPUs to a pod on a node that requests so many thousandths."""
         row = self._row.get(node)
-        if row is None or milli <= 0 or uid in self._taken:
+        if row is None or milli <= 0 or uid in self._parts_by_pod:
             return
         free = self._free[row]
         whole, part = divmod(milli, GPU)
@@ -65,11 +65,11 @@ class FreeGpus:
                 amount = min(left, int(free[gpu]))
                 _give(free, ((gpu, amount),), parts_taken)
                 left -= amount
-        self._taken[uid] = (row, parts_taken)
+        self._parts_by_pod[uid] = (row, parts_taken)
 
     def give_back(self, uid: str) -> None:
         """Release the GPUs of a pod."""
-        row, parts = self._taken.pop(uid, (-1, []))
+        row, parts = self._parts_by_pod.pop(uid, (-1, []))
         for gpu, amount in parts:
             self._free[row, gpu] += amount
 

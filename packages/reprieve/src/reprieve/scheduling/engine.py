@@ -269,7 +269,7 @@ class Engine:
             first, part = self._joint_attempts.pop(now)
             assert first is not None
             entity, decided = first, self._decide(first, part)
-        queued = now if entity.queued is None else entity.queued
+        queued = now if entity.first_active is None else entity.first_active
         if self.reservations.enabled:
             decided = self._backfill.replace(entity, decided, now)
         if self.moves.enabled and part is None:
@@ -288,7 +288,7 @@ class Engine:
         except PluginError as error:
             running.report(error)
             decided = failed_resizes(entity.ref, pods, str(error))
-        queued = now if entity.queued is None else entity.queued
+        queued = now if entity.first_active is None else entity.first_active
         decision = stamp(decided, entity.attempts, queued, entity.profile)
         if decision.result is Result.SCHEDULED:
             self.queue.done(entity, pods)
@@ -366,7 +366,7 @@ class Engine:
             decision = replace(
                 decision, cleared_nominations=decision.cleared_nominations + displaced, held_until=held_until
             )
-        if entity.ready or entity.held:
+        if entity.ready or entity.gated_pods:
             self._requeue(entity, decision, now)
             if decision.deferral is not None and decision.deferral.until is not None:
                 queue.wake_at(entity, decision.deferral.until)

@@ -176,7 +176,7 @@ class Nominations:
             entity = self._queue.get(ref)
             if entity is None:
                 continue
-            if entity.blocked is not None:  # the calls are still being made: the capacity is not free yet
+            if entity.block_reason is not None:  # the calls are still being made: the capacity is not free yet
                 self.reservations.begin(ref, now, seconds)
                 continue
             rows = {pod.nominated for pod in entity.ready.values() if pod.nominated >= 0}

@@ -60,10 +60,10 @@ def pod_outcome(world: VirtualCluster, pod: PodRecord) -> PodOutcome:
 def _why_pending(world: VirtualCluster, pod: PodRecord) -> tuple[str, str | None, str | None]:
     entity = world.engine.queue.find(pod)
     if entity is not None:
-        hold = entity.held.get(pod.uid)
+        hold = entity.gated_pods.get(pod.uid)
         if hold is not None:
             return "Gated", SCHEDULING_GATED if pod.gates else UNSCHEDULABLE, hold.reason
-        if entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
+        if entity.state is QueueState.GATED and entity.block_reason is None and not entity.gate.ok:
             return "Gated", UNSCHEDULABLE, entity.gate.reason
     rejection = world.rejections.get(pod.uid)
     if rejection is None:
@@ -140,7 +140,9 @@ def group_outcome(world: VirtualCluster, key: str, evicted: int, lost: int) -> P
     condition = world.conditions.get(group.ref)
     entity = engine.queue.get(group.home)
     outcome, reason, message = "Scheduled", None, None
-    gate = entity.gate if entity is not None and entity.state is QueueState.GATED and entity.blocked is None else None
+    gate = (
+        entity.gate if entity is not None and entity.state is QueueState.GATED and entity.block_reason is None else None
+    )
     scheduled = sum(1 for pod in group.running() if pod.uid not in world.lost)
     below = key in world.complete and scheduled < max(group.min_count, 1)
     if condition is not None and condition.scheduled:

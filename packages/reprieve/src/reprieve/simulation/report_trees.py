@@ -50,7 +50,7 @@ def _status(world: VirtualCluster, composite: CompositeState) -> tuple[str, str 
     if condition is not None and condition.scheduled:
         return "Scheduled", None, None
     entity = engine.queue.get(composite.home)
-    if entity is not None and entity.state is QueueState.GATED and entity.blocked is None and not entity.gate.ok:
+    if entity is not None and entity.state is QueueState.GATED and entity.block_reason is None and not entity.gate.ok:
         return "Gated", UNSCHEDULABLE, entity.gate.reason
     if condition is None:
         # No pod was ever tried: all of them run, or there are none.

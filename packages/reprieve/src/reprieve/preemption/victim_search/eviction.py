@@ -67,14 +67,14 @@ class UnitWeights:
 class Eviction:
     """See the module docstring.
 
-    `gone`: the evicted units; `barred`: those that may not be evicted; `heavy[unit]`: its weight, with that of the
+    `evicted`: units; `barred`: those that may not be evicted; `heavy[unit]`: its weight, with that of the
     gangs that break with it, and of a budget if evicting it exceeds any; `changed`: nodes that
     have changed since last examined; `dearer`: nodes on which units have come to violate a budget or break a gang.
     """
 
     def __init__(self, numbers: Numbers) -> None:
         self.numbers = numbers
-        self.gone: set[int] = set()
+        self.evicted: set[int] = set()
         self.barred: set[int] = set()
         self.changed: set[int] = set(range(len(numbers.free)))
         self.dearer: set[int] = set()
@@ -137,7 +137,7 @@ class Eviction:
             if entry < 0:
                 self._bar(~entry)
             else:
-                sign = -1 if entry in self.gone else 1
+                sign = -1 if entry in self.evicted else 1
                 self._move(entry, sign)
                 moved.append((entry, sign))
         self.places.take_back(mark[1], moved)
@@ -185,7 +185,7 @@ class Eviction:
 
     def price(self) -> Price:
         """Return the cost of the eviction, by the criteria; budgets are counted over the evicted units."""
-        return self.price_of(sorted(self.gone))
+        return self.price_of(sorted(self.evicted))
 
     def price_of(self, order: Sequence[int]) -> Price:
         """Return the cost of these units, given in order of importance."""
@@ -249,9 +249,9 @@ class Eviction:
         """Count the unit as evicted (`sign` 1) or not (-1)."""
         takes, heavy = self.numbers.takes, self.heavy
         if sign > 0:
-            self.gone.add(unit)
+            self.evicted.add(unit)
         else:
-            self.gone.remove(unit)
+            self.evicted.remove(unit)
         for limit in self._limits:
             for turned in limit.charge(unit, sign):
                 heavy[turned] = self._weight(turned)

@@ -49,7 +49,7 @@ class NodeSets:
     def units_on(self, node: int) -> NodeUnits:
         """Return the units that may be evicted on a node."""
         state = self._eviction
-        evicted, barred = state.gone, state.barred
+        evicted, barred = state.evicted, state.barred
         on = state.numbers.on[node]
         if not self._usable[node] or evicted.issuperset(on):
             return NodeUnits((), -1)

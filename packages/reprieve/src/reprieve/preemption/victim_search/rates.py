@@ -30,7 +30,7 @@ def least_rates(eviction: Eviction, kind: int) -> tuple[npt.NDArray[np.float64],
     rates = np.full((len(MISSING), nodes), np.inf)
     units, at, amounts = eviction.shares
     may_go = np.ones(len(eviction.heavy), dtype=np.bool_)
-    may_go[[*eviction.gone, *eviction.barred]] = False
+    may_go[[*eviction.evicted, *eviction.barred]] = False
     usable = np.array(eviction.numbers.kinds[kind].usable, dtype=np.bool_)
     evictable = may_go[units] & usable[at]
     units, at, amounts = units[evictable], at[evictable], amounts[evictable]

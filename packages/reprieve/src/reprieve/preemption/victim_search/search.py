@@ -254,7 +254,7 @@ class VictimSearch:
                     state.restore(unit)
                 self.returns += 1
                 done = self._build() and state.price() == result.price
-                units = tuple(sorted(state.gone))
+                units = tuple(sorted(state.evicted))
                 if done:
                     alternatives.setdefault(units, PricedEviction(units, result.price, state.places.places()))
                 state.rollback(mark)
@@ -338,9 +338,9 @@ class VictimSearch:
         """Restore an eviction from the present state; equal nodes stay unchanged."""
         state = self.state
         for unit in eviction.units:
-            if unit not in state.gone:
+            if unit not in state.evicted:
                 state.evict(unit)
-        for unit in sorted(state.gone.difference(eviction.units)):
+        for unit in sorted(state.evicted.difference(eviction.units)):
             state.restore(unit)
         if eviction.places is not None:
             state.places.arrange(eviction.places)
@@ -361,7 +361,7 @@ class VictimSearch:
         price = self.state.price()
         if self.best is not None and price >= self.best.price:
             return False
-        self.best = PricedEviction(tuple(sorted(self.state.gone)), price, self.state.places.places())
+        self.best = PricedEviction(tuple(sorted(self.state.evicted)), price, self.state.places.places())
         return True
 
     def _build(self) -> bool:
@@ -405,11 +405,11 @@ class VictimSearch:
         None if the units that cannot stay cost at least `below`: no eviction among these units is cheaper.
         """
         state, on = self.state, self.numbers.on
-        among: Collection[int] = state.gone
+        among: Collection[int] = state.evicted
         if since is not None and not state.places.room():
-            among = {unit for node in state.touched(since) for unit in on[node] if unit in state.gone}
+            among = {unit for node in state.touched(since) for unit in on[node] if unit in state.evicted}
         returnable: list[int] = []
-        necessary = list(state.gone.difference(among))
+        necessary = list(state.evicted.difference(among))
         lost = state.gangs.lost
         for part in ([unit for unit in among if lost[unit]], [unit for unit in among if not lost[unit]]):
             self.checks += len(part)
@@ -450,7 +450,7 @@ class VictimSearch:
         better = True
         while better and self.taken < until and not self.close:
             better = False
-            without_success = self.without_success.setdefault(frozenset(self.state.gone), set())
+            without_success = self.without_success.setdefault(frozenset(self.state.evicted), set())
             for change in self._changes(depth):
                 if self.taken >= until:
                     break
@@ -475,7 +475,7 @@ class VictimSearch:
         for unit in back:
             state.restore(unit)
         for unit in go:
-            if unit not in state.gone:
+            if unit not in state.evicted:
                 state.evict(unit)
         if self._cover():
             native = self.numbers.pricing is None
@@ -497,11 +497,11 @@ class VictimSearch:
     def _changes(self, depth: int) -> Iterator[Change]:
         """Yield changes to try: restore one victim; a bundle; at depth 2 any unit, two victims, a whole node."""
         state = self.state
-        victims_by_weight = sorted(state.gone, key=lambda unit: (-state.weights.weight[unit], unit))
+        victims_by_weight = sorted(state.evicted, key=lambda unit: (-state.weights.weight[unit], unit))
         for unit in victims_by_weight:
             yield (unit,), (unit,), ()
         for units in state.gangs.members():
-            evicted_members = tuple([unit for unit in units if unit in state.gone])
+            evicted_members = tuple([unit for unit in units if unit in state.evicted])
             if len(evicted_members) > 1:
                 yield evicted_members, evicted_members, ()
             if len(evicted_members) < len(units) > 1:
@@ -512,7 +512,7 @@ class VictimSearch:
         if depth < 2:
             return
         for unit, takes in enumerate(self.numbers.takes):
-            if takes and unit not in state.gone and unit not in state.barred:
+            if takes and unit not in state.evicted and unit not in state.barred:
                 yield (), (), (unit,)
         tried: set[tuple[int, int]] = set()
         for turn, unit in enumerate(victims_by_weight):
@@ -526,11 +526,11 @@ class VictimSearch:
             yield (unit,), victims, ()
         on = {node: None for unit in victims_by_weight for node, _ in self.numbers.takes[unit]}
         for node in on:
-            on_node = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
+            on_node = tuple(unit for unit in self.numbers.on[node] if unit in state.evicted)
             if len(on_node) > 2:
                 yield on_node, on_node, ()
         for node in on:
-            on_node = tuple(unit for unit in self.numbers.on[node] if unit in state.gone)
+            on_node = tuple(unit for unit in self.numbers.on[node] if unit in state.evicted)
             for unit in on_node:
                 yield (unit,), on_node, ()
 
