@@ -14,7 +14,17 @@ from reprieve.preemption import group_victims
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.units import PreemptionUnit
 from reprieve.preemption.victim_search import problem
-from reprieve.preemption.victim_search.problem import Kind, Numbers, _ease, _merged, budgets_that_matter, shares_of
+from reprieve.preemption.victim_search.problem import (
+    Kind,
+    Numbers,
+    TenantLimits,
+    _ease,
+    _merged,
+    budgets_that_matter,
+    gangs_of,
+    restartless_of,
+    shares_of,
+)
 from reprieve.preemption.victim_search.search import PricedEviction, cheapest_eviction
 from tests.building import Item, World, gang, group, node, pdb, pod
 
@@ -253,3 +263,52 @@ def test_budgets_of_a_cluster() -> None:
     _, (numbers,) = _searched(*items, *gang("crew", 1, cpu=2, priority=9))
     assert numbers.allowed == (1,)
     assert numbers.charged == (((0, 2),), ((0, 1),), ())
+
+
+@pytest.mark.parametrize(
+    ("slack", "lost", "slacks"),
+    [
+        # Two of the three gangs can break: those of which the units hold more than the slack.
+        ({"a": 1, "b": 2, "c": 0}, (((0, 1),), ((0, 1), (1, 1)), ()), (1, 0)),
+        ({"a": 2, "b": 2, "c": 1}, ((), (), ()), ()),
+        ({"a": 1, "b": 1, "c": 1}, (((0, 1),), ((0, 1),), ((1, 2),)), (1, 1)),
+    ],
+)
+def test_gangs_that_an_eviction_can_break(
+    slack: dict[str, int], lost: tuple[tuple[tuple[int, int], ...], ...], slacks: tuple[int, ...]
+) -> None:
+    """cost.md 1.7: only if broken gangs count; others are left out."""
+    pods: list[dict[str, int]] = [{"a": 1}, {"a": 1, "c": 1}, {"b": 2}]
+    costing = SimpleNamespace(losses=lambda _: pods, slack=slack)
+
+    def ranking(costing: object, *, counts: bool) -> Ranking:
+        criteria = SimpleNamespace(counts_gangs=counts)
+        return cast("Ranking", SimpleNamespace(costing=costing, criteria=criteria, ordered=()))
+
+    gangs = gangs_of(ranking(costing, counts=True))
+    assert gangs is not None
+    assert (gangs.lost, gangs.slack) == (lost, slacks)
+    assert gangs_of(ranking(costing, counts=False)) is None
+    assert gangs_of(ranking(None, counts=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("upstream", "unlike", "counted"), [(False, [1, 0], (1, 0)), (False, None, ()), (True, [1, 0], ())]
+)
+def test_pods_that_cannot_restart_elsewhere(upstream: bool, unlike: list[int] | None, counted: tuple[int, ...]) -> None:
+    """cost.md 1.9: by unit, unless that is the same for all of them or kube-scheduler's comparison decides."""
+    ranking: Any = SimpleNamespace(criteria=SimpleNamespace(upstream=upstream), costing=None, ordered=())
+    assert restartless_of(ranking) == ()
+    ranking.costing = SimpleNamespace(unlike=lambda _: unlike)
+    assert restartless_of(ranking) == counted
+
+
+def test_pods_that_namespaces_lose() -> None:
+    """cost.md 4.7: by unit and namespace, in the order of their names; the most of any one."""
+    units: Any = [
+        SimpleNamespace(pods=[SimpleNamespace(namespace=name) for name in names]) for names in ("ba", "bcb", "", "c")
+    ]
+    limits = TenantLimits.of(units, 3)
+    assert limits.charged == (((0, 1), (1, 1)), ((1, 2), (2, 1)), (), ((2, 1),))
+    assert limits.allowed == (3, 3, 3)
+    assert [limits.most_lost(some) for some in ((), (2,), (0,), (0, 1), (0, 3))] == [0, 0, 1, 3, 1]

@@ -7,164 +7,23 @@ change of the search, write the new numbers here; they should be no worse.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from itertools import combinations, product
-from typing import Any, NamedTuple
 
 import pytest
 
-from reprieve.preemption.cost import Costing, criteria_of, pricing_of
 from reprieve.preemption.victim_search import few_units, node_tables, search, single_pod_search
 from reprieve.preemption.victim_search.eviction import Eviction, Price
 from reprieve.preemption.victim_search.few_units import FewUnits
 from reprieve.preemption.victim_search.node_tables import Domains, NodeTables
-from reprieve.preemption.victim_search.problem import Gangs, Numbers
 from reprieve.preemption.victim_search.search import STEPS, VictimSearch, cheapest_eviction
 from reprieve.preemption.victim_search.single_pod_search import cheapest_for_one
 from tests.preemption import tiny
-from tests.preemption.exact import Problem, Unit
-
-TENANTS = ("pdbViolations", "tenantSpread", "prioritySum", "units")
-LATER = ("pods", "highestPriority", "pdbViolations", "startTime")
-GANGS = ("highestPriority", "gangsBroken", "pdbViolations", "units", "prioritySum")
-LISTED = ("pdbViolations", "highestPriority", "units", "startTime")
+from tests.preemption.families import FAMILIES, Family, Found, Solved, table_of
 
 
-class _Counts(NamedTuple):
-    """What a row counts."""
-
-    solvable: int
-    cheapest: int
-    victims: int
-    steps: int
-
-
-@dataclass(frozen=True)
-class _Family:
-    """Random problems. `cost`: the list of criteria, empty for a native one; `gangs`: some break."""
-
-    kinds: int = 1
-    budgets: int = 0
-    gangs: bool = False
-    cost: tuple[str, ...] = ()
-    exact: bool = True
-    units: int = 9
-    most_pods: int = 3
-    same_priority: bool = False
-    problems: int = 14
-
-    @cached_property
-    def solved(self) -> list[_Solved]:
-        """The problems, with the cost of the cheapest eviction."""
-        return [_solved(*self._problem(random.Random(seed))) for seed in range(self.problems)]
-
-    def _problem(self, chance: random.Random) -> tuple[Problem, Numbers]:
-        """Four nodes that units fill, some of them on two nodes, and a group that wants much of it."""
-        nodes = range(4)
-        free = [(chance.randint(3, 6), chance.randint(1, 4)) for _ in nodes]
-        left = [list(have) for have in free]
-        allowed = {f"b{number}": chance.randint(0, 2) for number in range(self.budgets)}
-        units = list[Unit]()
-        while len(units) < self.units:
-            takes: dict[int, tuple[int, ...]] = {}
-            for node in chance.sample(nodes, chance.choice((1, 1, 2))):
-                takes[node] = tuple(min(have, chance.randint(0, 2)) for have in left[node])
-                left[node] = [have - amount for have, amount in zip(left[node], takes[node], strict=True)]
-            priority, start = chance.choice((1, 2, 3)), float(chance.randint(0, 3))
-            if self.same_priority:
-                priority, start = 1, 0.0
-            charged = {name: 1 for name in allowed if chance.random() < 0.5}
-            takes = {node: amounts for node, amounts in takes.items() if any(amounts)}
-            name, pods = f"u{len(units):02}", max(1, len(takes))
-            units.append(tiny.unit(name, takes, priority=priority, pods=pods, start=start, charged=charged))
-        kinds = []
-        for turn in range(self.kinds):
-            wants = chance.randint(1, 3), chance.randint(0, 1 + (turn == 0))
-            if self.most_pods == 1:
-                wants = chance.randint(3, 5), chance.randint(1, 3)
-            kinds.append(tiny.kind(wants, chance.randint(min(2, self.most_pods), self.most_pods)))
-        made = tiny.problem(free, units, kinds, **allowed)
-        return made, self._numbers(made, chance)
-
-    def _numbers(self, made: Problem, chance: random.Random) -> Numbers:
-        numbers = tiny.numbers(made, exact=self.exact)
-        sizes = [len(unit.pods) for unit in numbers.units]
-        if self.gangs:
-            lost = tuple(((chance.randrange(3), size),) if chance.random() < 0.7 else () for size in sizes)
-            stuck = tuple(chance.randint(0, size) for size in sizes) if not self.cost else ()
-            numbers = replace(numbers, gangs=Gangs(lost, (0, 1, 2)), restartless=stuck)
-        if not self.cost:
-            return numbers
-        costing: Any = object.__new__(Costing)
-        costing.cluster = costing.evaluator = None
-        costing.slack, costing.scheduled, costing.stuck = {}, {}, frozenset()
-        for unit in numbers.units:
-            pods: Any = unit.pods
-            for pod in pods:
-                pod.namespace, pod.group = f"n{chance.randrange(3)}", None
-        violates = [any(numbers.allowed[budget] < count for budget, count in pairs) for pairs in numbers.charged]
-        return replace(numbers, pricing=pricing_of(criteria_of(self.cost), numbers.units, violates, costing))
-
-
-class _Solved(NamedTuple):
-    """A problem, and every eviction in which no unit could stay, the cheapest first."""
-
-    problem: Problem
-    numbers: Numbers
-    evictions: list[tuple[Price, tuple[int, ...]]]
-
-
-def _solved(made: Problem, numbers: Numbers) -> _Solved:
-    enough = set(map(frozenset, tiny.evictions(made)))
-    number = {unit.name: turn for turn, unit in enumerate(made.units)}
-    minimal = [gone for gone in enough if not any(gone - {name} in enough for name in gone)]
-    state = Eviction(numbers)
-    evictions = [tuple(sorted(number[name] for name in gone)) for gone in minimal]
-    return _Solved(made, numbers, sorted((state.price_of(units), units) for units in evictions))
-
-
-Found = tuple[Sequence[int], Price]
-
-
-def _counted(family: _Family, find: Callable[[_Solved], tuple[Found | None, int]]) -> _Counts:
-    solvable = cheapest = victims = steps = 0
-    for solved in family.solved:
-        solvable += bool(solved.evictions)
-        found, taken = find(solved)
-        steps += taken
-        if found is not None:
-            assert Eviction(solved.numbers).price_of(found[0]) == found[1] >= solved.evictions[0][0]
-            assert tiny.fits(solved.problem, tiny.names(solved.problem, found[0]))
-            cheapest += found[1] == solved.evictions[0][0]
-            victims += len(found[0])
-    return _Counts(solvable, cheapest, victims, steps)
-
-
-FAMILIES = {
-    "like": _Family(),
-    "budgets": _Family(budgets=2),
-    "broken gangs": _Family(gangs=True, budgets=1),
-    "rules": _Family(exact=False, budgets=1),
-    "two kinds": _Family(kinds=2, budgets=2),
-    "three kinds": _Family(kinds=3, gangs=True, units=8),
-    "tenants": _Family(budgets=2, cost=TENANTS),
-    "later": _Family(kinds=2, budgets=2, cost=LATER, problems=8),
-    "listed": _Family(budgets=1, cost=LISTED),
-    "listed gangs": _Family(kinds=2, budgets=1, gangs=True, cost=GANGS),
-    "one pod": _Family(gangs=True, budgets=2, most_pods=1),
-    "one pod, listed": _Family(budgets=2, most_pods=1, cost=LISTED),
-}
-Table = dict[str, tuple[int, int, int, int]]
-
-
-def _table(find: Callable[[_Solved], tuple[Found | None, int]], *names: str) -> Table:
-    return {name: _counted(FAMILIES[name], find) for name in names}
-
-
-def _by_exchanges(solved: _Solved, steps: int) -> tuple[Found | None, int]:
+def _by_exchanges(solved: Solved, steps: int) -> tuple[Found | None, int]:
     looking = VictimSearch(solved.numbers, steps)
     found = looking.run(())
     return (found.units, found.price) if found is not None else None, looking.taken
@@ -172,7 +31,7 @@ def _by_exchanges(solved: _Solved, steps: int) -> tuple[Found | None, int]:
 
 def test_search_by_exchanges() -> None:
     """cost.md 4.7: near the optimum; with one kind of pods at it."""
-    table = _table(lambda solved: _by_exchanges(solved, STEPS), *list(FAMILIES)[:10])
+    table = table_of(lambda solved: _by_exchanges(solved, STEPS), *list(FAMILIES)[:10])
     assert table == {
         "like": (14, 14, 23, 1370),
         "budgets": (13, 13, 15, 1391),
@@ -190,7 +49,7 @@ def test_search_by_exchanges() -> None:
 def test_search_by_exchanges_that_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.4: after few steps, some of which are reserved for violating fewer budgets."""
     monkeypatch.setattr(search, "FEWEST_STEPS", 40)
-    table = _table(lambda solved: _by_exchanges(solved, 80), *list(FAMILIES)[:10])
+    table = table_of(lambda solved: _by_exchanges(solved, 80), *list(FAMILIES)[:10])
     assert table == {
         "like": (14, 14, 23, 983),
         "budgets": (13, 13, 15, 646),
@@ -208,12 +67,12 @@ def test_search_by_exchanges_that_ends_early(monkeypatch: pytest.MonkeyPatch) ->
 def test_search_beside_a_known_eviction() -> None:
     """cost.md 4.2: it begins with the dearest of those in which no unit could stay."""
 
-    def find(solved: _Solved) -> tuple[Found | None, int]:
+    def find(solved: Solved) -> tuple[Found | None, int]:
         looking = VictimSearch(solved.numbers, STEPS)
         found = looking.run(solved.evictions[-1][1]) if solved.evictions else None
         return (found.units, found.price) if found is not None else None, looking.taken
 
-    table = _table(find, "like", "budgets", "two kinds", "three kinds", "listed")
+    table = table_of(find, "like", "budgets", "two kinds", "three kinds", "listed")
     assert table == {
         "like": (14, 14, 23, 1370),
         "budgets": (13, 13, 15, 1000),
@@ -226,7 +85,7 @@ def test_search_beside_a_known_eviction() -> None:
 def test_search_below_more_important_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.4: the improvement ends at two percent above the bound, in a small cluster only at a pod or more."""
     monkeypatch.setattr(search, "_FEW_NODES", 3)
-    table = _table(lambda solved: _by_exchanges(solved, STEPS), "like", "broken gangs", "two kinds")
+    table = table_of(lambda solved: _by_exchanges(solved, STEPS), "like", "broken gangs", "two kinds")
     assert table == {
         "like": (14, 14, 23, 1226),
         "broken gangs": (13, 13, 12, 1712),
@@ -239,7 +98,7 @@ def test_alternatives_of_equal_cost() -> None:
     table = {}
     for name in ("like", "two kinds", "broken gangs"):
         number = steps = 0
-        for solved in _Family(**{**asdict(FAMILIES[name]), "same_priority": True}).solved:
+        for solved in Family(**{**asdict(FAMILIES[name]), "same_priority": True}).solved:
             if not solved.evictions:
                 continue
             found = cheapest_eviction(solved.numbers)
@@ -261,11 +120,11 @@ def test_alternatives_of_equal_cost() -> None:
 def test_whole_search() -> None:
     """cost.md 4.7: with all its parts, and few steps for exchanges."""
 
-    def find(solved: _Solved) -> tuple[Found | None, int]:
+    def find(solved: Solved) -> tuple[Found | None, int]:
         found = cheapest_eviction(solved.numbers, steps=60)
         return (found.units, found.price) if found is not None else None, 0
 
-    table = _table(find, "three kinds", "tenants", "listed gangs", "one pod", "one pod, listed")
+    table = table_of(find, "three kinds", "tenants", "listed gangs", "one pod", "one pod, listed")
     assert table == {
         "three kinds": (9, 8, 26, 0),
         "tenants": (13, 13, 14, 0),
@@ -278,7 +137,7 @@ def test_whole_search() -> None:
 # -- node by node ----------------------------------------------------------------------------------------------------
 
 
-def _by_tables(solved: _Solved) -> tuple[Found | None, int]:
+def _by_tables(solved: Solved) -> tuple[Found | None, int]:
     tables = NodeTables.of(solved.numbers)
     assert tables is not None
     if not solved.evictions:
@@ -293,7 +152,7 @@ TABLED = ("like", "budgets", "two kinds", "three kinds", "later", "listed gangs"
 
 def test_tables_of_nodes() -> None:
     """cost.md 4.14: from the dearest eviction of those in which no unit could stay."""
-    table = _table(_by_tables, *TABLED)
+    table = table_of(_by_tables, *TABLED)
     assert table == {
         "like": (14, 13, 23, 349),
         "budgets": (13, 5, 10, 311),
@@ -307,7 +166,7 @@ def test_tables_of_nodes() -> None:
 def test_tables_of_nodes_with_many_units_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.14: not all sets of them are tried, but exchanges of them, and random ones."""
     monkeypatch.setattr(node_tables, "_FEW_WHOLE", 1)
-    table = _table(_by_tables, *TABLED)
+    table = table_of(_by_tables, *TABLED)
     assert table == {
         "like": (14, 13, 23, 349),
         "budgets": (13, 5, 10, 434),
@@ -322,7 +181,7 @@ def test_tables_of_nodes_that_end_early(monkeypatch: pytest.MonkeyPatch) -> None
     """cost.md 4.14: by their steps, or by the number of units on one node."""
     monkeypatch.setattr(node_tables, "_MOST_STEPS_EXACT", 60)
     monkeypatch.setattr(node_tables, "_MOST_UNITS", 2)
-    table = _table(_by_tables, *TABLED)
+    table = table_of(_by_tables, *TABLED)
     assert table == {
         "like": (14, 11, 21, 349),
         "budgets": (13, 5, 10, 209),
@@ -357,7 +216,7 @@ def test_tables_of_nodes_that_end_at_any_step(monkeypatch: pytest.MonkeyPatch) -
 def test_tables_of_nodes_with_too_many_states_for_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.14: units that budgets count are then chosen as those on several nodes are."""
     monkeypatch.setattr(node_tables, "_MOST_STATES", 16)
-    table = _table(_by_tables, "budgets", "two kinds")
+    table = table_of(_by_tables, "budgets", "two kinds")
     assert table == {
         "budgets": (13, 5, 10, 368),
         "two kinds": (12, 9, 26, 2807),
@@ -367,7 +226,7 @@ def test_tables_of_nodes_with_too_many_states_for_budgets(monkeypatch: pytest.Mo
 def test_tables_of_nodes_within_an_eviction() -> None:
     """cost.md 4.13: other places beside a part of the same victims; the sums are exact given those on several nodes."""
 
-    def find(solved: _Solved) -> tuple[Found | None, int]:
+    def find(solved: Solved) -> tuple[Found | None, int]:
         tables = NodeTables.of(solved.numbers)
         assert tables is not None
         if not solved.evictions:
@@ -375,7 +234,7 @@ def test_tables_of_nodes_within_an_eviction() -> None:
         found = tables.within(range(0, len(solved.numbers.units), 2))
         return (found.units, found.price) if found is not None else None, tables._steps
 
-    table = _table(find, *TABLED)
+    table = table_of(find, *TABLED)
     assert table == {
         "like": (14, 3, 23, 110),
         "budgets": (13, 4, 10, 122),
@@ -386,7 +245,7 @@ def test_tables_of_nodes_within_an_eviction() -> None:
     }
 
 
-def _divided(solved: _Solved, units: Sequence[int], totals: tuple[int, int]) -> bool:
+def _divided(solved: Solved, units: Sequence[int], totals: tuple[int, int]) -> bool:
     """Whether all pods fit without these units, so many of them on the first two nodes, the others on the last two."""
     left = tiny.left_beside(solved.problem, tiny.names(solved.problem, units))
     kinds = solved.problem.kinds
@@ -447,7 +306,7 @@ def test_tables_of_nodes_for_given_numbers_in_domains() -> None:
 # -- few units, and one pod ------------------------------------------------------------------------------------------
 
 
-def _of_few(solved: _Solved) -> tuple[Found | None, int]:
+def _of_few(solved: Solved) -> tuple[Found | None, int]:
     useful = [unit for unit, takes in enumerate(solved.numbers.takes) if takes]
     if not solved.evictions:
         return None, 0
@@ -458,7 +317,7 @@ def _of_few(solved: _Solved) -> tuple[Found | None, int]:
 
 def test_all_sets_of_few_units() -> None:
     """cost.md 4.11: those that may be cheaper than the dearest in which no unit could stay; so none if that is all."""
-    table = _table(_of_few, *list(FAMILIES)[:10])
+    table = table_of(_of_few, *list(FAMILIES)[:10])
     assert table == {
         "like": (14, 13, 23, 979),
         "budgets": (13, 5, 11, 457),
@@ -477,7 +336,7 @@ def test_some_sets_of_few_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.11: the search ends after so many."""
     monkeypatch.setattr(few_units, "_MOST_SETS", 30)
     monkeypatch.setattr(few_units, "_MOST_SETS_BY_OWN_LIST", 40)
-    table = _table(_of_few, "like", "two kinds", "later")
+    table = table_of(_of_few, "like", "two kinds", "later")
     assert table == {
         "like": (14, 8, 33, 388),
         "two kinds": (12, 2, 19, 294),
@@ -498,18 +357,18 @@ class _Priced(Eviction):
 def test_search_for_one_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """cost.md 4.8: all sets of each node that may be cheaper, or so many of them; the steps are those priced."""
 
-    def find(solved: _Solved) -> tuple[Found | None, int]:
+    def find(solved: Solved) -> tuple[Found | None, int]:
         state = _Priced(solved.numbers)
         found = cheapest_for_one(state)
         return found[:2] if found is not None else None, state.asked
 
-    table = _table(find, "one pod", "one pod, listed")
+    table = table_of(find, "one pod", "one pod, listed")
     assert table == {
         "one pod": (13, 13, 18, 105),
         "one pod, listed": (13, 13, 18, 108),
     }
     monkeypatch.setattr(single_pod_search, "_MOST_TRIED", 3)
-    table = _table(find, "one pod", "one pod, listed")
+    table = table_of(find, "one pod", "one pod, listed")
     assert table == {
         "one pod": (13, 12, 18, 76),
         "one pod, listed": (13, 13, 18, 80),

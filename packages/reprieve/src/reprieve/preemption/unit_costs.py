@@ -132,9 +132,7 @@ class JudgedUnits:
             return np.full(begun.shape[1], np.inf)
         number = below.sum(axis=0)
         first = np.zeros_like(number) if below[0].all() else below.argmax(axis=0)
-        start: npt.NDArray[np.float64] = begun[
-            np.maximum(first + number - np.minimum(needed, number), first), np.arange(begun.shape[1])
-        ]
+        start: npt.NDArray[np.float64] = begun[first + number - np.minimum(needed, number), np.arange(begun.shape[1])]
         # Of identical units, in order of their start, only the last ones start later than the first evicted one.
         same = (units.priority[1:] == units.priority[:-1]) & (units.size[1:] == units.size[:-1])
         like = ((same & (begun[1:] >= begun[:-1])) | ~(below[1:] & below[:-1])).all(axis=0)

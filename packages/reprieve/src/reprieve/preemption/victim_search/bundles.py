@@ -93,12 +93,11 @@ class Bundles:
         if changed:
             examinations.bounded.difference_update(changed)
             occupied = [node for node in changed if self._units_on(node).units]
-            if len(occupied) < len(changed):
-                empty = sorted(set(changed).difference(occupied))
-                examinations.first.difference_update(empty)
-                for node in empty:
-                    self.of[node] = ()
-                self._rate[:, empty] = np.inf
+            empty = sorted(set(changed).difference(occupied))
+            examinations.first.difference_update(empty)
+            for node in empty:
+                self.of[node] = ()
+            self._rate[:, empty] = np.inf
             if occupied:
                 self._rate[:, occupied] = np.array([rates_of(self._examine(node)) for node in occupied]).T
 

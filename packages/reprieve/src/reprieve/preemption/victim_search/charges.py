@@ -47,8 +47,6 @@ class BudgetCharges:
         for budget, count in self._charged[unit]:
             before = left[budget]
             after = left[budget] = before - sign * count
-            if before <= 0 and after <= 0:
-                continue  # it was exhausted before, and still is
             low, high = (after, before) if after < before else (before, after)
             for pods, units in self._units_of[budget].items():
                 if low < pods <= high:

@@ -523,12 +523,7 @@ class NodeTables:
                     charges[turn, budget] += count
         charged = bits @ charges
         wants = np.array([kind.wants for kind in numbers.kinds], dtype=np.int64)
-        most = [
-            min([len(kind.pods), *(max(0, int(free[:, r].max())) // want for r, want in kind.wanted)])
-            if kind.usable[node]
-            else 0
-            for kind in numbers.kinds
-        ]
+        most = [len(kind.pods) if kind.usable[node] else 0 for kind in numbers.kinds]
         options: list[_Option] = []
         for counts in _holding(most, [kind.wanted for kind in numbers.kinds], free.max(axis=0).tolist()):
             if not any(counts):
