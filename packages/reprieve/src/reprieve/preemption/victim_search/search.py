@@ -199,7 +199,7 @@ class VictimSearch:
             state.rollback(start)
         if self.best is not None and self.close and self.best.price[1] <= state.lowest:
             return self.best
-        if self._build():
+        if self._build() or (self.best is None and self._build_from_all()):
             self._note()
         if self.best is None:
             return None
@@ -370,6 +370,20 @@ class VictimSearch:
             return False
         self._spare(self._returnable() or ())
         return True
+
+    def _build_from_all(self) -> bool:
+        """Evict all units if no bundle frees a place for a missing pod: it may fit if others of its group move aside.
+
+        Then keep the units that can stay. Identical pods never have to move aside.
+        """
+        state = self.state
+        if len(self.numbers.kinds) == 1:
+            return False
+        for unit in range(len(self.numbers.units)):
+            if unit not in state.gone:
+                state.evict(unit)
+        state.places.arrange(())
+        return self._build()
 
     def _cover(self) -> bool:
         """Evict bundle after bundle; return whether all pods have a place."""
