@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from reprieve.framework.plugin import CycleState
+from reprieve.preemption.incremental_filters import IncrementalFilters, _PodByPod
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import MissingAmount, Reason
 from reprieve.preemption.reprieved_units import judge, reasons_to_go, verdicts_of
 from reprieve.preemption.units import PreemptionUnit, scheduled_pods, units_below
-from tests.building import World, gang, node, pdb, pod
-from tests.plugins.neighbours import ZONE, rules, term
+from tests.building import World, gang, group, node, pdb, pod
+from tests.plugins.neighbours import HOST, ZONE, rules, spread, spreading, term
+from tests.preemption.by_name import units_of
+from tests.preemption.seeds import each_seed
 
 PATHS = pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
 
@@ -209,3 +215,95 @@ def test_nothing_else() -> None:
     more: dict[str, Any] = {"priority": 9, "ports": [80]}
     world = World(node("n1", cpu=9), pod("v", cpu=1, node="n1"), pod("new", cpu=2, **more))
     assert _reasons(world, [("new", "n1")], plain=False) == {}
+
+
+def _ruled(chance: random.Random, name: str, rule: int, label: str) -> Any:
+    """A preemptor with one of six sorts of rules."""
+    key, selected = chance.choice((HOST, ZONE)), {"app": label}
+    asking: dict[str, Any] = {"cpu": 1, "priority": 9, "labels": {"app": "x"}}
+    if rule == 0:
+        return spreading(pod(name, **asking), spread(key, selected))
+    if rule == 1:
+        return pod(name, affinity=rules(apart=[term(key, {"app": "y"})]), **asking)
+    if rule == 2:
+        return pod(name, affinity=rules(near=[term(ZONE, {"app": "x"})]), **asking)
+    return pod(name, ports=[80] if rule == 3 else [], **{**asking, "cpu": chance.randint(1, 3)})
+
+
+@each_seed(range(14))
+def test_fast_and_plain_paths_spare_the_same_units(seed: int) -> None:
+    """preemption.md 3.4, 4.3: beside nominated pods too, which count as running on their node."""
+    chance = random.Random(seed)
+    items: list[Any] = [node(f"n{i}", cpu=6, labels={HOST: f"n{i}", ZONE: "ab"[i % 2]}) for i in range(4)]
+    items += [group(f"w{i}", min_count=1, priority=chance.randint(0, 3), whole=True) for i in range(2)]
+    for turn in range(12):
+        more: dict[str, Any] = {"group": f"w{turn}"} if turn < 2 else {"group": f"w{turn - 2}"} if turn < 4 else {}
+        ports = [80] if chance.random() < 0.2 else []
+        labels, on = {"app": chance.choice("xyz")}, f"n{chance.randrange(4)}"
+        items.append(pod(f"v{turn}", cpu=1, node=on, priority=chance.randint(0, 4), labels=labels, ports=ports, **more))
+    for turn in range(chance.randint(0, 3)):
+        more = {"labels": {"app": chance.choice("xz")}, "nominated": f"n{chance.randrange(4)}", "gates": ["x"]}
+        items.append(pod(f"nominated{turn}", cpu=1, priority=chance.choice((5, 9, 20)), **more))
+    sorts = [chance.randrange(6), chance.randrange(6)]
+    label = chance.choice("xz")
+    preemptors = [f"p{turn}" for turn in range(4)]
+    items += [
+        _ruled(random.Random(seed + turn % 2), name, sorts[turn % 2], label) for turn, name in enumerate(preemptors)
+    ]
+    world = World(*items)
+    cluster, running = world.engine.cluster, world.engine.running["default-scheduler"]
+    units = units_below(cluster, 9, scheduled_pods(cluster))
+    results = []
+    with cluster.trial():
+        ranking = Ranking(cluster, units)
+        cluster.displace_all([one for unit in units for one in unit.pods])
+        assigned = []
+        with cluster.trial():
+            for name in preemptors:
+                record = world.record(name)
+                state = CycleState(cluster, record)
+                fitting = [row for row in range(4) if running.evaluator.fits_row(state, row)]
+                if fitting:
+                    assigned.append((record, chance.choice(fitting)))
+                    cluster.place(*assigned[-1])
+        for plain in (False, True):
+            with cluster.trial():
+                results.append(set(reasons_to_go(running, ranking, assigned, 9, plain=plain)))
+    assert results[0] == results[1]
+
+
+def test_unit_that_concerns_no_rule_is_not_checked_again() -> None:
+    """preemption.md 9.5: nor are pods beside nominated ones, which are checked after each change that counts."""
+    items = [
+        *[node(f"n{i}", cpu=6, labels={HOST: f"n{i}", ZONE: "z"}) for i in range(2)],
+        *[pod(name, node="n1", labels={"app": name}) for name in ("x", "y")],
+        pod("nominated", priority=9, nominated="n0", gates=["x"]),
+        *[spreading(pod(f"p{i}", priority=9), spread(ZONE, {"app": "x"}, skew=9)) for i in range(2)],
+    ]
+    world = World(*items)
+    cluster, running = world.engine.cluster, world.engine.running["default-scheduler"]
+    units = units_of(world, 9)
+    with cluster.trial():
+        cluster.displace_all([one for unit in units.values() for one in unit.pods])
+        seats = [(CycleState(cluster, world.record(f"p{i}")), world.row(f"n{i}")) for i in range(2)]
+        filters = IncrementalFilters.counted(running, seats)
+        assert filters is not None
+        assert filters.add(units["y"]) == set()
+        assert filters.add(units["x"]) == {0}
+
+
+def test_filter_without_a_summary_is_notified_pod_by_pod() -> None:
+    """preemption.md 9.5: for every assigned pod, unless the pod is of no interest to the first of them."""
+    plugin, states, record = Mock(), [Mock(), Mock(), Mock()], Mock()
+    filters = _PodByPod(plugin, states)
+    assert list(filters.suspects()) == []
+    for by, notify, unused in ((1, plugin.add_pod, plugin.remove_pod), (-1, plugin.remove_pod, plugin.add_pod)):
+        for counts in (False, True):
+            plugin.reset_mock()
+            notify.return_value = counts
+            assert filters.count(record, 5, by) is counts
+            notified = states if counts else states[:1]
+            assert [call.args for call in notify.call_args_list] == [(state, record, 5) for state in notified]
+            unused.assert_not_called()
+            assert list(filters.suspects()) == ([0, 1, 2] if counts else [])
+            assert list(filters.suspects()) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +12,10 @@ from reprieve.framework.plugin import Placement
 from reprieve.framework.running_profile import RunningProfile
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.tie_breaking import VictimSparingTieBreaker, victim_sparing_tie_breaker
-from tests.building import World, node, pdb, pod
+from tests.building import World, group, node, pdb, pod
 from tests.plugins.neighbours import rules, term
 from tests.preemption.by_name import units_of
+from tests.preemption.seeds import each_seed
 
 
 def _ties(world: World, pods: Sequence[str], within: Sequence[str] = ()) -> dict[str, int] | None:
@@ -99,3 +102,68 @@ def test_pods_that_others_keep_away_have_no_ties_to_break() -> None:
     ]
     assert _ties(World(*items), ["a", "b"]) is not None
     assert _ties(World(*items), ["a", "x"]) is None
+
+
+Amounts = tuple[int, int, int]
+"""Cores, GiB, and pods."""
+
+
+@each_seed(range(25))
+def test_units_are_kept_as_long_as_all_places_remain(seed: int) -> None:
+    """preemption.md 3.4, 4.2: counted again for every unit, those of budgets first, then by importance."""
+    chance = random.Random(seed)
+    nodes = {f"n{i}": (chance.randint(2, 6), chance.randint(2, 6), chance.randint(3, 6)) for i in range(4)}
+    items: list[Any] = [
+        node(name, cpu=cpu, memory=f"{memory}Gi", pods=count) for name, (cpu, memory, count) in nodes.items()
+    ]
+    budget = chance.random() < 0.5
+    units: list[tuple[tuple[float, ...], dict[str, list[Amounts]]]] = []
+    """Its turn (budgets, priority, groups first, start), and the amounts of its pods by node."""
+    for number in range(8):
+        priority, violates = chance.randint(0, 3), budget and chance.random() < 0.3
+        on: dict[str, list[Amounts]] = {}
+        size = chance.choice((1, 1, 1, 3))
+        labels = {"app": "x"} if violates else {}
+        for turn in range(size):
+            where = chance.choice(list(nodes))
+            wants = (chance.randint(0, 2), chance.randint(0, 2), 1)
+            on.setdefault(where, []).append(wants)
+            more: dict[str, Any] = {"group": f"g{number}"} if size > 1 else {}
+            items.append(
+                pod(
+                    f"u{number}-{turn}",
+                    cpu=wants[0],
+                    memory=f"{wants[1]}Gi",
+                    node=where,
+                    priority=priority,
+                    start=float(number),
+                    labels=labels,
+                    **more,
+                )
+            )
+        if size > 1:
+            items.append(group(f"g{number}", min_count=1, priority=priority, whole=True))
+        units.append(((not violates, -priority, size == 1, number), on))
+    items += [pdb("x", {"app": "x"})] if budget else []
+    count, wants = chance.randint(1, 4), (chance.randint(1, 2), chance.randint(1, 2), 1)
+    new = [f"new{i}" for i in range(count)]
+    items += [pod(name, cpu=wants[0], memory=f"{wants[1]}Gi", priority=9) for name in new]
+    within = chance.sample(sorted(nodes), 3) if chance.random() < 0.5 else []
+
+    def places(kept: Sequence[dict[str, list[Amounts]]]) -> dict[str, int]:
+        result = dict.fromkeys(sorted(nodes), 0)
+        for name in within or nodes:
+            used = [
+                sum(column) for column in zip((0, 0, 0), *(of for on in kept for of in on.get(name, ())), strict=True)
+            ]
+            result[name] = max(0, min((have - u) // w for have, u, w in zip(nodes[name], used, wants, strict=True)))
+        return result
+
+    kept: list[dict[str, list[Amounts]]] = []
+    expected = None
+    if sum(places([]).values()) > count:
+        for _, on in sorted(units, key=lambda unit: unit[0]):
+            if sum(places([*kept, on]).values()) >= count:
+                kept.append(on)
+        expected = places(kept)
+    assert _ties(World(*items), new, within) == expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.gates import FeatureGates
 from reprieve.preemption.deferred_preemption import (
     expected_end,
+    least_count,
     until_checkpoint,
     until_completions,
     until_delay_is_over,
@@ -22,6 +24,7 @@ from reprieve.preemption.units import scheduled_pods
 from reprieve.scheduling.profiles import profiles_of
 from tests.building import START, World, annotated, node, pod
 from tests.preemption.by_name import cluster_at
+from tests.preemption.seeds import each_seed
 
 KIND = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 DAILY = {"per": "owner", "most": 3, "within": "24h"}
@@ -208,8 +211,8 @@ def test_next_checkpoint_that_loses_the_least_is_waited_for(
 
 @pytest.mark.parametrize(
     ("last", "now", "until"),
-    [(600, 1000, 1201), (600, 1300, 1310), (600, 1895, 1900), (600, 1900, None), (1250, 1300, 1851)],
-    ids=["expected", "late", "late, near the end of the wait", "the wait is over", "written meanwhile"],
+    [(600, 1000, 1201), (600, 1201, 1211), (600, 1300, 1310), (600, 1895, 1900), (600, 1900, None), (1250, 1300, 1851)],
+    ids=["expected", "due", "late", "late, near the end of the wait", "the wait is over", "written meanwhile"],
 )
 def test_checkpoint_that_is_late_is_looked_for_again_until_the_wait_is_over(
     last: int, now: int, until: int | None
@@ -223,6 +226,59 @@ def test_checkpoint_that_is_late_is_looked_for_again_until_the_wait_is_over(
     cluster = cluster_at(world, START + now)
     found = until_checkpoint(cluster, [world.record("old")], [world.record("new")], 900.0)
     assert (found and found.until) == (None if until is None else START + until)
+
+
+@each_seed(range(30))
+def test_wait_for_checkpoints_saves_the_most(seed: int) -> None:
+    """cost.md 6.6, 6.7: of all next checkpoints in time, if it saves more than two seconds of all victims."""
+    chance = random.Random(seed)
+    now, longest, age = 3000.0, chance.choice((300.0, 900.0)), chance.choice((0.0, 100.0))
+    expected: list[tuple[float, str, float]] = []
+    victims, growth = [], 0.0
+    for number in range(chance.randint(1, 5)):
+        name, cpu, start = f"v{number}", chance.randint(1, 4), chance.choice((0.0, 200.0, 2500.0))
+        gpu = chance.choice((0, 0, 2))
+        interval = chance.choice((None, 350, 700, 1000, 1600))
+        stated = annotated(checkpoint_interval=f"{interval}s") if interval else {}
+        victims.append(pod(name, cpu=cpu, gpu=gpu, node="n", start=start, annotations=stated))
+        weight = gpu or cpu
+        growth += weight
+        if interval is not None:
+            since = start + (now - start) // interval * interval
+            if since + interval + 1 <= now - age + longest:
+                expected.append((since + interval + 1, name, weight * (since + interval + 1 - since)))
+    world = World(node("n", cpu=99, gpu=99), *victims, (pod("new", cpu=1, priority=9), START + now - age))
+    records = [world.record(victim.metadata.name) for victim in victims]
+    deferral = until_checkpoint(cluster_at(world, START + now), records, [world.record("new")], longest)
+    expected.sort()
+    gains = [
+        sum(lost for *_, lost in expected[: count + 1]) - growth * (moment - now)
+        for count, (moment, _, _) in enumerate(expected)
+    ]
+    if not gains or max(gains) <= growth * 2:
+        assert deferral is None
+        return
+    count = gains.index(max(gains)) + 1
+    assert deferral is not None
+    assert deferral.until == START + expected[count - 1][0]
+    assert [record.name for record in deferral.pods] == [name for _, name, _ in expected[:count]]
+
+
+def test_least_count_is_found_by_bisection() -> None:
+    """cost.md 6.5: with few trials."""
+    record: Any = None
+    for most in range(9):
+        for least in range(1, 11):
+            trials: list[int] = []
+
+            def after(count: int, least: int = least, trials: list[int] = trials) -> Any:
+                trials.append(count)
+                return ((record, count),) if count >= least else None
+
+            result = least_count(most, after)
+            assert result == ((least, ((record, least),)) if least <= most else None)
+            assert len(trials) <= 1 + max(0, most - 1).bit_length()
+            assert len(trials) == len(set(trials))
 
 
 @pytest.mark.parametrize(

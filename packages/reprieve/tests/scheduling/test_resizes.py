@@ -12,7 +12,19 @@ from reprieve.framework.gates import FeatureGates
 from reprieve.framework.preemption_cost import Costs, EvictionUnits, PreemptionCost
 from reprieve.queueing.entity import QueueState
 from reprieve.scheduling.decision import Result
-from tests.building import START, World, annotated, composite, gang, group, node, pdb, pod, profile_with
+from tests.building import (
+    START,
+    World,
+    annotated,
+    composite,
+    gang,
+    group,
+    node,
+    pdb,
+    pod,
+    priority_class,
+    profile_with,
+)
 
 PENDING = objects.PodCondition(type="PodResizePending", status="True", reason="Deferred")
 
@@ -410,6 +422,44 @@ def test_pods_of_a_basic_group_are_resized_one_by_one() -> None:
             node("n1", cpu=4), node("n2", cpu=4), *items, growing("a", group="g"), growing("b", group="g", on="n2")
         )
         assert resizes_of(world) == {"pod/uid-a": {"a"}, "pod/uid-b": {"b"}}
+
+
+@pytest.mark.parametrize(("whole", "evicted"), [(True, ["low", "w-0", "w-1"]), (False, ["low", "w-0"])])
+def test_gang_that_resizes_leave_below_its_minimum_is_evicted_as_one(whole: bool, evicted: list[str]) -> None:
+    """resizes.md 3.5, cost.md 2.7: as by any preemptor."""
+    annotations = annotated(below_minimum="Whole") if whole else {}
+    world = two_nodes(
+        node("n3", cpu=4),
+        group("w", min_count=2, annotations=annotations),
+        pod("w-0", cpu=2, node="n1", group="w"),
+        pod("w-1", cpu=2, node="n3", group="w"),
+        pod("low", cpu=2, node="n2"),
+    ).drain()
+    assert sorted(world.evicted) == evicted
+
+
+@pytest.mark.parametrize(
+    ("allowed", "other", "evicted"),
+    [(2, 5, ["low1", "low2"]), (1, 5, ["low2", "other"]), (1, 10, []), (0, 5, [])],
+)
+def test_resizes_of_a_gang_keep_to_budgets_that_its_class_respects(
+    allowed: int, other: int, evicted: list[str]
+) -> None:
+    """resizes.md 3.5, cost.md 2.8: counted over the victims of all pods of the gang."""
+    world = World(
+        priority_class("respects", 10, annotated(pdb_policy="Respect")),
+        node("n1", cpu=4),
+        node("n2", cpu=4),
+        pdb("x", {"app": "x"}, allowed=allowed),
+        group("g", min_count=2, priority_class="respects", priority=10),
+        *[growing(name, group="g", on=on, priority_class="respects") for name, on in (("a", "n1"), ("b", "n2"))],
+        pod("low1", cpu=1, node="n1", labels={"app": "x"}),
+        pod("low2", cpu=2, node="n2", labels={"app": "x"}),
+        pod("other", cpu=1, node="n1", priority=other),
+    ).drain()
+    assert sorted(world.evicted) == evicted
+    refused = "a PodDisruptionBudget would be violated" in world.engine.decisions[0].rejections[0].message
+    assert refused is not bool(evicted)
 
 
 @pytest.mark.parametrize(("of_low", "evicted"), [("two", []), ("", ["low"])])

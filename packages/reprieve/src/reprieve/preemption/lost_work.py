@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from reprieve.cluster.pods import PodRecord
-from reprieve.cluster.resources import FIRST_RESOURCE, SCORING_CPU, ResourceTable
+from reprieve.cluster.resources import SCORING_CPU, ResourceTable
 from reprieve.cluster.signature import PodSpecSignature
 from reprieve.cluster.state import ClusterState
 
@@ -60,7 +60,7 @@ def is_gpu(resource: str) -> bool:
 def processors(resources: ResourceTable, signature: PodSpecSignature) -> tuple[int, float]:
     """Return the GPUs that a pod requests, and its CPUs (0.1 for a container without a request, as in scoring)."""
     names = resources.names
-    gpus = sum(amount for column, amount in signature.requests if column >= FIRST_RESOURCE and is_gpu(names[column]))
+    gpus = sum(amount for column, amount in signature.requests if is_gpu(names[column]))
     return gpus, int(signature.delta[SCORING_CPU]) / 1000
 
 

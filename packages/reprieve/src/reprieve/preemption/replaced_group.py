@@ -130,9 +130,7 @@ class ReplacedGroup:
 
     def _put_back(self, evicted: frozenset[int], order: Sequence[int]) -> frozenset[int]:
         """Put units back as long as the group fits; return the remaining victims."""
-        pending: list[Sequence[int]] = [order]
-        if len(order) > 1:
-            pending = [order[: len(order) // 2], order[len(order) // 2 :]]
+        pending = [order[: len(order) // 2], order[len(order) // 2 :]]
         while pending and self._left > 0:
             block = pending.pop(0)
             if not block:
