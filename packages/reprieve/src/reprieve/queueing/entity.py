@@ -42,14 +42,14 @@ class Entity:
         "considered_at",
         "events",
         "failed_preemptions",
+        "first_active",
         "gate",
-        "group",
         "gated_pods",
+        "group",
         "last_attempt",
         "overtaken",
         "priority",
         "profile",
-        "first_active",
         "ready",
         "ref",
         "rejected_by",
@@ -118,6 +118,11 @@ class Entity:
     def resizing(self) -> bool:
         """Whether it consists of running pods with a deferred resize, which need no node (resizes.md 1)."""
         return self.group is None and any(pod.resizing for pod in self.ready.values())
+
+    @property
+    def size(self) -> int:
+        """Return the number of its pods."""
+        return len(self.ready) + len(self.gated_pods)
 
     @property
     def is_group(self) -> bool:

@@ -538,9 +538,7 @@ class SchedulingQueue:
             self._listening[ref] = entity
             return
         state_and_cause = (state, self._cause)
-        self.incoming[state_and_cause] = (
-            self.incoming.get(state_and_cause, 0) + len(entity.ready) + len(entity.gated_pods)
-        )
+        self.incoming[state_and_cause] = self.incoming.get(state_and_cause, 0) + entity.size
         kind = (*state_and_cause, "Pod" if entity.group is None else entity.group.kind)
         self.arrivals[kind] = self.arrivals.get(kind, 0) + 1
 

@@ -144,7 +144,7 @@ class Replay:
         self._world.watcher = self
         self._world.keep = lambda _: None
         self.accounts = _accounts(jobs)
-        self._accounts_by_pod: dict[str, ReplayAccount] = {}
+        self._account_of: dict[str, ReplayAccount] = {}
         """By UID of the existing pods of jobs."""
         self._by_group: dict[str, ReplayAccount] = {}
         self._next = 0
@@ -294,7 +294,7 @@ class Replay:
         uid = f"{account.index:07d}/{account.serial}"
         name = f"{group}-{worker}" if group else job.name
         account.serial += 1
-        self._accounts_by_pod[uid] = account
+        self._account_of[uid] = account
         self._workers_waiting[self._shape_of[account.index]] += 1
         left = None if job.work is None else job.work - account.saved + (self.settings.restart if account.runs else 0)
         runtime = self.settings.run_times.of(job, left)
@@ -324,7 +324,7 @@ class Replay:
         """Account for a worker on its node; the job starts when it has its minimum."""
         if self._free_gpus is not None:
             self._take_gpus(self._free_gpus, pod)
-        account = self._accounts_by_pod.get(pod.uid)
+        account = self._account_of.get(pod.uid)
         if account is None:
             return
         now = self.now
@@ -357,7 +357,7 @@ class Replay:
 
     def _stays(self, uid: str) -> bool:
         """Return whether a victim was not terminating before: two preemptors evict it once (replay.md 4.3)."""
-        account = self._accounts_by_pod.get(uid)
+        account = self._account_of.get(uid)
         return uid in account.counted if account is not None else uid not in self._foreign_leaving
 
     def _preemptor(self, event: TimedPreemption) -> int:
@@ -365,7 +365,7 @@ class Replay:
         if preemption.group is not None:
             account = self._by_group.get(preemption.group.key)
         else:
-            account = self._accounts_by_pod.get(preemption.pod.uid) if preemption.pod is not None else None
+            account = self._account_of.get(preemption.pod.uid) if preemption.pod is not None else None
         return -1 if account is None else account.index
 
     def evicted(self, eviction: DirectEviction) -> None:
@@ -380,7 +380,7 @@ class Replay:
         if self.timeline is not None:
             self.timeline.gone(pod.uid, now)
         self._foreign_leaving.discard(pod.uid)
-        account = self._accounts_by_pod.pop(pod.uid, None)
+        account = self._account_of.pop(pod.uid, None)
         if account is None:
             return
         self._bring_up(account, now)
@@ -452,7 +452,7 @@ class Replay:
         """Account for pods that were evicted or lost with their node; their jobs may stop, and create pods again."""
         by_job: dict[int, list[str]] = {}
         for uid in uids:
-            account = self._accounts_by_pod.get(uid)
+            account = self._account_of.get(uid)
             if account is not None:
                 by_job.setdefault(account.index, []).append(uid)
             elif by_eviction:
@@ -535,11 +535,8 @@ class Replay:
             for pod in pods:
                 self.timeline.lost(pod.uid)
                 self.timeline.gone(pod.uid, now)
-        staying = [
-            pod.uid
-            for pod in pods
-            if pod.uid in self._accounts_by_pod and pod.uid in self._accounts_by_pod[pod.uid].counted
-        ]
+        accounts = ((pod.uid, self._account_of.get(pod.uid)) for pod in pods)
+        staying = [uid for uid, account in accounts if account is not None and uid in account.counted]
         self._taken(staying, now, by_eviction=False)
         self._world.lose_node(node)
         if up is not None:
