@@ -347,7 +347,7 @@ def test_token_of_another_key_or_with_another_text_is_none(monkeypatch: pytest.M
     monkeypatch.setattr(security, "_MOST_CHECKED", 3)
     for number in range(4):
         assert table._is_signed(*_signed(table, str(number)))
-    assert len(table._checked) == 3
+    assert len(table._verified_digests) == 3
     assert table.user(token) is not None
 
 

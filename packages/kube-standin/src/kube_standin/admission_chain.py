@@ -51,14 +51,14 @@ class Objects(Protocol):
 class MutationRounds:
     """The state of mutating webhooks or policies for one write: which may and which must be called again."""
 
-    invoked: set[str] = field(default_factory=set)
-    again: set[str] = field(default_factory=set)
+    invoked_names: set[str] = field(default_factory=set)
+    reinvoked_names: set[str] = field(default_factory=set)
     output: Json | None = None
 
     def require_again(self) -> None:
         """Require another call of those called so far."""
-        self.again |= self.invoked
-        self.invoked = set()
+        self.reinvoked_names |= self.invoked_names
+        self.invoked_names = set()
 
 
 @dataclass
@@ -155,7 +155,7 @@ class Chain:
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
         self._steps: list[Step] = []
-        self._waiting: list[Step] = []
+        self._external_steps: list[Step] = []
         self._by_resource: dict[str, tuple[Step, ...]] = {}
         for step in steps:
             self.add(step)
@@ -163,7 +163,7 @@ class Chain:
     def add(self, *steps: Step) -> None:
         """Append steps."""
         self._steps += steps
-        self._waiting += (step for step in steps if type(step).waits is not Step.waits)
+        self._external_steps += (step for step in steps if type(step).waits is not Step.waits)
         self._by_resource.clear()
 
     def steps(self, kind: ServedKind) -> tuple[Step, ...]:
@@ -193,13 +193,13 @@ class Chain:
 
     def waits(self, kind: ServedKind) -> bool:
         """Return whether writes of a kind may have to wait for an external answer."""
-        return any(step.waits(kind) for step in self._waiting)
+        return any(step.waits(kind) for step in self._external_steps)
 
     def admit_body(self, request: AdmissionRequest) -> None:
         """Admit a body of another kind than its resource (`AdmissionRequest.body_kind`): only waiting steps run."""
-        for step in self._waiting:
+        for step in self._external_steps:
             step.mutate(request)
-        for step in self._waiting:
+        for step in self._external_steps:
             step.validate(request)
 
     def validate(self, request: AdmissionRequest) -> None:

@@ -138,11 +138,11 @@ class ConcernedByResource(Generic[RuledT]):
         self._kinds = registry.kinds
         self._views = views
         self._generation = 0
-        self._kept: dict[tuple[str, str, str], tuple[RuledT, ...]] = {}
+        self._cache: dict[tuple[str, str, str], tuple[RuledT, ...]] = {}
 
     def clear(self) -> None:
         """Clear the cache: webhooks or policies have changed."""
-        self._kept.clear()
+        self._cache.clear()
 
     def of(
         self, name: str, kind: ServedKind, candidates: Sequence[RuledT], rules: Callable[[RuledT], Iterable[Json]]
@@ -152,12 +152,12 @@ class ConcernedByResource(Generic[RuledT]):
             return ()
         if self._generation != self._kinds.generation:
             self._generation = self._kinds.generation
-            self._kept.clear()
+            self._cache.clear()
         key = name, kind.storage_key, kind.api_version
-        result = self._kept.get(key)
+        result = self._cache.get(key)
         if result is None:
             resources = [api_resource(row) for row in self._views.versions(kind)]
-            result = self._kept[key] = tuple(
+            result = self._cache[key] = tuple(
                 candidate for candidate in candidates if concerns(rules(candidate), resources)
             )
         return result

@@ -64,7 +64,7 @@ class ApiServer:
             raise ValueError("manifests: expected a list of files and objects, found a single one")
         if not isinstance(clock, datetime) and clock not in ("real", "simulated"):
             raise ValueError(f'clock: expected "real", "simulated" or a datetime, found {clock!r}')
-        self._asked: dict[str, Any] = {
+        self._settings: dict[str, Any] = {
             "nodes": nodes,
             "manifests": manifests,
             "controllers": controllers,
@@ -108,7 +108,7 @@ class ApiServer:
     def _start(self) -> _RunningThread:
         if self._running is not None:
             raise RuntimeError("the server is already running")
-        running = _RunningThread(_options(**self._asked))
+        running = _RunningThread(_options(**self._settings))
         running.start()
         return running
 

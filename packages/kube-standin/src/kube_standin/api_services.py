@@ -85,8 +85,8 @@ class ApiServices(Step):
 
     def __init__(self, registry: ObjectRegistry) -> None:
         self._registry = registry
-        self._known: frozenset[str] = frozenset()
-        self._following = False
+        self._names: frozenset[str] = frozenset()
+        self._is_syncing = False
 
     def load(self) -> None:
         """Create missing APIServices and delete the server's own for group versions that no longer exist (at start)."""
@@ -101,7 +101,7 @@ class ApiServices(Step):
             return
         group_version = self._served().get(request.name)
         managed = (state.labels or {}).get(MANAGED) == "true"
-        if managed and group_version is None and not self._following:
+        if managed and group_version is None and not self._is_syncing:
             self._registry.deletion.delete(request.kind, "", request.name, DeleteOptions())
             return
         if managed and group_version is not None and group_version.custom:
@@ -122,12 +122,12 @@ class ApiServices(Step):
 
     def _follow(self, stored: Collection[str] = (), *, start: bool = False) -> None:
         """Create and delete APIServices as group versions change; those of built-in groups at start only."""
-        if self._following:
+        if self._is_syncing:
             return  # a write by this method
-        self._following = True
+        self._is_syncing = True
         try:
             registry, kind, served = self._registry, self._kind(), self._served()
-            for name in sorted({*self._known, *stored} - served.keys()):
+            for name in sorted({*self._names, *stored} - served.keys()):
                 state = registry.head(kind, "", name)
                 if state is not None and (state.labels or {}).get(MANAGED) in _MANAGED_WORDS:
                     registry.deletion.delete(kind, "", name, DeleteOptions())
@@ -136,7 +136,7 @@ class ApiServices(Step):
             for name, group_version in served.items():
                 state = registry.head(kind, "", name)
                 if state is not None:
-                    if name not in self._known:
+                    if name not in self._names:
                         label = (state.labels or {}).get(MANAGED)
                         always = label == "true" and group_version.custom
                         if always or (start and label in _MANAGED_WORDS and group_version.group != METRICS_GROUP):
@@ -145,9 +145,9 @@ class ApiServices(Step):
                 elif group_version.custom or start:
                     api_service = registry.decoder.decode(kind, group_version.api_service(), "Ignore", [])
                     registry.create_now(kind, "", api_service, _OPTIONS)
-            self._known = frozenset(served)
+            self._names = frozenset(served)
         finally:
-            self._following = False
+            self._is_syncing = False
 
     def _put_spec_back(self, name: str, group_version: _ServedVersion) -> None:
         """Undo a client's changes to a spec that the server manages; an unchanged spec is not written."""

@@ -50,23 +50,23 @@ class SimulatedClock(ServerClock):
     def __init__(self, start: datetime | None = None) -> None:
         if start is not None and start.tzinfo is None:
             raise ValueError(f"the start of a simulated clock needs a time zone, found {start.isoformat()}")
-        self._moment = (start if start is not None else datetime.now(UTC).replace(microsecond=0)).astimezone(UTC)
+        self._time = (start if start is not None else datetime.now(UTC).replace(microsecond=0)).astimezone(UTC)
 
     def now(self) -> datetime:
         """Return the time that was set last."""
-        return self._moment
+        return self._time
 
     def monotonic(self) -> float:
         """Return seconds of simulated time: work while the clock stands still takes no time."""
-        return self._moment.timestamp()
+        return self._time.timestamp()
 
     def real_seconds_until(self, moment: datetime) -> float:
         """Return 0 for a time that has been reached, otherwise infinity."""
-        return 0.0 if moment <= self._moment else math.inf
+        return 0.0 if moment <= self._time else math.inf
 
     def set(self, moment: datetime) -> None:
         """Set the time."""
-        self._moment = moment.astimezone(UTC)
+        self._time = moment.astimezone(UTC)
 
 
 def stamp(moment: datetime) -> str:

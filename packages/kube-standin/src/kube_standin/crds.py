@@ -100,7 +100,7 @@ class CustomResources(Step):
         self._rows: dict[str, list[ServedKind]] = {}
         self._pending: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._cleaning: set[str] = set()
+        self._cleanups: set[str] = set()
         registry.store.undone.append(self._follow_undone)
 
     def _follow_undone(self) -> None:
@@ -262,17 +262,17 @@ class CustomResources(Step):
 
     def _clean_up(self, definition: Json) -> None:
         name = definition["metadata"]["name"]
-        if name in self._cleaning or CRD_CLEANUP not in (definition["metadata"].get("finalizers") or ()):
+        if name in self._cleanups or CRD_CLEANUP not in (definition["metadata"].get("finalizers") or ()):
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return  # no loop: the next start of a server continues
         task = loop.create_task(self._delete_instances(definition))
-        self._cleaning.add(name)
+        self._cleanups.add(name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: self._cleaning.discard(name))
+        task.add_done_callback(lambda _: self._cleanups.discard(name))
 
     async def _delete_instances(self, definition: Json) -> None:
         """Delete all instances, then the definition."""

@@ -331,7 +331,7 @@ class Tokens:
         self.key = TokenKey(signing_key)
         """The key that signs tokens of service accounts."""
         self._head = _b64(json.dumps({"alg": ALGORITHM, "kid": self.key.key_id}).encode())
-        self._checked: dict[bytes, None] = {}
+        self._verified_digests: dict[bytes, None] = {}
         """Digests of tokens with a valid signature, oldest first: clients send the same token many times."""
         self._users: dict[bytes, User] = {}
         self.present: Callable[[BoundObject], bool] = lambda _: False
@@ -447,13 +447,13 @@ class Tokens:
 
     def _is_signed(self, token: str, signed: str, signature: str) -> bool:
         digest = _digest(token)
-        if digest in self._checked:
+        if digest in self._verified_digests:
             return True
         if not self.key.signed(signed, _unb64(signature)):
             return False
-        if len(self._checked) >= _MOST_CHECKED:
-            del self._checked[next(iter(self._checked))]
-        self._checked[digest] = None
+        if len(self._verified_digests) >= _MOST_CHECKED:
+            del self._verified_digests[next(iter(self._verified_digests))]
+        self._verified_digests[digest] = None
         return True
 
 

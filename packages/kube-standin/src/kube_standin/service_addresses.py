@@ -347,19 +347,19 @@ class UsedPorts:
     """The node ports of Services; each Service is decoded once after it was written."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, tuple[StoredObject, tuple[int, ...]]] = {}
+        self._cache: dict[Key, tuple[StoredObject, tuple[int, ...]]] = {}
 
     def but(self, store: Store, own: Key) -> set[int]:
         """Return the ports of all Services but one."""
-        cached, used = self._known, set[int]()
-        self._known = {}
+        cached, used = self._cache, set[int]()
+        self._cache = {}
         for state in store.heads(SERVICES):
             if state.field("spec.type") not in _EXPOSED:
                 continue
             entry = cached.get(state.key)
             if entry is None or entry[0] is not state:
                 entry = (state, tuple(_numbers(state.decode()["spec"])))
-            self._known[state.key] = entry
+            self._cache[state.key] = entry
             if state.key != own:
                 used.update(entry[1])
         return used

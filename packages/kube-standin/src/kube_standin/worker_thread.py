@@ -56,9 +56,9 @@ class OffLoopSteps:
         self, *, always: bool, aside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext[None]
     ) -> None:
         self.always = always
-        self._aside = aside
+        self._pause_turn = aside
         self._results: dict[str, tuple[bytes, Any]] = {}
-        self._made: dict[str, Any] = {}
+        self._memo: dict[str, Any] = {}
 
     def value(self, step: str, given: Any, work: Callable[[], Any]) -> Any:
         """Return the JSON value that `work` computes from `given`, its only input; a new copy at each call."""
@@ -74,9 +74,9 @@ class OffLoopSteps:
         """Return the value that this write generated under a name, in any of its tries."""
         if self is INLINE:
             return make()
-        if name not in self._made:
-            self._made[name] = make()
-        return cast("ResultT", self._made[name])
+        if name not in self._memo:
+            self._memo[name] = make()
+        return cast("ResultT", self._memo[name])
 
     def awaited(self, calls: Sequence[AwaitedCall]) -> list[Any]:
         """Return the results of concurrent calls; a result that is an exception is returned.
@@ -96,7 +96,7 @@ class OffLoopSteps:
         return result if result is not None and result[0] == call.given else None
 
     async def _make(self, calls: Sequence[AwaitedCall]) -> None:
-        async with self._aside():
+        async with self._pause_turn():
             results = await asyncio.gather(*(call.make() for call in calls), return_exceptions=True)
         for call, result in zip(calls, results, strict=True):
             if isinstance(result, BaseException) and not isinstance(result, Exception):

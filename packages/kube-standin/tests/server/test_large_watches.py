@@ -46,7 +46,7 @@ def test_large_past_goes_out_in_pieces_as_it_is_read(plane: Plane) -> None:
         while not sent or not sent[-1]:
             await asyncio.sleep(0.001)  # by the clock that does not wait
         [subscription] = plane.store._subscriptions["configmaps"]
-        left = len(subscription._past)
+        left = len(subscription._history)
         read.set()
         await task
         return left, len([size for size in sent if size])

@@ -84,7 +84,7 @@ def _object(schema: Mapping[str, Any], root: bool, depth: int) -> ValueForm:
     smallest = 2
     properties = schema.get("properties")
     for name, property_schema in properties.items() if isinstance(properties, Mapping) else ():
-        if not _known(property_schema):
+        if not _has_known_type(property_schema):
             continue
         declaration = fields[name] = _declared(property_schema, _embedded(property_schema), depth + 1)
         if name in wanted and not (isinstance(property_schema, Mapping) and property_schema.get("default") is not None):
@@ -107,14 +107,14 @@ def _text(schema: Mapping[str, Any], limit: int | None) -> ValueForm:
     return ValueForm(kind, MAX_REQUEST - 2, 2)
 
 
-def _known(schema: Any) -> bool:
+def _has_known_type(schema: Any) -> bool:
     """Return whether values of a schema have a type; as upstream, properties without a type are not fields."""
     if not isinstance(schema, Mapping):
         return False
     if schema.get("x-kubernetes-int-or-string") or _embedded(schema):
         return True
     return schema.get("type") in ("object", "array", "string", *_SCALARS) and (
-        schema.get("type") != "array" or _known(schema.get("items"))
+        schema.get("type") != "array" or _has_known_type(schema.get("items"))
     )
 
 

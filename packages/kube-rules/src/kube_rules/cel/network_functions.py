@@ -202,7 +202,7 @@ def _address(text: str) -> _Address:
     return result
 
 
-def _asked(kind: type, of: Callable[[Any], Any]) -> Function:
+def _property(kind: type, of: Callable[[Any], Any]) -> Function:
     """Return a function of one value that costs one unit."""
 
     def run(meter: Meter, args: list[Any]) -> Any:
@@ -275,25 +275,25 @@ NETWORK: Mapping[str, Function] = {
     "ip.isCanonical": Function(
         reading(lambda text: str(_address(text)) == text, times=2), "bool", lambda n: traversed(2 * n[0])
     ),
-    "family": _typed(_asked(Ip, lambda ip: ip.address.version), "int"),
-    "isUnspecified": _typed(_asked(Ip, lambda ip: ip.address.is_unspecified), "bool"),
-    "isLoopback": _typed(_asked(Ip, lambda ip: ip.address.is_loopback), "bool"),
-    "isLinkLocalMulticast": _typed(_asked(Ip, lambda ip: _link_local_multicast(ip.address)), "bool"),
-    "isLinkLocalUnicast": _typed(_asked(Ip, lambda ip: ip.address.is_link_local), "bool"),
-    "isGlobalUnicast": _typed(_asked(Ip, lambda ip: _is_global(ip.address)), "bool"),
+    "family": _typed(_property(Ip, lambda ip: ip.address.version), "int"),
+    "isUnspecified": _typed(_property(Ip, lambda ip: ip.address.is_unspecified), "bool"),
+    "isLoopback": _typed(_property(Ip, lambda ip: ip.address.is_loopback), "bool"),
+    "isLinkLocalMulticast": _typed(_property(Ip, lambda ip: _link_local_multicast(ip.address)), "bool"),
+    "isLinkLocalUnicast": _typed(_property(Ip, lambda ip: ip.address.is_link_local), "bool"),
+    "isGlobalUnicast": _typed(_property(Ip, lambda ip: _is_global(ip.address)), "bool"),
     "cidr": Function(reading(Cidr), "net.CIDR", parsed),
     "isCIDR": Function(reads(Cidr), "bool", parsed),
     "containsIP": Function(_contains_ip, "bool", _compared(_CONTAINS_IP)),
     "containsCIDR": Function(_contains_cidr, "bool", _compared(_CONTAINS_IP + 3)),
-    "masked": _typed(_asked(Cidr, lambda cidr: Cidr(str(cidr.network))), "net.CIDR"),
-    "prefixLength": _typed(_asked(Cidr, lambda cidr: cidr.bits), "int"),
+    "masked": _typed(_property(Cidr, lambda cidr: Cidr(str(cidr.network))), "net.CIDR"),
+    "prefixLength": _typed(_property(Cidr, lambda cidr: cidr.bits), "int"),
     "url": Function(reading(Url), "kubernetes.URL", lambda n: traversed(n[0]), lambda n: n[0]),
     "isURL": Function(reads(Url), "bool"),
-    "getScheme": Function(_asked(Url, lambda url: url.scheme).run, "string", result=lambda n: n[0]),
-    "getHost": Function(_asked(Url, lambda url: url.host).run, "string", result=lambda n: n[0]),
-    "getHostname": Function(_asked(Url, lambda url: url.hostname).run, "string", result=lambda n: n[0]),
-    "getPort": Function(_asked(Url, lambda url: url.port).run, "string", result=lambda n: n[0]),
-    "getEscapedPath": Function(_asked(Url, lambda url: url.escaped_path).run, "string", result=lambda n: 3 * n[0]),
-    "getQuery": Function(_asked(Url, lambda url: url.values()).run, "map", result=lambda n: n[0]),
+    "getScheme": Function(_property(Url, lambda url: url.scheme).run, "string", result=lambda n: n[0]),
+    "getHost": Function(_property(Url, lambda url: url.host).run, "string", result=lambda n: n[0]),
+    "getHostname": Function(_property(Url, lambda url: url.hostname).run, "string", result=lambda n: n[0]),
+    "getPort": Function(_property(Url, lambda url: url.port).run, "string", result=lambda n: n[0]),
+    "getEscapedPath": Function(_property(Url, lambda url: url.escaped_path).run, "string", result=lambda n: 3 * n[0]),
+    "getQuery": Function(_property(Url, lambda url: url.values()).run, "map", result=lambda n: n[0]),
 }
 """Functions on addresses, networks and URLs, by name."""

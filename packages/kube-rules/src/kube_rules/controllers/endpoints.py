@@ -168,7 +168,7 @@ class TriggerTimes:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], dict[str, str]] = {}
+        self._times: dict[tuple[str, str], dict[str, str]] = {}
 
     def oldest_since(self, service: Json, pods: Iterable[BackendPod]) -> str:
         """Return the oldest change of its pods since the last sync of a Service; empty if none changed.
@@ -177,16 +177,16 @@ class TriggerTimes:
         """
         metadata = service["metadata"]
         key, created = (metadata["namespace"], metadata["name"]), metadata.get("creationTimestamp", "")
-        before = self._known.get(key)
+        before = self._times.get(key)
         now = {"": created, **{pod.metadata.name: pod.ready_changed for pod in pods if pod.ready_changed}}
-        self._known[key] = now
+        self._times[key] = now
         if before is None:
             return str(created)
         return min((time for name, time in now.items() if time > before.get(name, "")), default="")
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop the times of a deleted Service."""
-        self._known.pop((namespace, name), None)
+        self._times.pop((namespace, name), None)
 
 
 def subsets_of(service: Json, pods: Iterable[BackendPod]) -> tuple[list[Json], bool]:

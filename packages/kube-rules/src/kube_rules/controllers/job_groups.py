@@ -54,7 +54,7 @@ def group_of_job(job: Mapping[str, Any]) -> JobGroupRequest | None:
     if isinstance(scheduling, Mapping) and controller_in(meta) is None:
         workload, template = _names(text(meta.get("name")), text(meta.get("uid")))
         name = f"{shortened(workload, 180)}-{shortened(template, 60)}-{digest(workload + template)}"
-        return JobGroupRequest(name, workload, template, {**_asked(scheduling, spec.get("parallelism", 1)), **shared})
+        return JobGroupRequest(name, workload, template, {**_policy(scheduling, spec.get("parallelism", 1)), **shared})
     if annotations.get(POD_GROUP) == "true":
         own = text(meta.get("name"))
         return JobGroupRequest(own, own, "workers", {**_annotated(spec, annotations), **shared}, annotated=True)
@@ -79,7 +79,7 @@ def _annotated(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> Json:
     return shared
 
 
-def _asked(scheduling: Mapping[str, Any], parallelism: object) -> Json:
+def _policy(scheduling: Mapping[str, Any], parallelism: object) -> Json:
     requested: Json = {name: scheduling[name] for name in GROUP_FIELDS if scheduling.get(name) is not None}
     gang = mapping(requested.get("schedulingPolicy")).get("gang")
     if gang is None:

@@ -52,13 +52,13 @@ class HorizontalPodAutoscalers(Controller):
         self._row = self.context.kind("autoscaling/v2", "HorizontalPodAutoscaler")
         self._pods = self.context.kind("v1", "Pod")
         self._histories: dict[str, ScalingHistory] = {}
-        self._due: dict[Key, datetime] = {}
+        self._next_times: dict[Key, datetime] = {}
         self.context.sources.of(self._row.storage_key, ObjectView).add_handler(self._changed)
 
     def _changed(self, old: ObjectView | None, new: ObjectView | None) -> None:
         if new is None and old is not None:
             self._histories.pop(old.metadata.uid, None)
-            self._due.pop(old.metadata.key, None)
+            self._next_times.pop(old.metadata.key, None)
         elif old is None and new is not None:
             self.queue(new.metadata.key)
 
@@ -68,10 +68,10 @@ class HorizontalPodAutoscalers(Controller):
         if autoscaler is None:
             return
         now = self.context.now()
-        due = self._due.get(key)
+        due = self._next_times.get(key)
         if due is None or due <= now:
             self.queue_after(key, _PERIOD)
-            self._due[key] = now
+            self._next_times[key] = now
         conditions = _Conditions(autoscaler, self.context.stamp())
         status: Json = {**(autoscaler.get("status") or {}), "currentMetrics": None}
         self._scale(key, autoscaler, status, conditions, now)

@@ -39,27 +39,27 @@ class _TemplateWaiters:
     """The pods and groups that wait for templates."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, set[Task]] = {}
-        self._wanted: dict[Task, set[Key]] = {}
+        self._tasks_by_template: dict[Key, set[Task]] = {}
+        self._templates_by_task: dict[Task, set[Key]] = {}
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._templates_by_task)
 
     def add(self, template: Key, task: Task) -> None:
         """Record that the claims of a task need a missing template."""
-        self._waiting.setdefault(template, set()).add(task)
-        self._wanted.setdefault(task, set()).add(template)
+        self._tasks_by_template.setdefault(template, set()).add(task)
+        self._templates_by_task.setdefault(task, set()).add(template)
 
     def forget(self, task: Task) -> None:
         """Remove a task that needs no claims any more."""
-        for template in self._wanted.pop(task, ()):
-            self._drop(self._waiting, template, task)
+        for template in self._templates_by_task.pop(task, ()):
+            self._drop(self._tasks_by_template, template, task)
 
     def pop_waiting(self, template: Key) -> set[Task]:
         """Remove and return the tasks that wait for the template."""
-        tasks = self._waiting.pop(template, set())
+        tasks = self._tasks_by_template.pop(template, set())
         for task in tasks:
-            self._drop(self._wanted, task, template)
+            self._drop(self._templates_by_task, task, template)
         return tasks
 
     @staticmethod
@@ -78,7 +78,7 @@ class ResourceClaims(Controller):
     def connect(self) -> None:
         """Watch pods and groups with claims, claims, and templates that others wait for."""
         sources = self.context.sources
-        self._lacking = _TemplateWaiters()
+        self._template_waiters = _TemplateWaiters()
         self._pods = sources.pods
         self._claims = sources.of("resource.k8s.io/resourceclaims", ClaimView)
         self._claims.index("consumer", lambda claim: claim.consumers)
@@ -94,14 +94,14 @@ class ResourceClaims(Controller):
     @property
     def lacking(self) -> int:
         """Return the number of pods and groups that wait for a template."""
-        return len(self._lacking)
+        return len(self._template_waiters)
 
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if new is not None and new.has_claims and not _done(new):
             self.queue(("pod", *new.key))
         last = new if new is not None else old
         if last is not None and last.has_claims and (new is None or _done(new)):
-            self._lacking.forget(("pod", *last.key))
+            self._template_waiters.forget(("pod", *last.key))
             uid = last.metadata.uid
             for key in self._claims.keys_by("consumer", uid) | self._claims.keys_by("pod", uid):
                 self.queue(("claim", *key))
@@ -112,7 +112,7 @@ class ResourceClaims(Controller):
             if old is None:
                 self._queue_pods(new.metadata.key)
         elif old is not None:
-            self._lacking.forget(("group", *old.metadata.key))
+            self._template_waiters.forget(("group", *old.metadata.key))
             for key in self._claims.keys_by("consumer", old.metadata.uid):
                 self.queue(("claim", *key))
 
@@ -130,7 +130,7 @@ class ResourceClaims(Controller):
 
     def _template_changed(self, _old: ObjectView | None, new: ObjectView | None) -> None:
         if new is not None:
-            for task in self._lacking.pop_waiting(new.metadata.key):
+            for task in self._template_waiters.pop_waiting(new.metadata.key):
                 self.queue(task)
 
     def reconcile(self, key: Task) -> None:
@@ -232,7 +232,7 @@ class ResourceClaims(Controller):
         where = (namespace, template_name)
         template = self.context.find(self.context.kind(ResourceClaim.API_VERSION, "ResourceClaimTemplate"), where)
         if template is None:
-            self._lacking.add(where, task)
+            self._template_waiters.add(where, task)
             message = f'{owner["kind"]}ResourceClaim {name}: resource claim template "{template_name}" not found'
             self.context.event(owner, "FailedResourceClaimCreation", message, "Warning")
             return None

@@ -34,7 +34,7 @@ class CronJobs(Controller):
         self.job_row = context.kind("batch/v1", "Job")
         self.jobs = context.sources.of(self.job_row.storage_key, SpecView)
         index_owners(self.jobs)
-        self._due: dict[Key, datetime] = {}
+        self._next_times: dict[Key, datetime] = {}
         context.sources.of(self.row.storage_key, ObjectView).add_handler(self._cron_job_changed)
         self.jobs.add_handler(self._job_changed)
 
@@ -53,7 +53,7 @@ class CronJobs(Controller):
         """Start, replace and delete Jobs, write the status, and queue the key for the next time."""
         cron_job = self.context.find(self.row, key)
         if cron_job is None:
-            self._due.pop(key, None)
+            self._next_times.pop(key, None)
             return
         owned_jobs = self.jobs.by("owner", cron_job["metadata"]["uid"])
         jobs = [job for owned in owned_jobs if (job := self.context.find(self.job_row, owned.metadata.key)) is not None]
@@ -72,8 +72,8 @@ class CronJobs(Controller):
                 actions.status.setdefault("active", []).append(_reference(job))
         self.context.set_status(self.row, key, actions.status)
         due = actions.next_time
-        if due is not None and self._due.get(key) != due:
-            self._due[key] = due
+        if due is not None and self._next_times.get(key) != due:
+            self._next_times[key] = due
             self.context.timers.at(due, lambda: self.queue(key))
 
     def _started(self, cron_job: Json, manifest: Json) -> Json | None:

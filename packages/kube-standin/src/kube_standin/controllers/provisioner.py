@@ -177,34 +177,34 @@ class StorageProtection(Controller):
             CLAIMS: (self.context.kind("v1", "PersistentVolumeClaim"), CLAIM_PROTECTION),
             VOLUMES: (self.context.kind("v1", "PersistentVolume"), VOLUME_PROTECTION),
         }
-        self._held: dict[str, set[str]] = {}
+        self._claims_in_use: dict[str, set[str]] = {}
         """By namespace, the claims that are deleted and in use."""
-        self._seen: dict[str, Source[Any]] = {
+        self._sources: dict[str, Source[Any]] = {
             CLAIMS: sources.of(CLAIMS, VolumeClaimView),
             VOLUMES: sources.of(VOLUMES, VolumeView),
         }
-        for resource, source in self._seen.items():
+        for resource, source in self._sources.items():
             source.add_handler(partial(self._changed, resource))
         sources.pods.add_handler(self._pod_changed)
 
     def _changed(self, resource: str, old: VolumeView | None, new: VolumeView | None) -> None:
         if new is None:
             if old is not None:
-                self._held.get(old.metadata.namespace, set()).discard(old.metadata.name)
+                self._claims_in_use.get(old.metadata.namespace, set()).discard(old.metadata.name)
             return
         if old is None or new.metadata.deletion_timestamp:
             self.queue((resource, *new.metadata.key))
 
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
         if old is not None and (new is None or (new.finished and not old.finished)):
-            for name in sorted(self._held.get(old.metadata.namespace, ())):
+            for name in sorted(self._claims_in_use.get(old.metadata.namespace, ())):
                 self.queue((CLAIMS, old.metadata.namespace, name))
 
     def reconcile(self, key: tuple[str, str, str]) -> None:
         """Add the finalizer, or remove it from a deleted object that is not in use."""
         resource, namespace, name = key
         kind, finalizer = self._kinds[resource]
-        item = self._seen[resource].items.get((namespace, name))
+        item = self._sources[resource].items.get((namespace, name))
         if item is None:
             return
         has = finalizer in (item.metadata.finalizers or ())
@@ -215,9 +215,9 @@ class StorageProtection(Controller):
         if not has:
             return
         if resource == CLAIMS and self._used(namespace, name):
-            self._held.setdefault(namespace, set()).add(name)
+            self._claims_in_use.setdefault(namespace, set()).add(name)
         elif resource == CLAIMS or item.item.status.phase != "Bound":
-            self._held.get(namespace, set()).discard(name)
+            self._claims_in_use.get(namespace, set()).discard(name)
             self._write(kind, (namespace, name), lambda names: [name_ for name_ in names if name_ != finalizer])
 
     def _write(self, kind: Any, key: Key, make: Any) -> None:

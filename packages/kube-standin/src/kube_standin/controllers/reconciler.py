@@ -242,11 +242,11 @@ class Controller:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._waiting: dict[Any, None] = {}
+        self._queue: dict[Any, None] = {}
         self._failures: dict[Any, int] = {}
         self._sync_again_later: set[Any] = set()
         self._pending: dict[Any, PendingWrites] = {}
-        self._rests: dict[Any, datetime] = {}
+        self._rest_ends: dict[Any, datetime] = {}
         self._ready: asyncio.Event | None = None
         self._writes_left = WRITES_AT_ONCE
         self._uncommitted: list[tuple[Any, Ticket]] = []
@@ -265,7 +265,7 @@ class Controller:
 
     def queue(self, key: Any) -> None:
         """Queue ``key`` for a sync; a queued key is not queued twice."""
-        self._waiting[key] = None
+        self._queue[key] = None
         if self._ready is not None:
             self._ready.set()
 
@@ -282,11 +282,11 @@ class Controller:
     @property
     def idle(self) -> bool:
         """Return whether no key is queued."""
-        return not self._waiting
+        return not self._queue
 
     def step(self) -> int:
         """Sync the queued keys and return their number; takes as long as they need (for tests)."""
-        batch, self._waiting = self._waiting, {}
+        batch, self._queue = self._queue, {}
         for key in batch:
             self.context.sources.sync()
             self._sync(key)
@@ -352,9 +352,9 @@ class Controller:
 
         Yields whether to sync now; if not, the key is queued for later. No limit for less than ``short`` seconds.
         """
-        until = self._rests.pop(key, None)
+        until = self._rest_ends.pop(key, None)
         if until is not None and until > self.context.now():
-            self._rests[key] = until
+            self._rest_ends[key] = until
             self.context.timers.at(until, lambda: self.queue(key))
             yield False
             return
@@ -362,9 +362,9 @@ class Controller:
         yield True
         took = self.context.clock.monotonic() - started
         if took > short:
-            self._rests[key] = self.context.now() + timedelta(seconds=factor * took)
-        if len(self._rests) > _MOST_BUDGETS:
-            self._rests = {key: until for key, until in self._rests.items() if until > self.context.now()}
+            self._rest_ends[key] = self.context.now() + timedelta(seconds=factor * took)
+        if len(self._rest_ends) > _MOST_BUDGETS:
+            self._rest_ends = {key: until for key, until in self._rest_ends.items() if until > self.context.now()}
 
     async def run(self) -> None:
         """Sync queued keys until cancelled."""
@@ -377,16 +377,16 @@ class Controller:
     async def _work(self) -> None:
         self._ready = asyncio.Event()
         while True:
-            if not self._waiting:
+            if not self._queue:
                 self._ready.clear()
                 await self._ready.wait()
             ends = time.monotonic() + _TURN_SECONDS
             self.context.sources.sync()
-            batch, self._waiting = self._waiting, {}
+            batch, self._queue = self._queue, {}
             while batch:
                 key = next(iter(batch))
                 del batch[key]
-                self._waiting.pop(key, None)
+                self._queue.pop(key, None)
                 self._sync(key)
                 if batch and time.monotonic() > ends:
                     await asyncio.sleep(0)

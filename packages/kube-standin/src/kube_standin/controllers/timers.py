@@ -30,7 +30,7 @@ class ControllerTimers:
         self.clock = clock
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self._changed: asyncio.Event | None = None
+        self._wakeup: asyncio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -40,8 +40,8 @@ class ControllerTimers:
         when = moment.timestamp()
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, call))
-        if self._heap[0][1] == self._count and self._changed is not None:
-            self._changed.set()
+        if self._heap[0][1] == self._count and self._wakeup is not None:
+            self._wakeup.set()
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         """Schedule a call in ``seconds``."""
@@ -69,9 +69,9 @@ class ControllerTimers:
 
     async def run(self) -> None:
         """Fire calls as they become due, until cancelled."""
-        self._changed = asyncio.Event()
+        self._wakeup = asyncio.Event()
         while True:
-            self._changed.clear()
+            self._wakeup.clear()
             self.fire(_TURN_SECONDS)
             wait = _LONGEST_SLEEP
             if (due := self.next_moment()) is not None:
@@ -82,4 +82,4 @@ class ControllerTimers:
             # Not `wait_for`: in Python 3.11 it loses a cancellation if the awaited result has just arrived.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    await self._changed.wait()
+                    await self._wakeup.wait()

@@ -81,34 +81,34 @@ class Fleet:
         self._context = context
         self._options = options
         self._on_up = on_up
-        self._up: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
         """The address of each node that is up."""
-        self._created: set[str] = set()
-        self._offered: dict[str, frozenset[str]] = {}
+        self._own_nodes: set[str] = set()
+        self._offers: dict[str, frozenset[str]] = {}
         """By node, the extended resources of its capacity that were made allocatable."""
         self._next_address = 1
         self._renewals: list[tuple[float, str]] = []
         """A heap of lease renewals: time in seconds since 1970, node name."""
-        self._renewing: set[str] = set()
+        self._nodes_with_renewal: set[str] = set()
         """The nodes in the heap."""
         self._is_ticking = False
-        self._placed = 0
+        self._phase_count = 0
         self._stopped = False
-        self._waiting: dict[str, None] = {}
+        self._nodes_to_sync: dict[str, None] = {}
         context.sources.nodes.add_handler(self._node_changed)
 
     def is_up(self, node: str) -> bool:
         """Return whether a kubelet runs on the node."""
-        return node in self._up
+        return node in self._addresses
 
     def address(self, node: str) -> str:
         """Return the address of a node that is up."""
-        return self._up[node]
+        return self._addresses[node]
 
     @property
     def lease_period(self) -> float:
         """Return the seconds between two renewals of one lease."""
-        size = max(len(self._up), self._options.nodes)
+        size = max(len(self._addresses), self._options.nodes)
         return max(self._options.lease_seconds, size / self._options.renewals_per_second)
 
     # -- creating nodes
@@ -141,7 +141,7 @@ class Fleet:
         for field in _SERVER_FIELDS:  # a node copied from another cluster
             metadata.pop(field, None)
         name = metadata["name"]
-        self._created.add(name)
+        self._own_nodes.add(name)
         if self._context.registry.head(kind, "", name) is None:
             self._complete(manifest)
             self._context.create(kind, "", manifest, MANAGER)
@@ -198,7 +198,7 @@ class Fleet:
         capacity, allocatable = status["capacity"], status["allocatable"]
         extended = {resource for resource in capacity if is_extended_resource(resource)}
         missing = extended - allocatable.keys()
-        before = self._offered.get(name, frozenset())
+        before = self._offers.get(name, frozenset())
         withdrawn = (before - extended) & allocatable.keys()
         for resource in sorted(missing):
             allocatable[resource] = capacity[resource]
@@ -206,9 +206,9 @@ class Fleet:
             del allocatable[resource]
         offered = frozenset((before & extended) | missing)
         if offered:
-            self._offered[name] = offered
+            self._offers[name] = offered
         else:
-            self._offered.pop(name, None)
+            self._offers.pop(name, None)
         return bool(missing or withdrawn)
 
     # -- added and removed nodes
@@ -218,15 +218,15 @@ class Fleet:
         if node is None:
             return
         if new is None:
-            self._up.pop(node.metadata.name, None)
-            self._offered.pop(node.metadata.name, None)
+            self._addresses.pop(node.metadata.name, None)
+            self._offers.pop(node.metadata.name, None)
             return
-        self._waiting[node.metadata.name] = None
-        if len(self._waiting) == 1:
+        self._nodes_to_sync[node.metadata.name] = None
+        if len(self._nodes_to_sync) == 1:
             self._context.timers.after(0, self._sync_waiting)
 
     def _sync_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._nodes_to_sync = self._nodes_to_sync, {}
         for name in waiting:
             self._sync_node(name)
 
@@ -234,21 +234,21 @@ class Fleet:
         """Mark a node as up or down by its annotation."""
         state = self._context.registry.store.head("nodes", "", name)
         if state is None or self._stopped:
-            self._up.pop(name, None)
+            self._addresses.pop(name, None)
             return
         body = state.decode()
         word = (body["metadata"].get("annotations") or {}).get(KUBELET, "")
-        ours = name in self._created or self._options.adopt
+        ours = name in self._own_nodes or self._options.adopt
         if not ours or word in ("none", "down"):
-            self._up.pop(name, None)
+            self._addresses.pop(name, None)
             return
         status = body.setdefault("status", {})
         filled_in = self._complete_status(name, status)
         if self._offer(name, status) or filled_in:
             self._context.put(state, body)
         own = next((entry["address"] for entry in status["addresses"] if entry["type"] == "InternalIP"), "127.0.0.1")
-        if name not in self._up:
-            self._up[name] = own
+        if name not in self._addresses:
+            self._addresses[name] = own
             self._renew(name)
             self._enqueue(name, self._first_share())
             self._on_up(name)
@@ -266,15 +266,15 @@ class Fleet:
 
     def _first_share(self) -> float:
         """Return the share of the period before a new node's first renewal, to spread nodes created together."""
-        self._placed += 1
-        return self._placed * _GOLDEN % 1
+        self._phase_count += 1
+        return self._phase_count * _GOLDEN % 1
 
     def _enqueue(self, name: str, share: float = 1.0) -> None:
-        if name in self._renewing:
+        if name in self._nodes_with_renewal:
             return
         due = self._context.now() + timedelta(seconds=self.lease_period * share)
         heapq.heappush(self._renewals, (due.timestamp(), name))
-        self._renewing.add(name)
+        self._nodes_with_renewal.add(name)
         if self._is_ticking and len(self._renewals) == 1:
             self._await_renewal()
 
@@ -291,8 +291,8 @@ class Fleet:
         now = self._context.now().timestamp()
         while self._renewals and self._renewals[0][0] <= now:
             name = heapq.heappop(self._renewals)[1]
-            self._renewing.discard(name)
-            if name in self._up:
+            self._nodes_with_renewal.discard(name)
+            if name in self._addresses:
                 self._renew(name)
                 self._enqueue(name)
         self._await_renewal()

@@ -65,7 +65,7 @@ class MutatingPolicies(Step):
             return
         if not self._holds(request, invocation):
             return
-        if request.round and invocation.unique_name not in rounds.again:
+        if request.round and invocation.unique_name not in rounds.reinvoked_names:
             return
         before = request.object
         for index, mutation in enumerate(invocation.policy.spec.get("mutations") or ()):
@@ -77,7 +77,7 @@ class MutatingPolicies(Step):
             rounds.require_again()
             request.reinvoke = True
         if invocation.policy.spec.get("reinvocationPolicy") == "IfNeeded":
-            rounds.invoked.add(invocation.unique_name)
+            rounds.invoked_names.add(invocation.unique_name)
 
     def _values(self, request: AdmissionRequest, invocation: PolicyInvocation) -> dict[str, Any]:
         values = self._invocations.values(self._invocations.views.of(request), invocation.matched)

@@ -53,13 +53,13 @@ def _struct(node: SchemaNode, value: Json) -> bytes:
     return b"".join(_fields(_rows(node), value))
 
 
-_known: dict[int, tuple[Row, ...]] = {}
+_rows_by_field: dict[int, tuple[Row, ...]] = {}
 
 
 def _rows(node: SchemaNode) -> tuple[Row, ...]:
-    rows = _known.get(id(node.fields))
+    rows = _rows_by_field.get(id(node.fields))
     if rows is None:
-        rows = _known[id(node.fields)] = _sorted(slots_of(node))
+        rows = _rows_by_field[id(node.fields)] = _sorted(slots_of(node))
     return rows
 
 

@@ -31,9 +31,9 @@ class IncomingBody:
     """One large body and its progress."""
 
     def __init__(self) -> None:
-        self._began = self._now()
-        self._received = 0
-        self._refused = False
+        self._start = self._now()
+        self._byte_count = 0
+        self._is_refused = False
         self._timer = asyncio.timeout(_GRACE_SECONDS)
 
     @staticmethod
@@ -43,23 +43,23 @@ class IncomingBody:
     @property
     def rate(self) -> float:
         """Return the rate so far in bytes per second."""
-        return self._received / max(self._now() - self._began, 1e-9)
+        return self._byte_count / max(self._now() - self._start, 1e-9)
 
     @property
     def gives_way(self) -> bool:
         """Return whether the body is slower than the minimum while others wait."""
-        late = self._now() - self._began >= _CONTENDED_GRACE_SECONDS
-        return late and not self._refused and self.rate < _CONTENDED_BYTES_PER_SECOND
+        late = self._now() - self._start >= _CONTENDED_GRACE_SECONDS
+        return late and not self._is_refused and self.rate < _CONTENDED_BYTES_PER_SECOND
 
     def came(self, size: int) -> None:
         """Record the size of a received piece of the body."""
-        self._received += size
-        if not self._refused:
-            self._timer.reschedule(self._began + _GRACE_SECONDS + self._received / _BYTES_PER_SECOND)
+        self._byte_count += size
+        if not self._is_refused:
+            self._timer.reschedule(self._start + _GRACE_SECONDS + self._byte_count / _BYTES_PER_SECOND)
 
     def refuse(self) -> None:
         """Refuse the body in favour of others."""
-        self._refused = True
+        self._is_refused = True
         self._timer.reschedule(self._now())
 
     @asynccontextmanager
@@ -70,7 +70,7 @@ class IncomingBody:
                 yield
         except TimeoutError:
             closing = {"Connection": "close"}
-            if self._refused:
+            if self._is_refused:
                 text = "the body of the request comes slowly and others wait; try again"
                 details = {"retryAfterSeconds": 1}
                 raise StatusError(429, "TooManyRequests", text, details, headers=closing) from None
@@ -83,26 +83,26 @@ class BodySlots:
 
     def __init__(self, most: int = LARGE_BODIES) -> None:
         self._slots = asyncio.Semaphore(most)
-        self._hooked = asyncio.Semaphore(HOOKED_BODIES)
-        self._arriving: set[IncomingBody] = set()
-        self._waiting = 0
+        self._hooked_slots = asyncio.Semaphore(HOOKED_BODIES)
+        self._incoming_bodies: set[IncomingBody] = set()
+        self._queue_length = 0
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
     async def slot(self, *, hooked: bool = False) -> AsyncIterator[None]:
         """Hold a slot while the context lasts; ``hooked``: for a write of a kind with webhooks."""
-        async with self._hooked if hooked else nullcontext(), self._one_slot():
+        async with self._hooked_slots if hooked else nullcontext(), self._one_slot():
             yield
 
     @asynccontextmanager
     async def _one_slot(self) -> AsyncIterator[None]:
-        self._waiting += 1
+        self._queue_length += 1
         try:
             if self._slots.locked():
                 self._check()
             await self._slots.acquire()
         finally:
-            self._waiting -= 1
+            self._queue_length -= 1
         try:
             yield
         finally:
@@ -112,18 +112,18 @@ class BodySlots:
     async def arriving(self) -> AsyncIterator[IncomingBody]:
         """Monitor a body while it arrives; raises 408 or 429 if it is too slow."""
         body = IncomingBody()
-        self._arriving.add(body)
+        self._incoming_bodies.add(body)
         try:
             async with body.in_time():
                 yield body
         finally:
-            self._arriving.discard(body)
+            self._incoming_bodies.discard(body)
 
     def _check(self) -> None:
         """Refuse the slowest bodies, one for each waiting body; check again while some wait."""
         if self._timer is None:
-            slow = sorted((body for body in self._arriving if body.gives_way), key=lambda body: body.rate)
-            for body in slow[: self._waiting]:
+            slow = sorted((body for body in self._incoming_bodies if body.gives_way), key=lambda body: body.rate)
+            for body in slow[: self._queue_length]:
                 body.refuse()
             self._check_later()
 
@@ -133,7 +133,7 @@ class BodySlots:
 
     def _check_again(self, due: float) -> None:
         self._timer = None
-        if not self._waiting:
+        if not self._queue_length:
             return
         if asyncio.get_running_loop().time() > due + _CHECK_SECONDS:
             self._check_later()  # the server itself is late: received data is not read yet
@@ -146,16 +146,16 @@ class LargeTurn:
 
     def __init__(self, turns: asyncio.Semaphore) -> None:
         self._turns = turns
-        self._has_turn = False
+        self._holds_lock = False
 
     async def __aenter__(self) -> LargeTurn:
         await self._turns.acquire()
-        self._has_turn = True
+        self._holds_lock = True
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        if self._has_turn:
-            self._has_turn = False
+        if self._holds_lock:
+            self._holds_lock = False
             self._turns.release()
 
     @asynccontextmanager

@@ -38,12 +38,12 @@ class ShownObjects:
 
     def __init__(self, match: Matcher) -> None:
         self._match = match
-        self._shown: dict[Key, StoredObject] = {}
+        self._matches: dict[Key, StoredObject] = {}
 
     def begin(self, states: Sequence[StoredObject]) -> list[StoredObject]:
         """Return the initial states that match."""
-        self._shown = {state.key: state for state in states if self._match(state)}
-        return list(self._shown.values())
+        self._matches = {state.key: state for state in states if self._match(state)}
+        return list(self._matches.values())
 
     def seen(self, events: Sequence[WatchEvent]) -> list[WatchEvent]:
         """Return the events that the selection shows."""
@@ -51,9 +51,9 @@ class ShownObjects:
 
     def _seen(self, event: WatchEvent) -> WatchEvent | None:
         state = event.state
-        before = self._shown.pop(state.key, None)
+        before = self._matches.pop(state.key, None)
         if event.type != "DELETED" and self._match(state):
-            self._shown[state.key] = state
+            self._matches[state.key] = state
             return WatchEvent("ADDED" if before is None else "MODIFIED", state)
         return None if before is None else WatchEvent("DELETED", _at(before, state.revision))
 

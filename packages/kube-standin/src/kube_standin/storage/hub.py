@@ -36,7 +36,7 @@ class Subscription:
     """
 
     __slots__ = (
-        "_events", "_limit_bytes", "_limit_events", "_match", "_past", "_size", "_waiter", "closed", "namespace",
+        "_events", "_history", "_limit_bytes", "_limit_events", "_match", "_size", "_waiter", "closed", "namespace",
         "on_overflow", "overflowed", "resource", "revision",
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ class Subscription:
         self.on_overflow: Callable[[], None] | None = None
         """Called once when the buffer overflows, even if no reader waits."""
         self._match = match
-        self._past: deque[StoredChange] = deque()
+        self._history: deque[StoredChange] = deque()
         self._events: deque[WatchEvent] = deque()
         self._size = 0
         self._limit_events = limit_events
@@ -83,7 +83,7 @@ class Subscription:
 
     def begin_with(self, past: deque[StoredChange], revision: int) -> None:
         """Yield the changes of ``past`` first, up to ``revision``; they are matched only when they are taken."""
-        self._past = past
+        self._history = past
         self.revision = max(self.revision, revision)
 
     def offer(self, changes: Iterable[StoredChange]) -> None:
@@ -107,7 +107,9 @@ class Subscription:
 
     def forgotten(self, revision: int) -> None:
         """End the subscription if it has not yielded a change up to ``revision``, which the history no longer has."""
-        oldest = self._past[0].revision if self._past else self._events[0].state.revision if self._events else None
+        oldest = (
+            self._history[0].revision if self._history else self._events[0].state.revision if self._events else None
+        )
         if oldest is not None and oldest <= revision and not self.closed:
             self._overflow()
 
@@ -117,7 +119,7 @@ class Subscription:
             self._overflow()
 
     def _overflow(self) -> None:
-        self._past.clear()
+        self._history.clear()
         self._events.clear()
         self._size = 0
         self.overflowed = True
@@ -137,13 +139,13 @@ class Subscription:
         """
         events: list[WatchEvent] = []
         size = looked_at = 0
-        while self._past and (most_bytes is None or (size < most_bytes and looked_at < _PAST_AT_ONCE)):
+        while self._history and (most_bytes is None or (size < most_bytes and looked_at < _PAST_AT_ONCE)):
             looked_at += 1
-            event = self.seen(self._past.popleft())
+            event = self.seen(self._history.popleft())
             if event is not None:
                 events.append(event)
                 size += len(event.state.raw)
-        if self._past:
+        if self._history:
             return events
         while self._events and (most_bytes is None or size < most_bytes):
             event = self._events.popleft()
@@ -155,7 +157,7 @@ class Subscription:
     @property
     def pending(self) -> bool:
         """Return whether there are events to take."""
-        return bool(self._past) or bool(self._events)
+        return bool(self._history) or bool(self._events)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until there are events to take (or the end); False if ``timeout`` seconds pass first."""

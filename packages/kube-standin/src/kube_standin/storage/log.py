@@ -137,7 +137,7 @@ class SqliteLog(CommitLog):
             except sqlite3.Error as error:
                 raise StorageError(f"{path}: cannot be opened ({error})") from error
             opened.callback(self._copier.close)
-            self._opened = opened.pop_all()
+            self._resources = opened.pop_all()
 
     def _sound(self, accept_loss: bool) -> FileExamination:
         """Return the content of the file, created if missing; refuse or salvage a damaged file."""
@@ -273,4 +273,4 @@ class SqliteLog(CommitLog):
         if self._closed:
             return
         self._closed = True
-        self._opened.close()
+        self._resources.close()

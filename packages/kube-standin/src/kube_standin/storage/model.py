@@ -112,13 +112,13 @@ class StoredChange:
     For DELETED, ``state`` is the last state with the revision of the deletion. ``previous`` is None for ADDED.
     """
 
-    __slots__ = ("_gone", "previous", "state", "type")
+    __slots__ = ("_removal", "previous", "state", "type")
 
     def __init__(self, type: ChangeType, state: StoredObject, previous: StoredObject | None) -> None:
         self.type = type
         self.state = state
         self.previous = previous
-        self._gone: StoredObject | None = None
+        self._removal: StoredObject | None = None
 
     @property
     def revision(self) -> int:
@@ -130,15 +130,15 @@ class StoredChange:
 
         A watch with a selector sends this as DELETED when the object leaves the selection.
         """
-        if self._gone is None:
+        if self._removal is None:
             before = self.previous
             if before is None:
                 raise ValueError("an added object was in no selection before")
             body = before.decode()
             body["metadata"]["resourceVersion"] = str(self.revision)
             raw = msgspec.json.encode(body)
-            self._gone = StoredObject(before.resource, before.namespace, before.name, self.revision, raw)
-        return self._gone
+            self._removal = StoredObject(before.resource, before.namespace, before.name, self.revision, raw)
+        return self._removal
 
 
 def as_object(kind: str, api_version: str, state: StoredObject) -> Json:

@@ -165,7 +165,7 @@ class MutatingWebhooks(Step):
         for webhook in webhooks:
             sent = self._shared.views.of(request)
             matched = self._shared.matched(_MUTATING, sent, webhook)
-            if matched is None or (again and webhook.unique_name not in rounds.again):
+            if matched is None or (again and webhook.unique_name not in rounds.reinvoked_names):
                 continue
             self._shared.check_dry_run(sent, webhook)
             call = self._shared.awaited(sent, webhook, matched, f"{_MUTATING} {request.round} {webhook.unique_name}")
@@ -174,7 +174,7 @@ class MutatingWebhooks(Step):
                 rounds.require_again()
                 request.reinvoke = True
             if webhook.entry.get("reinvocationPolicy") == "IfNeeded":
-                rounds.invoked.add(webhook.unique_name)
+                rounds.invoked_names.add(webhook.unique_name)
         rounds.output = copy.deepcopy(request.object)
 
     def _patch(self, sent: AdmittedWrite, webhook: ConfiguredWebhook, matched: ApiResource, patch: bytes) -> bool:

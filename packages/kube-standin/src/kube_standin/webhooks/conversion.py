@@ -50,7 +50,7 @@ class ConversionWebhook:
         self._client_config: Json = dict(webhook.get("clientConfig") or {})
         versions = webhook.get("conversionReviewVersions") or ()
         self._review = next((version for version in versions if version in _KNOWN_REVIEWS), "")
-        self._kept: OrderedDict[bytes, bytes | StatusError] = OrderedDict()
+        self._cache: OrderedDict[bytes, bytes | StatusError] = OrderedDict()
         self._size = 0
 
     def converted_now(self, obj: Json, api_version: str) -> Json | None:
@@ -59,15 +59,15 @@ class ConversionWebhook:
         Raises NotYetDoneError in a write that can wait; elsewhere None means that the object has not been converted.
         """
         key = hashlib.sha256(_encode([api_version, obj])).digest()
-        cached = self._kept.get(key)
+        cached = self._cache.get(key)
         if cached is None:
             if not can_wait():
                 return None
             raise NotYetDoneError(partial(self._convert_for_write, key, obj, api_version))
         if isinstance(cached, StatusError):
-            del self._kept[key]  # the next write calls the webhook again
+            del self._cache[key]  # the next write calls the webhook again
             raise cached
-        self._kept.move_to_end(key)
+        self._cache.move_to_end(key)
         converted: Json = _decode(cached)
         return converted
 
@@ -77,10 +77,10 @@ class ConversionWebhook:
             result: bytes | StatusError = _encode(converted)
         except StatusError as error:
             result = error
-        self._kept[key] = result
+        self._cache[key] = result
         self._size += len(result) if isinstance(result, bytes) else 0
-        while self._size > _KEPT_BYTES and len(self._kept) > 1:
-            _, oldest = self._kept.popitem(last=False)
+        while self._size > _KEPT_BYTES and len(self._cache) > 1:
+            _, oldest = self._cache.popitem(last=False)
             self._size -= len(oldest) if isinstance(oldest, bytes) else 0
 
     async def convert(self, objects: Sequence[Json], api_version: str) -> list[Json]:
