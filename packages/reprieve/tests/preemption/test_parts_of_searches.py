@@ -66,7 +66,7 @@ def _weights(state: Eviction) -> list[float]:
 def _rates(state: Eviction, kind: int) -> tuple[list[list[float]], list[int]]:
     """Return `least_rates`, node by node."""
     numbers, wanted = state.numbers, state.numbers.kinds[kind].wanted
-    may = [unit not in state.gone and unit not in state.barred for unit in range(len(numbers.units))]
+    may = [unit not in state.evicted and unit not in state.barred for unit in range(len(numbers.units))]
     bounds, gains = [0.0] * len(may), [0] * len(may)
     on = [
         [unit for unit in units if may[unit]] if usable else []

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from reprieve.framework.plugin import CycleState
-from reprieve.preemption.incremental_filters import IncrementalFilters, _PodByPod
+from reprieve.preemption.incremental_filters import IncrementalFilters, _PodwiseFilter
 from reprieve.preemption.order import Ranking
 from reprieve.preemption.outcome import MissingAmount, Reason
 from reprieve.preemption.reprieved_units import judge, reasons_to_go, verdicts_of
@@ -295,7 +295,7 @@ def test_unit_that_concerns_no_rule_is_not_checked_again() -> None:
 def test_filter_without_a_summary_is_notified_pod_by_pod() -> None:
     """preemption.md 9.5: for every assigned pod, unless the pod is of no interest to the first of them."""
     plugin, states, record = Mock(), [Mock(), Mock(), Mock()], Mock()
-    filters = _PodByPod(plugin, states)
+    filters = _PodwiseFilter(plugin, states)
     assert list(filters.suspects()) == []
     for by, notify, unused in ((1, plugin.add_pod, plugin.remove_pod), (-1, plugin.remove_pod, plugin.add_pod)):
         for counts in (False, True):

@@ -380,7 +380,7 @@ class VictimSearch:
         if len(self.numbers.kinds) == 1:
             return False
         for unit in range(len(self.numbers.units)):
-            if unit not in state.gone:
+            if unit not in state.evicted:
                 state.evict(unit)
         state.places.arrange(())
         return self._build()
