@@ -30,7 +30,10 @@ FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
     ],
 )
 def test_gated_pods_are_reported_after_a_while(exists: bool, spec: Json, message: str | None) -> None:
-    """observability.md 1.4 "Gated pods"; scheduling gates are the API server's to say; five seconds as in KEP-5501."""
+    """observability.md 1.4 "Gated pods"; scheduling gates are the API server's to say; five seconds as in KEP-5501.
+
+    provisioning.md 4.1: no reason is Unschedulable, for which an autoscaler makes nodes.
+    """
 
     async def test(scene: Scene) -> None:
         if exists:

@@ -162,8 +162,20 @@ def test_gang_that_nothing_can_place_gets_a_request() -> None:
     assert [body["metadata"]["annotations"][CONSUME] for body in patched] == [made["metadata"]["name"]] * 2
 
 
+def test_pods_of_a_gang_that_fails_are_unschedulable_and_those_of_a_gated_one_are_not_tried() -> None:
+    """provisioning.md 4.1."""
+    world = Stage(node("n1", cpu=4), large()).at(1).world
+    rejections = [rejection for decision in world.engine.decisions for rejection in decision.rejections]
+    assert {(rejection.pod.name, rejection.reason) for rejection in rejections} == {
+        ("g-0", "Unschedulable"),
+        ("g-1", "Unschedulable"),
+    }
+    gated = Stage(node("n1", cpu=4), large()[:-1]).at(1).world
+    assert not gated.engine.decisions
+
+
 def test_request_is_deleted_when_the_gang_is_placed() -> None:
-    """provisioning.md 3.1: with its templates."""
+    """provisioning.md 3.1: with its templates. provisioning.md 5.5: a node is added, and the gang is tried again."""
     stage = Stage(node("n1", cpu=4), large()).at(6)
     assert len(stage.requests()) == 1
     stage.world.add(node("n2", cpu=32))

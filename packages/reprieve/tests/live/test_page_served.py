@@ -17,6 +17,7 @@ import pytest
 from reprieve.client.transport import ApiClient
 from reprieve.live import page_plans, page_snapshots
 from reprieve.live.http_endpoint import DelegatedAuth, Health, Server, ServingOptions
+from reprieve.live.page_history import PageHistory
 from reprieve.live.page_plans import PagePlans, PlanQuestion, QuestionError, options_of
 from reprieve.live.page_routes import PageRoutes
 from reprieve.live.page_snapshots import BusyError, PageSnapshots
@@ -66,11 +67,12 @@ def ask(
     headers: dict[str, str] | None = None,
     body: bytes = b"{}",
     plans: PagePlans | None = None,
+    history: PageHistory | None = None,
 ) -> list[Got]:
     """Serve, ask, stop. Of a stream the first line counts."""
 
     async def run() -> list[Got]:
-        page = PageRoutes(snapshots(), plans)
+        page = PageRoutes(snapshots(), plans, history)
         server = Server(options, metrics=Metrics(process=False), health=Health(), authorize=auth, page=page)
         await server.start()
         sent = {"Authorization": f"Bearer {token}"} if token else {}
@@ -192,6 +194,58 @@ def test_reader_of_one_namespace_sees_that_one() -> None:
     assert sorted(json.loads(got.text)["cluster"]["pods"]["names"]) == ["mine", "theirs"]
     (got,) = ask(REMOTE, ("GET", DATA[0]), token="unknown", auth=whole)
     assert got.status == 401
+
+
+class Past(PageHistory):
+    """Pictures since 2001; each takes until `go`."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def page(self, at: float) -> PageDocument | None:
+        assert self.go.is_set() or not self.began.is_set(), "two at a time"
+        self.began.set()
+        await self.go.wait()
+        return document() if at > 978_307_200 else None
+
+
+def test_past_is_shown_by_the_present_rights() -> None:
+    """page.md 11.3: as of 2000 nothing is kept."""
+    past, auth = Past(), DelegatedAuth(cast(ApiClient, Reviews("default")))
+    past.go.set()
+    requests = [("GET", f"{DATA[0]}?at=20{year}-06-01T00:00:00Z") for year in ("02", "00")]
+    kept, missing = ask(REMOTE, *requests, token="known", auth=auth, history=past)
+    assert sorted(json.loads(kept.text)["cluster"]["pods"]["names"]) == ["", "mine"]
+    assert (kept.status, missing.status) == (200, 404)
+    assert missing.text == "no state of the cluster is kept from 2000-06-01T00:00:00Z or before\n"
+
+
+def test_one_page_of_the_past_is_made_at_a_time() -> None:
+    """page.md 11.3: the second request is refused while the first is answered, and succeeds afterwards."""
+
+    async def run() -> None:
+        past = Past()
+        page = PageRoutes(snapshots(), None, past)
+        server = Server(LOCAL, metrics=Metrics(process=False), health=Health(), page=page)
+        await server.start()
+        url = f"{server.url}{DATA[0]}?at=2002-01-01T00:00:00Z"
+        try:
+            async with aiohttp.ClientSession() as session:
+
+                async def status() -> int:
+                    async with session.get(url) as answer:
+                        return answer.status
+
+                first = asyncio.create_task(status())
+                await past.began.wait()
+                assert await status() == 503
+                past.go.set()
+                assert (await first, await status()) == (200, 200)
+        finally:
+            await server.stop()
+
+    asyncio.run(run())
 
 
 def test_rights_are_asked_for_once_in_a_while() -> None:

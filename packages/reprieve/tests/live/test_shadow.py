@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -29,6 +30,8 @@ from tests.live.test_app import GROUPS, NAME, PODS, Cluster, Json
 from tests.waiting import DEADLINE
 
 SHADOW = "system:serviceaccount:default:shadow"
+LOCAL = ServingOptions(port=0)
+EXAMPLE = Path(__file__).parents[4] / "examples" / "shadow" / "report.json"
 
 
 class World(Cluster):
@@ -69,14 +72,15 @@ class World(Cluster):
         return kubeconfig
 
     @asynccontextmanager
-    async def shadowing(self, directory: Path, hold: float = 30.0, **changes: Any) -> AsyncIterator[ShadowScheduler]:
+    async def shadowing(
+        self, directory: Path, hold: float = 30.0, serving: ServingOptions = LOCAL
+    ) -> AsyncIterator[ShadowScheduler]:
         kubeconfig = await self.account(directory)
         settings = replace(
             self.settings(),
             kubeconfig=str(kubeconfig),
-            serving=ServingOptions(port=0),
+            serving=serving,
             shadow=ShadowSettings(hold=hold, report=directory / "report.json"),
-            **changes,
         )
         stop = asyncio.Event()
         async with shadow(settings) as found:
@@ -158,8 +162,9 @@ def test_shadow_beside_itself_reports_no_differences_and_only_reads(tmp_path: Pa
 def test_shadow_serves_and_keeps_its_report_and_its_records(tmp_path: Path) -> None:
     """shadow.md 4.2, 5.1: a gang that is not placed is starved, on /shadow, in /metrics, and in the file after the end.
 
-    page.md 10.2: and on the page.
+    shadow.md 4.3: without the differences of the report that was there. page.md 10.2: and on the page.
     """
+    (tmp_path / "report.json").write_bytes(EXAMPLE.read_bytes())
 
     async def run() -> None:
         async with world() as cluster:
@@ -189,6 +194,34 @@ def test_shadow_serves_and_keeps_its_report_and_its_records(tmp_path: Path) -> N
             assert {difference.entity for difference in kept.differences} == names
             assert set(cluster.verbs) <= {"get", "list", "watch"}
             assert not any((await cluster.where()).values()), "nothing was bound"
+
+    asyncio.run(run())
+
+
+def test_shadow_serves_its_health_to_all_and_the_rest_by_its_own_token(tmp_path: Path) -> None:
+    """shadow.md 1.2: beyond loopback a token that the API server knows is refused as well: it is not reviewed."""
+    paths = ("/metrics", "/shadow", "/explain?kind=Pod&name=x", "/ui/api/v1/page")
+
+    async def run() -> None:
+        async with world() as cluster:
+            serving = ServingOptions(host="0.0.0.0", port=0, token="a token of the endpoint")
+            async with cluster.shadowing(tmp_path, serving=serving) as found:
+                assert found.server is not None
+                url = found.server.url.replace("0.0.0.0", "127.0.0.1")
+
+                async def statuses(*asked: str, token: str = "") -> list[int]:
+                    headers = {"Authorization": f"Bearer {token}"} if token else {}
+                    async with aiohttp.ClientSession(headers=headers) as session:
+                        answers = [await session.get(url + path, ssl=False) for path in asked]
+                    return [answer.status for answer in answers]
+
+                assert await statuses("/healthz", "/livez", "/readyz") == [200] * 3
+                assert await statuses(*paths) == [401] * 4
+                known = re.search(r"token: (\S+)", (tmp_path / "shadow.kubeconfig").read_text())
+                assert known is not None
+                assert await statuses(*paths, token=known[1].strip('"')) == [403] * 4
+                assert await statuses(*paths, token="a token of the endpoint") == [200] * 4
+            assert set(cluster.verbs) <= {"get", "list", "watch"}
 
     asyncio.run(run())
 

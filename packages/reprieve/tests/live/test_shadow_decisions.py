@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -19,15 +20,19 @@ from reprieve.decisions.shadow import (
     ShadowDifference,
     ShadowReport,
 )
+from reprieve.framework.plugin import CycleState, PerNodeFilter
 from reprieve.live.loop import SteadyTime
+from reprieve.live.shadow_app import ShadowRecordKeeper
 from reprieve.live.shadow_decisions import ShadowDecisions
 from reprieve.live.shadow_ledger import ShadowLedger
 from reprieve.observability.logs import Log
 from reprieve.observability.metrics import Metrics
 from reprieve.observability.observer import Observer
+from reprieve.observability.store import MemoryStore
 from reprieve.scheduling.effects import Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
+from tests.building import profile_with
 from tests.client.clock import FakeClock
 from tests.live.faults import Json, group, node, pod
 
@@ -50,10 +55,11 @@ class Loop:
 class Stage:
     """A cluster as a shadow's watches bring it; `acting_*` is what the other scheduler does."""
 
-    def __init__(self, *nodes: str, cpu: str = "2", gpus: str = "") -> None:
+    def __init__(self, *nodes: str, cpu: str = "2", gpus: str = "", options: EngineOptions | None = None) -> None:
         self.clock = FakeClock()
-        self.engine = Engine(EngineOptions(validate=True))
-        observer = Observer(metrics=Metrics(), log=Log(-1))
+        self.engine = Engine(options or EngineOptions(validate=True))
+        self.store = MemoryStore()
+        observer = Observer(metrics=Metrics(), log=Log(-1), records=ShadowRecordKeeper(self.store))
         observer.attach(self.engine)
         self.counted: list[str] = []
         self.ledger = ShadowLedger(self.engine.cluster, patience=HOLD, counted=self.counted.append)
@@ -155,6 +161,52 @@ class Stage:
 
     def row_of(self, name: str) -> int:
         return self.engine.cluster.pods[f"uid-{name}"].row
+
+
+class Blocks(PerNodeFilter):
+    """A plugin that may block; it lets everything through."""
+
+    name = "Blocks"
+    blocking: ClassVar[bool] = True
+
+    def filter_node(self, state: CycleState, row: int) -> tuple[str, bool] | None:
+        return None
+
+
+@pytest.mark.parametrize(("may_block", "first"), [(False, 0), (True, 1)])
+def test_shadow_decides_before_it_applies_what_the_acting_scheduler_did(may_block: bool, first: int) -> None:
+    """shadow.md 2.1: it placed the pod when that was bound; not with plugins that may block."""
+    profile = profile_with(Blocks())
+    stage = Stage("n1", options=EngineOptions({profile.name: profile}, validate=True) if may_block else None)
+    stage.pod("a")
+    stage.acting_binds("a", "n1")
+    assert stage.row_of("a") == 0, "a binding of the cluster is applied in any case"
+    report = stage.report
+    assert (report.not_compared["ActingFirst"], report.compared) == (first, 1 - first)
+
+
+def test_victims_of_a_plan_keep_running_and_the_same_plan_is_one_record() -> None:
+    """shadow.md 2.4: a plan is dropped after a time and decided again; other victims are another record."""
+    stage = Stage("n1")
+    stage.pod("low", node="n1")
+    stage.pod("hi", priority=10)
+
+    def records() -> int:
+        found = asyncio.run(stage.store.find("Pod", "default", "hi"))
+        return len([record for record in found if record.preemption is not None])
+
+    for _ in range(4):
+        stage.after(HOLD + 40)
+        stage.clock.advance(10)
+    low = stage.engine.cluster.pods["uid-low"]
+    assert (low.row, low.terminating) == (0, False)
+    assert stage.report.decisions.count >= 3
+    assert records() == 1
+    stage.deleted("low")
+    stage.pod("lower", node="n1", priority=-1)
+    for _ in range(3):
+        stage.after(HOLD + 40)
+    assert records() == 2
 
 
 def test_half_placed_gang_is_a_difference_until_it_is_whole() -> None:

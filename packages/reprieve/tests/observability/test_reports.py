@@ -483,7 +483,10 @@ def test_room_of_what_has_no_group_object_is_an_event_on_its_pods_alone(group_of
 def test_outcome_of_a_group_of_another_api_is_an_event(
     foreign: str | None, scheduled: bool, expected: tuple[str, str, str] | None
 ) -> None:
-    """workloads.md 4.5: its status may have no words for it; a native group has its condition."""
+    """workloads.md 4.5: its status may have no words for it. workloads.md 4.6: without an object no event.
+
+    A native group has its condition.
+    """
     seen = Reported(group("crew", min_count=1), pod("a", group="crew", node="n1"))
     seen.group("crew", foreign)
     condition = GroupCondition("default/crew", scheduled, "Reason", "full")

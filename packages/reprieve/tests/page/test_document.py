@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from reprieve.cli.plan_page import planned_page
 from reprieve.cluster.resources import CPU
 from reprieve.decisions.records import DecisionRecord
 from reprieve.observability.recorder import RecordKeeper
@@ -15,6 +18,8 @@ from reprieve.page import cluster_tables, queue_view
 from reprieve.page.builder import document_of
 from reprieve.page.documents import PageDocument
 from reprieve.page.rights import visible
+from reprieve.python.inputs import InputSource, gather
+from reprieve.simulation.plan import PlanOptions
 from tests.building import World, gang, group, node, pod
 from tests.plugins.devices import DRIVER, allocated, claim, devices, slice_of, user
 
@@ -118,6 +123,29 @@ def test_queue_is_in_the_order_of_attempts_with_reasons() -> None:
     assert document(node("n")).sentences["queue"] == "No pending workloads."
 
 
+def test_help_of_a_running_scheduler_was_not_tried_and_that_of_a_plan_was(tmp_path: Path) -> None:
+    """page.md 2.3: without its taint the node would still be too small, so a plan does not list that change."""
+    found = document(node("n1", cpu=4, taints=[("gpu", "yes", "NoSchedule")]), pod("waits", cpu=8))
+    assert [change.kind for change in found.queue[0].help] == ["Node", "Toleration"]
+    (tmp_path / "in.yaml").write_text(TAINTED)
+    prepared = gather(InputSource(files=(str(tmp_path / "in.yaml"),)), lambda _: None)
+    _, planned = planned_page(prepared, PlanOptions(), suggest=True)
+    assert [item.name for item in planned.queue] == ["waits"]
+    assert "Toleration" not in {change.kind for change in planned.queue[0].help}
+    assert all(change.flags for change in planned.queue[0].help)
+
+
+TAINTED = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+spec: {taints: [{key: gpu, value: "yes", effect: NoSchedule}]}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: waits}, spec: {containers: [{name: c, resources: {requests: {cpu: 8}}}]}}
+"""
+
+
 def test_each_view_begins_with_what_matters() -> None:
     """page.md 3.1."""
     found = document(*full())
@@ -160,6 +188,16 @@ def test_reader_of_one_namespace_sees_kind_and_priority_of_the_rest() -> None:
     (record,) = [record for record in mine.records if record.preemption is not None]
     assert record.preemption is not None
     assert [(unit.unit, unit.kind, unit.priority) for unit in record.preemption.evicted] == [("", "PodGroup", 0)]
+
+
+def test_reader_of_some_namespaces_sees_no_plan_and_no_report() -> None:
+    """page.md 4.3."""
+    whole = document(*full())
+    more: dict[str, Any] = {"before": whole.cluster, "plan": {"pods": []}, "text": "a plan", "warnings": ("b/x",)}
+    shown = visible(replace(whole, **more, replay={"policies": []}, shadow={"differences": []}), {"default"})
+    assert (shown.before, shown.plan, shown.text, shown.warnings) == (None, None, "", ())
+    assert (shown.replay, shown.shadow) == (None, None)
+    assert not {"plan", "replay", "shadow"} & shown.sentences.keys()
 
 
 def test_cpu_is_milli_units() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -196,6 +197,88 @@ def test_decisions_over_time_have_an_axis(browser: Browser, tmp_path: Path) -> N
         expect(page.locator(".moments a")).to_have_count(2)
         expect(page.locator(".key")).to_contain_text("priority 10")
         expect(page.locator(".moments a[aria-current]")).to_have_attribute("href", "#/decisions/901")
+
+
+def test_decision_has_its_own_url_and_its_record_as_text_and_json(browser: Browser, tmp_path: Path) -> None:
+    """page.md 5.5: the URL opens that decision, not the latest."""
+    given: Any = msgspec.to_builtins(planned(EXAMPLES / "gpus" / "cluster.yaml", EXAMPLES / "gpus" / "train.yaml"))
+    first = next(record for record in given["records"] if record.get("preemption"))
+    earlier = {**first, "id": 901, "entity": {**first["entity"], "name": "earlier"}}
+    given["records"] = [first, earlier]
+    file = tmp_path / "decisions.html"
+    file.write_text(as_file(msgspec.convert(given, PageDocument)), encoding="utf-8")
+    with opened(browser, f"{file.as_uri()}#/decisions/901") as page:
+        detail = page.get_by_role("region", name="Decision")
+        expect(detail.locator("h2")).to_have_text("For default/earlier")
+        expect(detail.locator("a", has_text="Link to this decision")).to_have_attribute("href", "#/decisions/901")
+        detail.locator("summary", has_text="Receipt as text").click()
+        receipt = detail.locator("pre").first
+        expect(receipt).to_contain_text("default/earlier  priority 1000")
+        expect(receipt).to_contain_text("Evicted\n  default/nightly  priority 10  2 pods")
+        detail.locator("summary", has_text="Receipt as JSON").click()
+        assert json.loads(detail.locator("pre").last.inner_text()) == json.loads(json.dumps(earlier))
+
+
+def test_terms_are_defined_below_every_view_and_where_they_are_used(browser: Browser, url: str) -> None:
+    """page.md 5.2."""
+    with opened(browser, url) as page:
+        expect(page.get_by_role("region", name="Legend")).to_be_visible()
+        for view in VIEWS:
+            page.goto(f"{url}#/{view}")
+            page.locator(f'nav a[aria-current][href="#/{view}"]').wait_for()
+            terms = page.get_by_role("region", name="Terms")
+            words = terms.locator("dt").all_inner_texts()
+            assert "workload" in words or view == "decisions"
+            assert len(terms.locator("dd:visible").all()) == len(words)
+            assert all(terms.locator("dd").all_inner_texts())
+            used = page.locator("main dfn").all()
+            assert used or view in ("cluster", "plan")
+            assert all(term.get_attribute("title") for term in used), view
+
+
+def test_blocks_have_colours_by_priority_and_every_state_its_shape(browser: Browser, url: str) -> None:
+    """page.md 5.1: the highest first; of the marks only which pixels are drawn counts, not in which colour."""
+    with opened(browser, url) as page:
+        legend = page.get_by_role("region", name="Legend")
+        rows = legend.locator("li").all_inner_texts()
+        priorities = [int(number) for number in re.findall(r"priority (\d+)", "\n".join(rows))]
+        assert priorities[0] == 1000
+        assert priorities == sorted(priorities, reverse=True)
+        marks = legend.locator("li", has=page.locator("canvas")).filter(has=page.locator("b"))
+        names = marks.locator("b").all_inner_texts()
+        assert names == ["terminating", "evicted", "backfill", "placed", *FLAGS]
+        shapes = [mark.evaluate(OUTLINE) for mark in marks.locator("canvas").all()]
+        assert len({*shapes}) == len(names)
+        page.locator("[data-key=colour]").select_option("workload")
+        expect(legend).to_contain_text("A colour and a pattern for each workload")
+        text = client_files()["palette.js"]
+        looks = page.context.new_page().evaluate(LOOKS, text)
+    assert len({(look["fill"], look["pattern"]) for look in looks}) == 64
+    assert len({look["fill"] for look in looks[:8]}) == len({look["pattern"] for look in looks[:8]}) == 8
+
+
+FLAGS = ("cordoned", "tainted", "draining", "nominated", "reserved")
+OUTLINE = """canvas => {
+  const { width, height } = canvas, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const pixels = [...Array(width * height).keys()].map((at) => data.slice(4 * at, 4 * at + 4).join());
+  const counts = pixels.reduce((found, pixel) => found.set(pixel, (found.get(pixel) ?? 0) + 1), new Map());
+  const most = Math.max(...counts.values());
+  return pixels.map((pixel) => counts.get(pixel) === most ? "." : "#").join("");
+}"""
+"""Which pixels of a mark are not those of what it is drawn on."""
+LOOKS = """async (text) => {
+  const palette = await import("data:text/javascript," + encodeURIComponent(text));
+  return [...Array(64).keys()].map((index) => palette.look(index));
+}"""
+
+
+@pytest.mark.parametrize(("scheme", "lightest"), [("light", 255), ("dark", 40)])
+def test_page_is_light_or_dark_as_the_reader_has_it(browser: Browser, url: str, scheme: Scheme, lightest: int) -> None:
+    """page.md 5.1."""
+    with opened(browser, url, scheme=scheme) as page:
+        paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+        assert max(map(int, re.findall(r"\d+", paper))) <= lightest
+        assert (max(map(int, re.findall(r"\d+", paper))) == 255) == (scheme == "light")
 
 
 def test_file_loads_nothing_and_allows_nothing(browser: Browser, url: str, tmp_path: Path) -> None:

@@ -68,6 +68,16 @@ def where(answer: Plan) -> dict[str, str | None]:
 NODES = (node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "b"}))
 
 
+def test_pod_moves_to_a_node_that_no_filter_checks() -> None:
+    """whatif.md 4.11: neither capacity nor selector nor cordon counts; its old place is free."""
+    full = node("n2", cpu="1", labels={"pool": "b"}, spec={"unschedulable": True})
+    given = loaded(NODES[0], full, pod("runs", on="n1", cpu="4", nodeSelector={"pool": "a"}), pod("new", cpu="4"))
+    answer = planned(given, "move pod/runs=n2")
+    assert [(outcome.name, outcome.node_name) for outcome in answer.pods] == [("new", "n1")]
+    (moved,) = (item.object for item in made(given, "move pod/runs=n2").manifests.pods if item.object.name == "runs")
+    assert moved.spec.node_name == "n2"
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 

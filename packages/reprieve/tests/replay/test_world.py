@@ -109,6 +109,25 @@ def test_job_larger_than_the_cluster_never_starts_and_the_run_ends_all_the_same(
     assert run.unfinished == 1
 
 
+def test_idle_time_costs_nothing_and_causes_no_attempt() -> None:
+    """replay.md 3.9: gangs that wait for a hundred hours are tried as often as those that wait for seven minutes."""
+
+    def attempts(pause: float) -> int:
+        gangs = [job(f"gang-{at}", 1, 5, gpu=4, workers=2, priority=-at) for at in range(2)]
+        run = replay([job("runs", 0, pause, gpu=8), *gangs], gpu_nodes(1))
+        assert times(run)["gang-0"] == (pause, pause + 5)
+        return run.engine.attempts
+
+    assert attempts(400) == attempts(100 * HOUR)
+
+
+def test_backoff_passes_in_simulated_time() -> None:
+    """replay.md 3.9: capacity is free at 3 s, and the job that failed at 1 s is tried 20 s after that."""
+    policy = Policy(initial_backoff=20.0, max_backoff=20.0)
+    run = replay([job("runs", 0, 3, gpu=8), job("waits", 1, 5, gpu=8)], gpu_nodes(1), policy=policy)
+    assert times(run)["waits"] == (21, 26)
+
+
 def test_job_without_a_duration_runs_to_the_end_of_the_run() -> None:
     run = replay([job("service", 0, None), job("short", 5, 10)], gpu_nodes(1), until=HOUR)
     assert times(run)["service"] == (0, None)

@@ -130,6 +130,15 @@ def test_without_a_policy_there_is_no_group(document: Json) -> None:
     assert made_of(document).manifests.pod_groups == []
 
 
+def test_train_job_without_a_policy_has_no_group() -> None:
+    """workloads.md 5.7: whether Trainer makes native groups is in its gates alone."""
+    runtime, job = train_job({}, "mid")
+    del runtime["spec"]["podGroupPolicy"]
+    found = made_of(runtime, job).manifests
+    assert (found.pod_groups, len(found.pods)) == ([], 1)
+    assert not any(one.object.spec.scheduling_group for one in found.pods)
+
+
 @pytest.mark.parametrize(
     ("document", "path"),
     [

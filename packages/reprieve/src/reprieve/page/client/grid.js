@@ -271,7 +271,7 @@ export class Grid {
     context.fillRect(x, y, width, height);
     drawPattern(context, pattern, x, y, width, height);
     context.globalAlpha = 1;
-    if (flags & (POD.victim | POD.leaving)) cross(context, x, y, width, height, this.theme.ink);
+    if (flags & (POD.victim | POD.leaving)) cross(context, x, y, width, height, this.theme.ink, flags & POD.victim);
     if (flags & POD.placed && width > 5) ring(context, x, y, width, height, this.theme.ink);
     if (flags & POD.backfills && width > 5) {
       context.fillStyle = this.theme.paper;
@@ -472,15 +472,18 @@ function clipped(context, text, width) {
   return low ? `${text.slice(0, low)}…` : "";
 }
 
-function cross(context, x, y, width, height, ink) {
+// Of what is evicted; what is only being deleted has one stroke of it.
+function cross(context, x, y, width, height, ink, both) {
   if (Math.min(width, height) < 3) return;
   context.strokeStyle = ink;
   context.lineWidth = width > 8 ? 2 : 1;
   context.beginPath();
   context.moveTo(x + 1.5, y + 1.5);
   context.lineTo(x + width - 1.5, y + height - 1.5);
-  context.moveTo(x + width - 1.5, y + 1.5);
-  context.lineTo(x + 1.5, y + height - 1.5);
+  if (both) {
+    context.moveTo(x + width - 1.5, y + 1.5);
+    context.lineTo(x + 1.5, y + height - 1.5);
+  }
   context.stroke();
 }
 
@@ -556,7 +559,7 @@ export function podSwatch(flags) {
   context.fillStyle = colours.swatch; // of no priority
   context.fillRect(0, 0, 16, 16);
   context.globalAlpha = 1;
-  if (flags & (POD.leaving | POD.victim)) cross(context, 0, 0, 16, 16, colours.ink);
+  if (flags & (POD.leaving | POD.victim)) cross(context, 0, 0, 16, 16, colours.ink, flags & POD.victim);
   if (flags & POD.placed) ring(context, 0, 0, 16, 16, colours.ink);
   if (flags & POD.backfills) { context.fillStyle = colours.paper; context.fillRect(6, 6, 4, 4); }
   return canvas;

@@ -1,6 +1,6 @@
-// Colours that readers with any colour vision can tell apart (Okabe and Ito), and a pattern beside each.
+// Colours that readers with any colour vision can tell apart (six of Okabe and Ito, brown, violet), and a pattern beside each.
 
-const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a7a00", "#7a5195"];
+const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#6b3410", "#8a3ffc"];
 const PATTERNS = ["none", "diagonal", "dots", "cross", "horizontal", "vertical", "back", "grid"];
 
 export function look(index) {
