@@ -73,7 +73,7 @@ CHANGES: list[tuple[str, dict[str, Any], bool, bool]] = [
 @pytest.mark.parametrize(("change", "changed", "static"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
 def test_node_changes_that_count(change: dict[str, Any], changed: bool, static: bool) -> None:
     """Pending pods are notified of what filters read; caches for all nodes start over but for amounts and pods."""
-    nodes = NodeColumns(ResourceTable())
+    nodes = NodeColumns()
     assert nodes.set_node(_node("n", **PLAIN)) == (0, True)
     before = nodes.version
     assert nodes.set_node(_node("n", **{**PLAIN, **change})) == (0, changed)
@@ -86,7 +86,7 @@ def test_node_changes_that_count(change: dict[str, Any], changed: bool, static: 
 
 def test_columns_of_a_node() -> None:
     """api.md: cpu in thousandths, the rest in base units; scoring counts what there is of cpu and memory."""
-    nodes = NodeColumns(ResourceTable())
+    nodes = NodeColumns()
     row, _ = nodes.set_node(
         _node("n", cpu="1500m", memory="1Ki", pods=7, more={"ephemeral-storage": "2Ki"}, features=(FEATURE, NO_MATTER))
     )
@@ -101,8 +101,8 @@ def test_columns_of_a_node() -> None:
 
 def test_largest_amount_is_bounded_whether_asked_for_before_or_after() -> None:
     """Sums over a node do not wrap: what is more than `LIMIT` counts as that much."""
-    resources = ResourceTable()
-    nodes = NodeColumns(resources)
+    nodes = NodeColumns()
+    resources = nodes.resource_table
     nodes.set_node(node("a", more={"example.com/huge": str(LIMIT + 1), "example.com/most": str(LIMIT)}))
     columns = [resources.column(name) for name in ("example.com/huge", "example.com/most")]
     nodes.fit_columns()
@@ -268,7 +268,7 @@ def test_which_host_port_is_taken(
     used: list[tuple[str, str, int]], wanted: list[tuple[str, str, int]], taken: tuple[str, str, int] | None
 ) -> None:
     """NodePorts: the same protocol and port, and the same address or the wildcard on either side; the first such."""
-    nodes = NodeColumns(ResourceTable())
+    nodes = NodeColumns()
     row, _ = nodes.set_node(node("n"))
     nodes.ports[row] = dict.fromkeys(used, 1)
     assert nodes.conflicting_port(row, tuple(wanted)) == taken
@@ -293,7 +293,7 @@ def _sizes(nodes: NodeColumns) -> Mapping[str, int]:
 
 def test_columns_grow_with_the_nodes() -> None:
     """Every column is as long as any other, and what was there stays."""
-    nodes = NodeColumns(ResourceTable())
+    nodes = NodeColumns()
     nodes.serve({"example.com/d"})
     for number in range(200):
         nodes.set_node(

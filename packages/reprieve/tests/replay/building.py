@@ -1,6 +1,6 @@
 """Jobs and clusters for replays, in a line each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kube_rules import objects
@@ -45,6 +45,7 @@ def started(
     nodes: Sequence[objects.KubernetesObject],
     *,
     policy: Policy | None = None,
+    progress: Callable[[int, int], None] = lambda done, now: None,
     **settings: Any,
 ) -> Replay:
     """A run that has not begun; `restart` and `checkpoint` in seconds."""
@@ -52,7 +53,7 @@ def started(
         if key in settings:
             settings[key] = round(settings[key] * 1000)
     ordered = sorted(jobs, key=lambda one: one.submit)
-    return Replay(ordered, [(item, 0.0) for item in nodes], policy, WorldSettings(**settings))
+    return Replay(ordered, [(item, 0.0) for item in nodes], policy, WorldSettings(**settings), progress=progress)
 
 
 def of(run: Replay, name: str) -> ReplayAccount:

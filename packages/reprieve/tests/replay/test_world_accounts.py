@@ -288,11 +288,14 @@ def test_policy_has_the_backoffs_of_kube_scheduler() -> None:
 
 
 def test_progress_is_shown_whenever_a_job_has_ended() -> None:
-    run = started([job("a", 0, 10), job("b", 0, 20), ReplayJob("c", 0, None, job("x", 0, 1).shape)], gpu_nodes(1))
-    ended: list[int] = []
-    run.on_end = lambda: ended.append(run.now)
+    shown: list[tuple[int, int]] = []
+    run = started(
+        [job("a", 0, 10), job("b", 0, 20), ReplayJob("c", 0, None, job("x", 0, 1).shape)],
+        gpu_nodes(1),
+        progress=lambda done, now: shown.append((done, now)),
+    )
     run.run(60_000)
-    assert ended == [10_000, 20_000]
+    assert shown == [(1, 10_000), (2, 20_000)]
     assert (run.unfinished, run.running, run.holding) == (1, 1, 1000)
 
 

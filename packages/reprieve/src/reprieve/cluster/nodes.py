@@ -36,8 +36,8 @@ _ANY_IP = ("", "0.0.0.0")
 class NodeColumns:
     """All nodes of the cluster cache; see the module docstring for layout and invariants."""
 
-    def __init__(self, resources: ResourceTable) -> None:
-        self._resources = resources
+    def __init__(self) -> None:
+        resources = self.resource_table = ResourceTable(self._is_offered)
         self.names: list[str] = []
         self.row_of: dict[str, int] = {}
         self.labels: list[Mapping[str, str]] = []
@@ -59,7 +59,6 @@ class NodeColumns:
         self._unrequested_on: dict[int, tuple[str, ...]] = {}
         self._by_devices: dict[str, npt.NDArray[np.bool_]] = {}
         """Resource that device classes serve -> `bool[rows]`: nodes without an amount of their own."""
-        resources.offered = lambda name: name in self._unrequested or name in self._by_devices
         self._filled = len(resources)
         """The number of filled columns; `fit_columns` fills those of later resources."""
         self._free: list[int] = []
@@ -124,6 +123,10 @@ class NodeColumns:
             cached = self._label_columns[key] = (column, numbers)
         return cached[0][: len(self.names)], cached[1]
 
+    def _is_offered(self, resource: str) -> bool:
+        """Return whether a node or a device class offers a resource without a column."""
+        return resource in self._unrequested or resource in self._by_devices
+
     def set_node(self, node: objects.Node) -> tuple[int, bool]:
         """Add or update a node; return its row and whether anything that plugins read changed.
 
@@ -132,8 +135,8 @@ class NodeColumns:
         name = node.metadata.name
         amounts = resource_list(node.status.allocatable or {})
         self.fit_columns()
-        wanted = {resource: amount for resource, amount in amounts.items() if resource in self._resources}
-        allocatable = self._resources.vector(wanted)
+        wanted = {resource: amount for resource, amount in amounts.items() if resource in self.resource_table}
+        allocatable = self.resource_table.vector(wanted)
         allocatable[SCORING_CPU] = allocatable[CPU]
         allocatable[SCORING_MEMORY] = allocatable[MEMORY]
         row = self._row_for(name)
@@ -145,8 +148,8 @@ class NodeColumns:
             self._changed(row)
         for resource, served in self._by_devices.items():
             served[row] = not amounts.get(resource)
-            if resource in self._resources and served[row]:
-                allocatable[self._resources.column(resource)] = SERVED
+            if resource in self.resource_table and served[row]:
+                allocatable[self.resource_table.column(resource)] = SERVED
         if not np.array_equal(self.allocatable[:, row], allocatable):
             self.allocatable[:, row] = allocatable
             changed = True
@@ -206,20 +209,20 @@ class NodeColumns:
 
     def fit_columns(self) -> None:
         """Grow the arrays to the size of the resource table and fill the columns of new resources."""
-        if self._filled == len(self._resources.names):
+        if self._filled == len(self.resource_table.names):
             return
-        missing = self._resources.capacity - self.used.shape[0]
+        missing = self.resource_table.capacity - self.used.shape[0]
         if missing > 0:
             more = np.zeros((missing, self.used.shape[1]), dtype=np.int64)
             self.used = np.vstack([self.used, more])
             self.allocatable = np.vstack([self.allocatable, more])
-        for column in range(self._filled, len(self._resources)):
-            for row, amount in self._unrequested.pop(self._resources.names[column], {}).items():
+        for column in range(self._filled, len(self.resource_table)):
+            for row, amount in self._unrequested.pop(self.resource_table.names[column], {}).items():
                 self.allocatable[column, row] = min(amount, LIMIT)
-            served = self._by_devices.get(self._resources.names[column])
+            served = self._by_devices.get(self.resource_table.names[column])
             if served is not None:
                 self.allocatable[column, served] = SERVED
-        self._filled = len(self._resources)
+        self._filled = len(self.resource_table)
 
     def serve(self, resources: Collection[str]) -> None:
         """Set the resources that device classes serve on nodes without their own."""
@@ -228,12 +231,12 @@ class NodeColumns:
             return
         for resource in self._by_devices.keys() - set(resources):
             served = self._by_devices.pop(resource)
-            if resource in self._resources:
-                self.allocatable[self._resources.column(resource), served] = 0
+            if resource in self.resource_table:
+                self.allocatable[self.resource_table.column(resource), served] = 0
         for resource in set(resources) - self._by_devices.keys():
             served = self._by_devices[resource] = self.alive.copy()
-            if resource in self._resources:
-                column = self._resources.column(resource)
+            if resource in self.resource_table:
+                column = self.resource_table.column(resource)
                 served &= self.allocatable[column] == 0
                 self.allocatable[column, served] = SERVED
             else:
@@ -248,7 +251,7 @@ class NodeColumns:
     def stated(self, column: int) -> npt.NDArray[np.int64]:
         """Return `int64[rows]`: the nodes' own amounts of a resource."""
         have = self.allocatable[column, : len(self.names)]
-        served = self._by_devices.get(self._resources.names[column]) if self._by_devices else None
+        served = self._by_devices.get(self.resource_table.names[column]) if self._by_devices else None
         return have if served is None else np.where(served[: len(self.names)], 0, have)
 
     def rows_with_image(self, name: str) -> Collection[int]:
@@ -262,13 +265,13 @@ class NodeColumns:
     @property
     def resources(self) -> list[str]:
         """Return the names of all resources of nodes, requested by pods or not, sorted."""
-        requested = [name for column, name in enumerate(self._resources.names) if self.allocatable[column].any()]
+        requested = [name for column, name in enumerate(self.resource_table.names) if self.allocatable[column].any()]
         return sorted({*requested, *(name for name, rows in self._unrequested.items() if any(rows.values()))})
 
     def has(self, resource: str) -> npt.NDArray[np.int64]:
         """Return `int64[rows]`: the nodes' own amounts of a resource, requested by pods or not."""
-        if resource in self._resources and self._resources.column(resource) < self._filled:
-            return self.stated(self._resources.column(resource))
+        if resource in self.resource_table and self.resource_table.column(resource) < self._filled:
+            return self.stated(self.resource_table.column(resource))
         result = np.zeros(len(self.names), dtype=np.int64)
         for row, amount in self._unrequested.get(resource, {}).items():
             result[row] = min(amount, LIMIT)

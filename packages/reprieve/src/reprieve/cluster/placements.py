@@ -32,7 +32,6 @@ from reprieve.cluster.groups import GroupState
 from reprieve.cluster.nodes import NodeColumns
 from reprieve.cluster.pod_affinity_index import PodAffinityIndex
 from reprieve.cluster.pods import NO_ROW, PodRecord
-from reprieve.cluster.resources import ResourceTable
 from reprieve.cluster.signature import PodSpecSignature, SignatureTable
 from reprieve.cluster.undo import UndoLog
 from reprieve.cluster.volumes import VolumeObjects
@@ -45,9 +44,9 @@ class Placements:
     """See the module docstring. A placement changes nodes, counts of groups, devices, volumes, affinity."""
 
     def __init__(self) -> None:
-        self.resources = ResourceTable()
+        self.nodes = NodeColumns()
+        self.resources = self.nodes.resource_table
         self.signatures = SignatureTable(self.resources)
-        self.nodes = NodeColumns(self.resources)
         self.pods: dict[str, PodRecord] = {}
         """Every pod that has not ended, by UID."""
         self.groups: dict[str, GroupState] = {}

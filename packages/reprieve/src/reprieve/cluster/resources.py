@@ -47,15 +47,15 @@ class ResourceTable:
     """Resource names and their columns.
 
     `capacity` is the number of rows of arrays by column. It is at least `len(names)` and grows in steps, so that a new
-    extended resource seldom requires new arrays.
+    extended resource seldom requires new arrays. `is_offered`: whether a node or a device class offers a resource
+    without a column.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_offered: Callable[[str], bool] = lambda name: False) -> None:
         self.names: list[str] = list(_FIXED)
         self._column = {name: column for column, name in enumerate(_FIXED)}
         self.capacity = _STEP
-        self.offered: Callable[[str], bool] = lambda _: False
-        """Whether a node or a device class offers a resource without a column; set by `NodeColumns`."""
+        self._is_offered = is_offered
         self._unoffered = 0
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class ResourceTable:
         column = self._column.get(name)
         if column is not None:
             return column
-        if not self.offered(name):
+        if not self._is_offered(name):
             if self._unoffered >= MOST_UNOFFERED:
                 return self.column(UNOFFERED)
             self._unoffered += 1

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -60,7 +61,7 @@ class Watchdog(CallPolicy):
         began = self._clock()
         if worker.stuck is not None:
             raise TimeoutError(f"has not returned from {worker.stuck.point} for {began - worker.stuck.began:.0f} s")
-        call = _PluginCall(point, function, began)
+        call = _PluginCall(point, function, began, partial(self._returned, worker))
         limit = self._limit if in_cycle else self._budget
         worker.calls.put(call)
         answer = self._wait(worker, call, limit)
@@ -80,9 +81,8 @@ class Watchdog(CallPolicy):
                 answer = call.give_up()
                 if answer is None:
                     worker.stuck = call
-                    call.returned = lambda: self._returned(worker, call)
                     if call.ended.is_set():  # it returned just now
-                        call.returned()
+                        self._returned(worker, call)
                     self.report(_stuck(worker, call, limit))
                     raise TimeoutError(f"gave no answer within {limit:g} s") from None
             if not isinstance(answer, _Request):
@@ -140,9 +140,11 @@ def _done(function: Callable[[], Any]) -> tuple[Callable[[], Any], BaseException
 
 
 class _PluginCall:
-    """One call of a plugin, between the requesting thread and the plugin's thread."""
+    """One call of a plugin, between the requesting thread and the plugin's thread. `on_return` gets it at its end."""
 
-    def __init__(self, point: str, function: Callable[[], Any], began: float) -> None:
+    def __init__(
+        self, point: str, function: Callable[[], Any], began: float, on_return: Callable[[_PluginCall], None]
+    ) -> None:
         self.point = point
         self.function = function
         self.began = began
@@ -150,7 +152,7 @@ class _PluginCall:
         """Seconds spent on requests of the call."""
         self.answers: SimpleQueue[Any] = SimpleQueue()
         self.ended = threading.Event()
-        self.returned: Callable[[], None] = lambda: None
+        self._on_return = on_return
         self.exception: BaseException | None = None
         self._lock = threading.Lock()
         self._given_up = False
@@ -162,7 +164,7 @@ class _PluginCall:
         _current.call = None
         self.answers.put(answer)
         self.ended.set()
-        self.returned()
+        self._on_return(self)
 
     def give_up(self) -> Any:
         """Stop waiting, unless a result or request has just arrived, which is returned."""

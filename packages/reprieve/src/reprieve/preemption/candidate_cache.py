@@ -121,8 +121,9 @@ class RowAnswers:
         restarts = self.restarts.copy() if self.restarts is not None else None
         copy = RowAnswers(self._changes.copy(), 0, self._criteria, gangs, restarts)
         copy.known = self.known & (self._low <= priority) & (priority <= self._high)
-        for name in ("good", "_cost", "_low", "_high", "_why", "_misfits", "_least", "_open"):
-            setattr(copy, name, getattr(self, name).copy())
+        copy.good, copy._cost, copy._why = self.good.copy(), self._cost.copy(), self._why.copy()
+        copy._low, copy._high, copy._misfits = self._low.copy(), self._high.copy(), self._misfits.copy()
+        copy._least, copy._open = self._least.copy(), self._open.copy()
         copy.searched = {row: cheapest for row, cheapest in self.searched.items() if copy.known[row]}
         return copy
 

@@ -51,8 +51,7 @@ def simulate(
     progress: Callable[[int, int], None] = lambda done, now: None,
 ) -> PolicyOutcome:
     """Run a replay. `progress` gets the number of ended jobs and the time in milliseconds. Raises ReplayError."""
-    replay = Replay(chosen.jobs, cluster, policy, settings, start=start, quotas=quotas)
-    replay.on_end = lambda: progress(len(replay.accounts) - replay.unfinished, replay.now)
+    replay = Replay(chosen.jobs, cluster, policy, settings, start=start, quotas=quotas, progress=progress)
     stop = stop or Stop()
     stop.watch(replay)
     if not stop.wanted:

@@ -108,8 +108,8 @@ def _accounts(jobs: Sequence[ReplayJob]) -> list[ReplayAccount]:
 class Replay:
     """A replay of one policy; see the module docstring.
 
-    `jobs`: in order of submission, times since the start of the replay. Raises ReplayError if they do not
-    fit the cluster.
+    `jobs`: in order of submission, times since the start of the replay. `progress` gets the number of ended jobs and
+    the time in milliseconds at each end of a job. Raises ReplayError if the jobs do not fit the cluster.
     """
 
     def __init__(
@@ -121,6 +121,7 @@ class Replay:
         *,
         start: float = 0.0,
         quotas: JobQuotas | None = None,
+        progress: Callable[[int, int], None] = lambda done, now: None,
     ) -> None:  # long: the accounts of a run, each with its meaning
         policy, self.settings = policy or Policy(), settings or WorldSettings()
         self.engine = _engine(policy, self.settings.seed)
@@ -174,8 +175,7 @@ class Replay:
         self.series = Series(SERIES)
         self.timeline = Timeline() if self.settings.timeline else None
         self._note_running()
-        self.on_end: Callable[[], None] = lambda: None
-        """Called after each end of a job, to show progress."""
+        self._progress = progress
         self._gpus_of_node = {name: self._gpus(item) for name, item in self._node_objects.items()}
         self._free_gpus: FreeGpus | None = None
         """Free amounts of each GPU, if GPUs are shared and no plugin tracks them."""
@@ -440,7 +440,7 @@ class Replay:
         account.forget()
         for index in self._quotas.ended(account.job, account.index):
             self._submit(self.accounts[index])
-        self.on_end()
+        self._progress(len(self.accounts) - self.unfinished, self.now)
 
     def _drop_group(self, account: ReplayAccount) -> None:
         namespace, _, name = account.group.partition("/")
