@@ -105,7 +105,7 @@ def test_weight_of_a_place_on_each_node(name: str) -> None:
             rates, gains = _rates(state, kind)
             found, found_gains = least_rates(state, kind)
             assert found_gains == gains
-            np.testing.assert_allclose(found, np.array(rates), rtol=1e-11)
+            assert np.allclose(found, rates, rtol=1e-11, atol=0.0)
 
 
 # -- gangs that break ------------------------------------------------------------------------------------------------
