@@ -274,7 +274,7 @@ def _for_one(solved: Solved) -> tuple[Found | None, int]:
                 "broken gangs": (9, 9, 12, 1460),
                 "like": (8, 8, 19, 974),
                 "listed": (9, 9, 12, 1642),
-                "two kinds": (8, 8, 20, 2972),
+                "two kinds": (8, 8, 20, 2975),
             },
         ),
         (_for_one, {"one pod": (7, 7, 5, 43), "one pod, listed": (7, 7, 5, 48)}),
