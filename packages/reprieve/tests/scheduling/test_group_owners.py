@@ -160,6 +160,15 @@ def test_pods_of_kinds_that_are_not_watched_wait_for_no_controller() -> None:
     assert world.groups == {group}
 
 
+def test_pod_of_a_deleted_controller_waits_until_it_exists_again() -> None:
+    """workloads.md 2.10."""
+    controller, pods, group = GANGS["Job"]
+    world = World(2).add(controller)
+    world.engine.remove(ObjectRef("Job", "default/o"), world.now)
+    assert not world.add(*pods).placed
+    assert (len(world.add(controller).placed), world.groups) == (2, {group})
+
+
 def test_controller_asks_later_and_changes_its_size() -> None:
     controller, pods, group = GANGS["Job"]
     plain = msgspec.structs.replace(controller, metadata=msgspec.structs.replace(controller.metadata, annotations={}))

@@ -172,6 +172,17 @@ def test_root_that_goes_takes_its_tree_apart() -> None:
     assert world.pending == []
 
 
+def test_tree_without_its_root_gives_its_nominations_back() -> None:
+    """composite.md 2.2: its pods wait for the root, and others may use the capacity."""
+    world = World(
+        node("n", cpu=2), pod("low", cpu=2, node="n"), composite("root", priority=5), *leaf("a", 2, priority=5)
+    )
+    world.step()
+    assert {one.name for one in world.engine.cluster.nodes.nominated[0].values()} == {"a-0", "a-1"}
+    world.engine.remove(ObjectRef("CompositePodGroup", "default/root"), world.now)
+    assert not world.engine.cluster.nodes.nominated
+
+
 def test_root_waits_for_its_second_group() -> None:
     """composite.md 6.1: the second leaf wakes all."""
     world = World(node("n"), composite("root", min_groups=2), *leaf("a", 2)).settle()

@@ -299,6 +299,8 @@ def test_budget_is_news_for_those_that_respect_budgets(
         (group("crew", min_count=1), group("crew"), False),
         (group("crew", min_count=1), group("crew", min_count=2, priority=1), False),
         (group("crew", min_count=1), group("crew", min_count=1, priority=1), False),
+        (group("crew", min_count=1), group("crew", min_count=1, annotations=TERMS), False),
+        (group("crew"), group("crew", annotations=TERMS), False),
         (composite("crew", min_groups=1), composite("crew", min_groups=2), True),
         (composite("crew", min_groups=2), composite("crew", min_groups=1), False),
     ],

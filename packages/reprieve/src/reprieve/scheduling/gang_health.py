@@ -94,7 +94,7 @@ class GangHealth:
 
     def read_conditions(self, group: objects.PodGroup) -> None:
         """Read the conditions of a group in the API, which have its state from before a restart."""
-        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        key = group.full_key
         conditions = {condition.type: condition for condition in group.status.conditions}
         scheduled, satisfied = conditions.get(INITIALLY_SCHEDULED["PodGroup"]), conditions.get(SATISFIED)
         if satisfied is None and (scheduled is None or scheduled.status != "True"):

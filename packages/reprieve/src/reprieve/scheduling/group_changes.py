@@ -121,7 +121,7 @@ class GroupChanges:
                 self._remove_group(change.key, now)
 
     def _set_group(self, group: objects.PodGroup, now: float, created: float) -> None:
-        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        key = group.full_key
         before = self._cluster.groups.get(key)
         old, uid = (before.spec, before.uid) if before is not None else (None, "")
         state = self._cluster.set_group(group, created=created, trees=self._gates.composite_pod_group)
@@ -149,7 +149,7 @@ class GroupChanges:
         self, group: objects.CompositePodGroup, now: float, created: float, foreign: str | None = None
     ) -> None:
         """Set a CompositePodGroup of the API or of a tree; `foreign`: as `ClusterState.set_composite` has it."""
-        key = f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
+        key = group.full_key
         before = self._cluster.trees.composites.get(key)
         old = before.spec if before is not None else None
         self._update_group(self._cluster.set_composite(group, created=created, foreign=foreign), old, now)
@@ -210,10 +210,9 @@ class GroupChanges:
         elif spec != old or old.terms.decisive != spec.terms.decisive:
             self._queue.on_event(event, now)
             self.give_up_if_gated(self._queue.get(state.home), now)
-            if spec == old:
-                units_changed(self._cluster, self._queue, state, now)
-        if spec != old:
-            units_changed(self._cluster, self._queue, state, now)
+        else:
+            return
+        units_changed(self._cluster, self._queue, state, now)
 
     def _move(self, now: float, why: str) -> None:
         """Queue pods that moved to another tree in that tree; reservations of the old one end."""
