@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kube_rules import objects
+from kube_rules.meta import INITIALLY_SCHEDULED
 from reprieve.cluster.evictions import OWNER, EvictedUnit, EvictionLimit
 from reprieve.cluster.pods import PodRecord
 from reprieve.framework.instructions import PatchObject
@@ -26,7 +27,7 @@ from reprieve.scheduling.decision import Decision
 from reprieve.scheduling.effects import NO_EFFECTS, Effects
 from reprieve.scheduling.engine import Engine
 from reprieve.scheduling.engine_options import EngineOptions
-from reprieve.scheduling.gang_health import INITIALLY_SCHEDULED, SATISFIED, Satisfaction
+from reprieve.scheduling.gang_health import SATISFIED, Satisfaction
 from reprieve.scheduling.gang_restarts import GangRestart
 from reprieve.testing import START, node, profile_with
 
@@ -298,7 +299,7 @@ class Api:
         for made in decision.conditions:
             if made.scheduled and not made.composite:
                 since = _time(self.now)
-                condition = objects.Condition(type=INITIALLY_SCHEDULED, status="True", last_transition_time=since)
+                condition = objects.Condition(type=INITIALLY_SCHEDULED["PodGroup"], status="True", last_transition_time=since)
                 self._of_group(made.group, condition)
         if decision.deferral is not None and decision.deferral.why is DeferralReason.CHECKPOINT:
             self.done["waits for checkpoints"] += 1

@@ -79,6 +79,11 @@ def _scatter(cluster: Up, pair: str) -> tuple[str, str]:
     return first, second
 
 
+def _reports_move(where: str, item: Json) -> bool:
+    """Return whether a pod that runs on this node has the condition of a move."""
+    return item["spec"].get("nodeName") == where and bool(condition(item, "scheduling.reprieve.dev/Moved"))
+
+
 @pytest.mark.parametrize(("pair", "killed"), [("a", False), ("b", True)])
 def test_pod_moves_and_the_pending_one_starts(cluster: Up, pair: str, killed: bool) -> None:
     """moving.md 4.1, 4.4, 4.6: with the scheduler killed in the middle, too."""

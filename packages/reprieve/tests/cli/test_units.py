@@ -85,7 +85,7 @@ def test_without_ages_there_is_no_column_of_them() -> None:
     [
         ((), 0, ""),
         (("a",), 0, "a"),
-        (("a", "b"), 5, "a, b"),
+        (("a", "b"), 5, "a, b and 3 more"),
         (tuple("abcdef"), 0, "a, b, c, d, e, f"),
         (tuple("abcdef"), 6, "a, b, c, d, e, f"),
         (tuple("abcdef"), 7, "a, b, c, d, e, f and 1 more"),

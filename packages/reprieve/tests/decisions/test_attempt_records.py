@@ -99,7 +99,7 @@ def test_rejected_pod_with_all_that_is_known_of_the_attempt() -> None:
     world = _world()
     diagnosis = Diagnosis(2, np.zeros(2, dtype=np.int8), {"b": 1, "c": 2})
     record = _recorded(
-        world, diagnosis=diagnosis, rejected_by=frozenset("zxy"), attempt=3, queued=START - 1.5, resize=True
+        world, diagnosis=diagnosis, rejected_by=frozenset("zxy"), attempt=3, queued_at=START - 1.5, resize=True
     )
     assert msgspec.json.decode(msgspec.json.encode(record)) == {
         "id": 0,
@@ -119,7 +119,7 @@ def test_rejected_pod_with_all_that_is_known_of_the_attempt() -> None:
         "lack": {},
         "resize": True,
     }
-    plain = _recorded(world, queued=START + 5)
+    plain = _recorded(world, queued_at=START + 5)
     assert (plain.timings.waiting_seconds, plain.nodes, plain.reasons, plain.lack) == (0.0, 0, (), None)
 
 

@@ -339,7 +339,7 @@ def test_message_is_that_of_the_group_and_else_of_the_first_pod(
 @pytest.mark.parametrize(("queued", "waited"), [(START - 60, 60.0), (START, 0.0), (START + 60, 0.0)])
 def test_times_of_the_attempt_and_since_it_might_be_tried(queued: float, waited: float) -> None:
     keeping = Keeping(1)
-    timings = keeping.decide(failed(rejection(keeping.pods(1)[0]), queued=queued)).timings
+    timings = keeping.decide(failed(rejection(keeping.pods(1)[0]), queued_at=queued)).timings
     assert (timings.attempt_seconds, timings.waiting_seconds) == (0.5, waited)
 
 

@@ -326,6 +326,16 @@ def test_places_are_kept_after_a_restart_without_records() -> None:
     assert "thief" in world.pending
 
 
+def test_replacement_that_exists_at_a_restart_gets_the_kept_place() -> None:
+    """moving.md 4.4, 4.6: its controller made it before the scheduler was started again."""
+    items = scattered()
+    items[2] = _says(items[2], "default/small moves to n2", 5.0)
+    items[2] = replace(items[2], metadata=replace(items[2].metadata, deletion_timestamp=items[2].status.start_time))
+    world = world_of(items, owned(pod("recreated", cpu=1), "set-small"), moves_per_hour=1)
+    world.engine.resume(START)
+    assert world.engine.cluster.nodes.names[world.record("recreated").nominated] == "n2"
+
+
 @pytest.mark.parametrize("records", [(10.0,), (50.0, 10.0)])
 def test_records_count_where_they_have_as_many_moves_as_the_pods(records: tuple[float, ...]) -> None:
     """moving.md 4.6"""

@@ -188,7 +188,10 @@ class CarriedMoves:
         self._earlier_moves.append((when, to))
 
     def resume(self, now: float) -> None:
-        """Take over moves after the initial load: units that still move keep their new places."""
+        """Take over moves after the initial load: units that still move keep their new places.
+
+        Replacements that exist already are nominated to them.
+        """
         pods, row_of = self._cluster.pods, self._cluster.nodes.row_of
         self._recall_by_pods(now)
         last = {uid: number for number, (_, to) in enumerate(self._earlier_moves) for uid in to}
@@ -203,6 +206,9 @@ class CarriedMoves:
                 moved = leaving[0][0].moved or MoveTrace(when, leaving[0][0].key, "")
                 self._keep("", moved.unit, leaving, moved.when, now)
         self._earlier_moves.clear()
+        if self.started:
+            for uid in list(pods):
+                self.nominate_replacement(uid, now)
 
     def _recall_by_pods(self, now: float) -> None:
         """Add moves that only annotations of pods show: moving pods, their replacements, and preemptors.
@@ -224,9 +230,7 @@ class CarriedMoves:
             most[moved.when] = max(most.get(moved.when, 0), moved.units, len(units.get(moved.when, ())))
             if pod.uid not in recorded:
                 leaving.setdefault((moved.when, moved.unit), {})[pod.uid] = moved.node
-        self._earlier_moves += [
-            (when, to) for (when, _), to in leaving.items()
-        ]  # those that stay are left out by `resume`
+        self._earlier_moves += [(when, to) for (when, _), to in leaving.items()]  # `resume` skips pods that stay
         if sum(most.values()) > len(self._times):
             counted = [min(when, now) for when, count in most.items() for _ in range(count)]
             self._times = deque(sorted(counted)[-self._hourly_limit :])
