@@ -100,6 +100,16 @@ def test_nominated_amounts_are_taken() -> None:
     assert _stuck(world, "p") == [True]
 
 
+def test_node_that_is_overcommitted_in_what_no_pod_requests_counts() -> None:
+    """cost.md 1.9: only the pod's own requests must be free."""
+    world = World(_node("n1"), _node("n2", cpu=2, memory="4Gi"), pod("p", node="n1", memory="2Gi"))
+    world.add(pod("full", node="n2", memory="4Gi"))
+    assert _stuck(world, "p") == [True]
+    world.gone("full")
+    world.add(pod("over", node="n2", cpu=4))
+    assert _stuck(world, "p") == [False]
+
+
 def test_two_pods_may_count_on_the_same_amounts() -> None:
     """cost.md 1.9."""
     world = World(_node("n1"), _node("n2", cpu=2), pod("p", node="n1", cpu=2), pod("q", node="n1", cpu=2))

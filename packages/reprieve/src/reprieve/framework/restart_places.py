@@ -231,7 +231,7 @@ class RestartPlaces:
             for pod in nodes.nominated[row].values() if row in nodes.nominated else ():
                 if pod.row < 0:
                     free -= pod.signature.delta
-            if not (free < least).any():
+            if not (np.maximum(free, 0) < least).any():  # as in `_free_on`: overcommitted counts as full
                 return False
         for row in touched:
             self._free[:, row] = 0
