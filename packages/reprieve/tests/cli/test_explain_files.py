@@ -122,7 +122,7 @@ def test_suggestion_names_the_namespace_and_can_be_asked_as_it_stands(run: Run, 
     file.write_text(SPACED)
     for asked in ("job/train", "job/trian"):
         refused = run("explain", asked, "-f", file)
-        assert refused.code == 2
+        assert refused.code == 1
         assert refused.err.endswith('did you mean "ml/job/train"?\n')
     told = run("explain", "job/train", "-n", "ml", "-f", file)
     assert told.code == 0
