@@ -416,6 +416,11 @@ class Pod(KubernetesObject, frozen=True, kw_only=True):
         """Return whether the pod is Succeeded or Failed."""
         return self.status.phase in FINISHED
 
+    @property
+    def terminating(self) -> bool:
+        """Return whether the pod is being deleted."""
+        return self.metadata.deletion_timestamp is not None
+
 
 # --- Node ---------------------------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ def _maps(library: str, pid: int) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--objective", "lost GPU-hour, wait"), "no objective 'lost GPU-hour', did you mean 'lost GPU-hours'?"),
+        (("--objective", "lost GPU-hour, wait"), 'no objective "lost GPU-hour", did you mean "lost GPU-hours"?'),
         (("--objective", "wait"), "--objective: expected two different objectives"),
         (("--objective", "wait, Wait"), "--objective: expected two different objectives"),
         (("--jobs", "endless.csv"), "endless.csv: no job has a duration"),
@@ -149,7 +149,10 @@ def _maps(library: str, pid: int) -> bool:
         (("--jobs", "short.csv"), "short.csv: all jobs come within one block of 1 day"),
         (("--block", "7d"), "days.csv: all jobs come within one block of 1 week"),
         (("--block", "soon"), "--block: 'soon': expected a duration"),
-        (("--search", "misspelt.yaml"), "--search misspelt.yaml: 'reservations.minPod': no such name, did you mean"),
+        (
+            ("--search", "misspelt.yaml"),
+            '--search misspelt.yaml: "reservations.minPod": no such name, did you mean "reserv',
+        ),
         (("--search", "bad.yaml"), "--search bad.yaml: reservations.reserveAfter: 'soon': "),
         (("--search", "none.yaml"), "none.yaml: No such file or directory"),
         (("--config", "search.yaml"), "search.yaml: kind: None: expected KubeSchedulerConfiguration"),

@@ -277,7 +277,7 @@ def _owner_section(owner: OwnerEvidence | None) -> list[Section]:
 
 def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
     target, node = evidence.target, pod.spec.node_name
-    leaving = pod.metadata.deletion_timestamp is not None
+    leaving = pod.terminating
     if was_preempted(pod) and (leaving or node):
         return "Preempted", f"{target} is being preempted: it is leaving {node}.", Tone.BAD
     if leaving:
@@ -303,7 +303,7 @@ def _pod_state(evidence: Evidence, pod: objects.Pod) -> tuple[str, str, Tone]:
 
 def _group_state(evidence: Evidence) -> tuple[str, str, Tone]:
     target = evidence.target
-    staying = [pod for pod in evidence.members if pod.metadata.deletion_timestamp is None and not was_preempted(pod)]
+    staying = [pod for pod in evidence.members if not pod.terminating and not was_preempted(pod)]
     total, scheduled = len(staying), _scheduled(staying)
     if not total and any(c.type == DISRUPTION_TARGET and c.status == "True" for c in _conditions(evidence)):
         leaving = len(evidence.members)
@@ -332,7 +332,7 @@ def _all(total: int) -> str:
 
 
 def _scheduled(members: Sequence[objects.Pod]) -> int:
-    return sum(1 for pod in members if pod.spec.node_name and pod.metadata.deletion_timestamp is None)
+    return sum(1 for pod in members if pod.spec.node_name and not pod.terminating)
 
 
 def _is_waiting(evidence: Evidence) -> bool:

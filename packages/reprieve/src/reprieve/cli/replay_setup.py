@@ -152,15 +152,12 @@ def read_replay(task: Task) -> ReplayArguments:
 
 def _check_failing_nodes(task: Task, settings: "WorldSettings", nodes: set[str]) -> None:
     """A list of failures names nodes of the cluster."""
-    from kube_rules.unknown_fields import nearest
+    from kube_rules.unknown_fields import did_you_mean, nearest
 
     for name in settings.failures.listed:
         if name not in nodes:
-            near = nearest(name, nodes)
-            refuse(
-                f"--failures: {task.failures}: the cluster has no node {name!r}"
-                + (f", did you mean {near!r}?" if near else "")
-            )
+            hint = did_you_mean(nearest(name, nodes))
+            refuse(f'--failures: {task.failures}: the cluster has no node "{name}"{hint}')
 
 
 def _time(option: str, text: str, job_list: "JobList") -> int | None:

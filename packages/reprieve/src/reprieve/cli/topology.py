@@ -45,7 +45,7 @@ def use_of(
         [
             PlacedMember(pod.key, pod_index(pod.metadata.labels, pod.metadata.annotations), name, nodes.get(name) or {})
             for pod in sorted(members, key=lambda pod: pod.key)
-            if (name := pod.spec.node_name) and pod.metadata.deletion_timestamp is None
+            if (name := pod.spec.node_name) and not pod.terminating
         ],
     )
 

@@ -63,7 +63,7 @@ class DemoCluster:
         return [
             pod
             for pod in self.pods(*groups)
-            if pod.status.phase == RUNNING and pod.metadata.deletion_timestamp is None and not was_preempted(pod)
+            if pod.status.phase == RUNNING and not pod.terminating and not was_preempted(pod)
         ]
 
     def waits(self, group: str) -> str | None:

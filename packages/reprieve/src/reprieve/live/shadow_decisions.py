@@ -192,7 +192,7 @@ class ShadowDecisions:
             return
         key = self._engine.cluster.entity_ref(record)
         deleted = change.kind is ChangeKind.DELETED
-        leaves = deleted or pod.metadata.deletion_timestamp is not None
+        leaves = deleted or pod.terminating
         if record.bound:
             if leaves and not record.terminating and was_preempted(pod):
                 self._note_eviction(record, now)

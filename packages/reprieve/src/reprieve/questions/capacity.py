@@ -361,7 +361,7 @@ class _CopyCounter:
                 priority = min(priority, groups.get(f"{pod.namespace}/{name}", priority))
                 if f"{pod.namespace}/{name}" not in groups:
                     return False
-            return priority >= top and pod.metadata.deletion_timestamp is None
+            return priority >= top and not pod.terminating
 
         result = dict(self.cluster.objects)
         result[objects.Pod] = [loaded for loaded in self.cluster.pods if stays(loaded.object)]

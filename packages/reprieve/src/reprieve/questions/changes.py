@@ -329,7 +329,7 @@ class _Changer:
             [loaded.object for loaded in self._list(objects.Pod)],
         )
         staying = len(pods_on_nodes) - len(pods)
-        emptied = sum(bool(empty_dirs(pod.object)) for pod in pods if pod.object.metadata.deletion_timestamp is None)
+        emptied = sum(bool(empty_dirs(pod.object)) for pod in pods if not pod.object.terminating)
         back, lost, against = self._displace(pods, over)
         parts = [f"{count(back + lost, 'pod')} evicted from {count(len(nodes), 'node')}", *_fates(back, lost)]
         parts += [f"{emptied} {'loses' if emptied == 1 else 'lose'} emptyDir data"] if emptied else []
@@ -375,7 +375,7 @@ class _Changer:
         evicted: list[objects.Pod] = []  # pods that count for budgets
         for loaded in pods:
             pod = loaded.object
-            if pod.metadata.deletion_timestamp is not None:  # it is terminating anyway: neither evicted nor lost
+            if pod.terminating:  # it is terminating anyway: neither evicted nor lost
                 self._list(objects.Pod).remove(loaded)
                 continue
             budgets = over(pod) if over is not None else ()

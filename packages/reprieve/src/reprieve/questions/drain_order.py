@@ -345,7 +345,7 @@ def _stays_there(pod: Pod, nodes: Set[str]) -> bool:
     """Return whether a plan without decisions leaves a pod and its objects unchanged."""
     if pod.finished:
         return True
-    moving = pod.metadata.deletion_timestamp is not None or pod.spec.resource_claims
+    moving = pod.terminating or pod.spec.resource_claims
     of_volumes = any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
     return pod.spec.node_name in nodes and not moving and not of_volumes
 

@@ -72,7 +72,7 @@ class PodChanges:
         uid = uid_of(pod)
         record = self._cluster.pods.get(uid)
         if pod.finished:
-            if pod.status.phase == "Succeeded" and pod.metadata.deletion_timestamp is None:
+            if pod.status.phase == "Succeeded" and not pod.terminating:
                 self._record_success(pod, uid)
             self.remove_record(uid, now)
         elif record is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kube_rules.unknown_fields import nearest
+from kube_rules.unknown_fields import did_you_mean, nearest
 from reprieve.replay.job_list import Shape
 from reprieve.replay.policy_run import PolicyOutcome
 from reprieve.replay.statistics import JobRow
@@ -74,12 +74,9 @@ def read_objectives(text: str) -> tuple[Objective, Objective]:
     names = [" ".join(part.split()) for part in text.split(",")]
     for name in names:
         if name.lower() not in _BY_NAME:
-            near = nearest(name, [objective.name for objective in OBJECTIVES])
-            raise ValueError(
-                f"no objective {name[:64]!r}"
-                + (f", did you mean {near!r}?" if near else "")
-                + f"; known: {', '.join(objective.name for objective in OBJECTIVES)}"
-            )
+            known = [objective.name for objective in OBJECTIVES]
+            hint = did_you_mean(nearest(name, known))
+            raise ValueError(f'no objective "{name[:64]}"{hint}; known: {", ".join(known)}')
     if len(names) != 2 or names[0].lower() == names[1].lower():
         raise ValueError("expected two different objectives, separated by a comma")
     return _BY_NAME[names[0].lower()], _BY_NAME[names[1].lower()]

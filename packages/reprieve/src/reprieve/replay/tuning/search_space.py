@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any, Final
 
 from kube_rules.objects import DEFAULT_SCHEDULER
-from kube_rules.unknown_fields import nearest
+from kube_rules.unknown_fields import did_you_mean, nearest
 from reprieve.framework.configuration import API_VERSION, KIND
 from reprieve.replay.job_objects import GPU
 from reprieve.scheduling.profiles import DEFAULT_WEIGHTS
@@ -272,8 +272,8 @@ def read_search(document: object) -> tuple[TunedParameter, ...]:
     choices = {}
     for name, value in document.items():
         if name not in parameters:
-            near = nearest(str(name), parameters)
-            raise ValueError(f"{str(name)[:64]!r}: no such name" + (f", did you mean {near!r}?" if near else ""))
+            hint = did_you_mean(nearest(str(name), parameters))
+            raise ValueError(f'"{str(name)[:64]}": no such name{hint}')
         try:
             choices[name] = replace(parameters[name], values=_values(value, parameters[name]))
         except ValueError as error:

@@ -60,7 +60,7 @@ def covers(budget: objects.PodDisruptionBudget) -> Callable[[objects.Pod], bool]
 
 def is_healthy(pod: objects.Pod) -> bool:
     """Return whether a pod counts for its budgets: on a node, not ended or terminating, not reported as unready."""
-    ended = pod.finished or pod.metadata.deletion_timestamp is not None
+    ended = pod.finished or pod.terminating
     return bool(pod.spec.node_name) and not ended and not _is_unready(pod)
 
 

@@ -154,7 +154,7 @@ def _may_be_of(pod: Pod, kind: str, uid: str) -> bool:
 
 def is_active(pod: Pod) -> bool:
     """Return whether the pod counts for its controller: it has not ended and is not terminating."""
-    return not pod.finished and pod.metadata.deletion_timestamp is None
+    return not pod.finished and not pod.terminating
 
 
 def object_id_of(manifest: Mapping[str, Any]) -> Owner:
