@@ -38,7 +38,7 @@ def _later(world: World, seconds: float) -> None:
     world.virtual.now = until
 
 
-def _owned(item: objects.Pod, name: str, kind: str = "Job") -> objects.Pod:
+def of_job(item: objects.Pod, name: str, kind: str = "Job") -> objects.Pod:
     owner = OwnerReference(api_version="batch/v1", kind=kind, name=name, controller=True)
     return replace(item, metadata=replace(item.metadata, owner_references=(owner,)))
 
@@ -46,7 +46,7 @@ def _owned(item: objects.Pod, name: str, kind: str = "Job") -> objects.Pod:
 def _round(world: World, turn: int, priority: int = 100) -> str:
     """A victim of job `loop` runs, and a preemptor comes that needs its node; return which of the two ran."""
     start = world.now - START
-    world.add(_owned(pod(f"victim{turn}", cpu=4, node="n", start=start, uid=f"v{turn}"), "loop"))
+    world.add(of_job(pod(f"victim{turn}", cpu=4, node="n", start=start, uid=f"v{turn}"), "loop"))
     _later(world, 60)
     world.add((pod(f"urgent{turn}", cpu=4, priority=priority, uid=f"u{turn}"), world.now))
     world.drain()
@@ -83,9 +83,9 @@ def test_owner_that_comes_back_is_evicted_as_often_as_limits_allow(
 def test_limit_is_named_and_waited_for() -> None:
     """cost.md 9.6: the condition has limit, protected owner and time; the preemptor is tried again then."""
     world = World(node("n", cpu=4), profiles=_limited(EvictionLimit(OWNER, 1, HOUR)))
-    world.add(_owned(pod("a", cpu=4, node="n", start=0.0), "train"), (pod("p", cpu=4, priority=9), START)).drain()
+    world.add(of_job(pod("a", cpu=4, node="n", start=0.0), "train"), (pod("p", cpu=4, priority=9), START)).drain()
     _later(world, 40)
-    world.gone("p").add(_owned(pod("b", cpu=4, node="n", start=50.0), "train"), (pod("q", cpu=4, priority=9), START))
+    world.gone("p").add(of_job(pod("b", cpu=4, node="n", start=50.0), "train"), (pod("q", cpu=4, priority=9), START))
     world.drain()
     text = "1 workload is protected by eviction limits, default/b until 2020-09-13T13:26:40Z (1 eviction of job"
     assert text in world.message("q")
@@ -104,9 +104,9 @@ def test_limit_beside_one_that_allows_more_is_named_with_its_scope(limit: Evicti
     """cost.md 9.6: every limit holds, also after one that is not used up, and one that ends earlier."""
     limits = (EvictionLimit(OWNER, 5, HOUR), limit, EvictionLimit(CLUSTER, 1, HOUR / 2))
     world = World(node("n", cpu=4), profiles=_limited(*limits))
-    world.add(_owned(pod("a", cpu=4, node="n", start=0.0), "train"), (pod("p", cpu=4, priority=9), START)).drain()
+    world.add(of_job(pod("a", cpu=4, node="n", start=0.0), "train"), (pod("p", cpu=4, priority=9), START)).drain()
     _later(world, 40)
-    world.gone("p").add(_owned(pod("b", cpu=4, node="n", start=50.0), "train"), (pod("q", cpu=4, priority=9), START))
+    world.gone("p").add(of_job(pod("b", cpu=4, node="n", start=50.0), "train"), (pod("q", cpu=4, priority=9), START))
     assert told in world.drain().message("q")
 
 
@@ -116,7 +116,7 @@ def test_units_that_go_together_keep_to_limits(most: int, *, whole: bool, placed
     """cost.md 9.3: as budgets that are respected, counted over all victims; a group that is evicted whole is one."""
     world = World(
         *[node(name, cpu=4) for name in ("n0", "n1")],
-        *[_owned(pod(f"w{i}", cpu=4, node=f"n{i}", start=0.0, group="g" if whole else None), "job") for i in range(2)],
+        *[of_job(pod(f"w{i}", cpu=4, node=f"n{i}", start=0.0, group="g" if whole else None), "job") for i in range(2)],
         group("g", min_count=2, whole=True),
         gang("crew", 2, cpu=4, priority=9),
         profiles=_limited(EvictionLimit(OWNER, most, HOUR)),
@@ -129,7 +129,7 @@ def test_units_that_go_together_keep_to_limits(most: int, *, whole: bool, placed
 
 def test_default_counts_repeats_and_not_size() -> None:
     """cost.md 9.5: all twelve pods of an owner may go, for one preemptor after another: none had come back."""
-    pods = [_owned(pod(f"w{i}", cpu=1, node="n", start=0.0), "job") for i in range(12)]
+    pods = [of_job(pod(f"w{i}", cpu=1, node="n", start=0.0), "job") for i in range(12)]
     world = World(node("n", cpu=12), *pods)
     for turn in range(12):
         world.add((pod(f"p{turn}", cpu=1, priority=9), world.now)).drain()
@@ -144,8 +144,8 @@ def test_what_a_unit_counts_for() -> None:
         node("n"),
         replace(owned, metadata=replace(owned.metadata, owner_references=(owner,))),
         group("plain", min_count=1, priority_class="low"),
-        _owned(pod("a", node="n", group="owned", start=5.0), "job"),
-        _owned(pod("b", node="n", group="plain"), "job"),
+        of_job(pod("a", node="n", group="owned", start=5.0), "job"),
+        of_job(pod("b", node="n", group="plain"), "job"),
         pod("c", node="n", group="plain"),
         pod("d", node="n", priority_class="mine"),
     )
@@ -188,7 +188,7 @@ def test_history_counts_a_unit_once_and_forgets() -> None:
 
 def test_restarted_scheduler_counts_on(tmp_path: Path) -> None:
     """cost.md 9.4: the evictions of before come from the file of the decision records, as they were counted."""
-    world = World(node("n", cpu=4), _owned(pod("a", cpu=4, node="n", start=0.0), "train"), pod("p", cpu=4, priority=9))
+    world = World(node("n", cpu=4), of_job(pod("a", cpu=4, node="n", start=0.0), "train"), pod("p", cpu=4, priority=9))
     made = world.step().preemption
     assert made is not None
     record = DecisionRecord(
@@ -229,18 +229,18 @@ def test_what_a_limit_would_protect_starts_last_in_its_priority(
 ) -> None:
     """cost.md 9.9: it comes back before `other`, and has its turn when the limit allows an eviction again."""
     limits = _limited(EvictionLimit(OWNER, 1, HOUR))
-    world = World(node("n", cpu=4), _owned(pod("victim", cpu=4, node="n", start=0.0), "loop"), profiles=limits)
+    world = World(node("n", cpu=4), of_job(pod("victim", cpu=4, node="n", start=0.0), "loop"), profiles=limits)
     world.add((pod("urgent", cpu=4, priority=100), world.now)).drain()
     assert world.evicted == ["victim"]
     _later(world, 60)
-    world.add((_owned(pod("again", cpu=4, priority=priority), "loop"), world.now))
+    world.add((of_job(pod("again", cpu=4, priority=priority), "loop"), world.now))
     world.add((pod("other", cpu=4), world.now + 1)).drain()
     if restarted:
         history = world.engine.cluster.evictions
         now = world.now
         world = World(node("n", cpu=4), pod("urgent", cpu=4, priority=100, node="n", start=0.0), profiles=limits)
         world.virtual.now = now
-        world.add((_owned(pod("again", cpu=4, priority=priority), "loop"), now))
+        world.add((of_job(pod("again", cpu=4, priority=priority), "loop"), now))
         world.add((pod("other", cpu=4), now + 1)).drain()
         world.engine.cluster.evictions = history
         world.engine.resume(now)
