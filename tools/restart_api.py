@@ -299,7 +299,9 @@ class Api:
         for made in decision.conditions:
             if made.scheduled and not made.composite:
                 since = _time(self.now)
-                condition = objects.Condition(type=INITIALLY_SCHEDULED["PodGroup"], status="True", last_transition_time=since)
+                condition = objects.Condition(
+                    type=INITIALLY_SCHEDULED["PodGroup"], status="True", last_transition_time=since
+                )
                 self._of_group(made.group, condition)
         if decision.deferral is not None and decision.deferral.why is DeferralReason.CHECKPOINT:
             self.done["waits for checkpoints"] += 1

@@ -13,6 +13,7 @@ from reprieve.framework.evaluation import Evaluator
 from reprieve.framework.restart_places import NOWHERE
 from reprieve.preemption.cost import Costing, in_turn
 from reprieve.preemption.gangs import losses, slack_of
+from reprieve.preemption.unit_costs import PODS
 from reprieve.preemption.unit_matrices import ABOVE_ALL as HIGH
 from reprieve.preemption.units import ABOVE_ALL, PreemptionUnit, units_below
 from reprieve.preemption.victim_columns import VictimColumns
@@ -28,7 +29,7 @@ class _Cluster:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance, self.made = chance, 0
-        self.world = World(*[node(f"n{i}", cpu=9, pods=9, labels={"disk": f"d{i}"}) for i in range(NODES)])
+        self.world = World(*[node(f"n{i}", cpu=5, pods=9, labels={"disk": f"d{i}"}) for i in range(NODES)])
         for name in GROUPS:
             self.change_group(name)
         for index in range(2):
@@ -161,6 +162,7 @@ def test_rows_have_their_units_whatever_happens(seed: int) -> None:
             if row in rows:
                 at = rows.index(row)
                 assert judged.units[at] == any(unit.priority < probe.priority for unit in units)
+                assert (judged.least[PODS, at] > 0) == bool(units), "a bound is computed where there are units"
                 bounds = int(judged.low[at]), int(judged.high[at])
                 assert bounds == _bounds(world, probe, row, [unit.priority for unit in units])
                 assert judged.short[:, at].tolist() == _short(world, probe, row, units)
