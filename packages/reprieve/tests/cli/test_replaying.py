@@ -122,7 +122,7 @@ def test_jobs_just_within_the_bounds_are_replayed(run: Run, desk: Path, argument
     ("form", "name"), [("json", "replay.json"), ("csv", "jobs.csv"), ("trace", "trace.json"), ("text", None)]
 )
 def test_each_form_has_its_file(run: Run, desk: Path, form: str, name: str | None) -> None:
-    """replay.md 1.2."""
+    """replay.md 1.2, 1.5."""
     ended = run("replay", "jobs.csv", "-o", form, "--out", "a/b")
     assert ended.code == 0, ended.err
     assert [file.name for file in (desk / "a" / "b").iterdir()] == ([name] if name else [])

@@ -264,7 +264,7 @@ def test_terminating_pods_that_are_overdue() -> None:
 
 
 def test_pod_that_changes_its_group_counts_for_the_other() -> None:
-    """workloads.md 2.7, wherever it runs; a terminating one counts for neither."""
+    """workloads.md 2.9, wherever it runs; a terminating one counts for neither."""
     state = _bare(node("n"), group("g"), group("h"), pod("p", group="g", node="n"), pod("q", group="g"))
     p, q = state.pods["uid-p"], state.pods["uid-q"]
 

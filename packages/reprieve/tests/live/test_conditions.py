@@ -462,7 +462,7 @@ def test_failed_write_that_a_group_is_scheduled_again_is_made_later(error: Excep
 
 
 def test_standby_keeps_nothing_of_deleted_groups() -> None:
-    """workloads.md 4.3: a standby accepts no group, and so never forgets deleted ones in passing."""
+    """A standby accepts no group, in the course of which others are forgotten."""
 
     async def test(scene: Scene) -> None:
         resource = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", True)

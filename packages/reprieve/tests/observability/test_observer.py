@@ -82,7 +82,7 @@ LOST: dict[str, tuple[dict[str, Any], tuple[str, ...], str]] = {
 @pytest.mark.parametrize("case", LOST)
 @pytest.mark.parametrize("by", ["pod", "podgroup"])
 def test_preempted_names_the_lost_work_where_it_is_counted(case: str, by: str) -> None:
-    """observability.md 2.2, cost.md 1.6: elsewhere the note is kube-scheduler's, to the letter."""
+    """observability.md 2.2: elsewhere the note is kube-scheduler's, to the letter."""
     more, cost, lost = LOST[case]
     profile = profile_with(DefaultPreemption(PreemptionOptions(cost=cost) if cost else None))
     new = [pod("high", cpu=4, priority=9)] if by == "pod" else gang("high", 1, cpu=4, priority=9)

@@ -101,7 +101,7 @@ def _gone(made: Problem, known: Sequence[int] = ()) -> list[str]:
 
 
 def test_known_eviction_of_all_units_is_taken_as_it_is() -> None:
-    """cost.md 4.3: nothing is searched, and the places are not looked for."""
+    """cost.md 4.1: nothing is searched, and the places are not looked for."""
     made = problem([(2,), (2,)], [unit("a", {0: (2,)}), unit("b", {1: (2,)})], [kind((2,), 2)])
     found = cheapest_eviction(numbers(made), [0, 1])
     assert found == PricedEviction((0, 1), Eviction(numbers(made)).price_of([0, 1]), None)

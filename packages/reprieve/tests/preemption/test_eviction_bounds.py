@@ -1,4 +1,4 @@
-"""Lower bounds of what an eviction costs, and units that every eviction has (cost.md 4.3)."""
+"""Lower bounds of what an eviction costs, and units that every eviction has (cost.md 4.1, 4.4)."""
 
 from __future__ import annotations
 

@@ -136,12 +136,12 @@ def _with_gangs(lost: Sequence[tuple[tuple[int, int], ...]], slack: tuple[int, .
 def test_fewest_gangs_that_break(
     lost: list[tuple[tuple[int, int], ...]], slack: tuple[int, ...], fewest: list[int]
 ) -> None:
-    """cost.md 4.3: for a pod that wants one amount, two, and so on."""
+    """cost.md 1.7: the least that break, for a pod that wants one amount, two, and so on."""
     assert [fewest_gangs(_with_gangs(lost, slack, 1 + turn)) for turn in range(len(lost))] == fewest
 
 
 def test_fewest_gangs_without_barred_units() -> None:
-    """cost.md 4.3: they may not be evicted, so a gang has to break."""
+    """cost.md 1.7: they may not be evicted, so a gang has to break."""
     state = _with_gangs([(), ((0, 1),)], (0,), 1)
     assert fewest_gangs(state) == 0
     state.bar(0)

@@ -1,4 +1,4 @@
-"""The steps by which the search improves an eviction, and in which order (cost.md 4.3)."""
+"""The steps by which the search improves an eviction, and in which order (cost.md 4.4, 4.7)."""
 
 from __future__ import annotations
 

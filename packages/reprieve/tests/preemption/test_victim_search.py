@@ -548,7 +548,7 @@ def test_decision_carries_the_cost_of_placing_by_score() -> None:
 
 
 def test_necessary_victims_are_those_without_which_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cost.md 4.3: where no eviction can spare any of the victims, none costs less, and none is looked for."""
+    """cost.md 4.1: where no eviction can spare any of the victims, none costs less, and none is looked for."""
     said = []
     for seed in range(20):
         for numbers in _searched(monkeypatch, [instance(seed).items()]):
@@ -565,7 +565,7 @@ def test_necessary_victims_are_those_without_which_there_is_no_room(monkeypatch:
 
 
 def test_rack_that_is_wanted_whole_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """cost.md 4.3: the search would try everything else without success."""
+    """cost.md 4.4: the limit of steps is for those that may help; here everything has to leave."""
     items: list[Any] = [node(f"n{i}", cpu=4) for i in range(3)]
     items += [pod(f"p{i}", cpu=1, node=f"n{i // 4}", priority=1 + i % 3) for i in range(12)]
     items += gang("train", 3, cpu=4, priority=PREEMPTOR)

@@ -209,7 +209,7 @@ COMPATIBLE = dataclasses.replace(
 
 
 def test_preemption_options_of_the_default_profile() -> None:
-    """cost.md 1, 4.8, 5: the cheapest eviction, room held for ten minutes; compatible as kube-scheduler does it."""
+    """cost.md 1.1, 4.1, 5.1: the cheapest eviction, room held for ten minutes; compatible as kube-scheduler does it."""
     assert _preemption(default_profile(GATES)) == OURS == PreemptionOptions()
     assert _preemption(default_profile(GATES, compatible=True)) == COMPATIBLE
     assert default_profile(GATES).name == "default-scheduler"

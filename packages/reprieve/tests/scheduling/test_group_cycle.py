@@ -227,7 +227,7 @@ def test_group_tried_again_while_victims_leave_still_waits_for_them() -> None:
 
 
 def test_room_of_one_member_is_not_for_another_while_victims_leave() -> None:
-    """scheduling.md 3.7, preemption.md 2.3: p0 has to wait for it, and p1 would take a part of it."""
+    """preemption.md 2.3, 4.5: p0 has to wait for it, and p1 would take a part of it."""
     leaving = pod("low", cpu=4, node="n", terminating=True, preempted=True)
     world = World(node("n", cpu=5), leaving, group("crew", min_count=1, priority=5))
     world.add(pod("p0", cpu=4, group="crew", priority=5, nominated="n"), pod("p1", cpu=1, group="crew", priority=5))

@@ -152,7 +152,7 @@ def test_pods_without_a_uid_are_found_by_their_name() -> None:
 
 
 def test_first_decision_counts_and_other_observers_are_notified() -> None:
-    """whatif.md 6.3: how it stands now, not at the end of the plan; `first_decision` of the options changes nothing."""
+    """whatif.md 6.2: how it stands now, not at the end of the plan; `first_decision` of the options changes nothing."""
     seen: list[str] = []
 
     class Beside:
