@@ -9,10 +9,10 @@ import pytest
 
 from kube_rules.objects import Pod
 from kube_rules.requests import (
+    amounts_of,
     host_ports,
     is_extended_resource,
     is_pod_level_resource,
-    pod_nonzero_requests,
     pod_requests,
     resource_list,
 )
@@ -124,7 +124,7 @@ def test_pod_resized_in_place(status: dict[str, Any], expected: int) -> None:
 )
 def test_requests_scoring_assumes(spec: dict[str, Any], expected: tuple[int, int]) -> None:
     """schedutil.GetNonzeroRequests: 100m and 200Mi."""
-    assert pod_nonzero_requests(pod(spec)) == expected
+    assert amounts_of(pod(spec))[1] == expected
 
 
 def test_node_offers_integers() -> None:

@@ -13,7 +13,7 @@ from kube_rules import objects as o
 from kube_rules.decoding import finish, from_data
 from kube_rules.defaults import apply_defaults
 from kube_rules.errors import Origin
-from kube_rules.requests import host_ports, pod_nonzero_requests, pod_requests
+from kube_rules.requests import amounts_of, host_ports
 from kube_rules.typed_defaults import apply_defaults as apply_typed_defaults
 
 Json = dict[str, Any]
@@ -58,7 +58,7 @@ def typed(manifest: Json) -> o.Pod:
 
 
 def counted(found: o.Pod) -> tuple[Any, ...]:
-    return pod_requests(found), pod_nonzero_requests(found), host_ports(found), found.spec.scheduler_name
+    return *amounts_of(found), host_ports(found), found.spec.scheduler_name
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -89,4 +89,4 @@ def test_pod_level_requests_come_from_containers_and_then_from_limits() -> None:
     found = typed(manifest)
     assert found.spec.resources is not None
     assert found.spec.resources.requests == {"cpu": "1", "memory": "2Gi", "hugepages-2Mi": "2Gi"}
-    assert pod_nonzero_requests(found) == (1000, 2 << 30), "no default for the container without requests"
+    assert amounts_of(found)[1] == (1000, 2 << 30), "no default for the container without requests"

@@ -74,7 +74,11 @@ def pod_requests(pod: Pod) -> RequestVector:
 
 
 def amounts_of(pod: Pod) -> tuple[RequestVector, tuple[int, int]]:
-    """Return `pod_requests` and `pod_nonzero_requests` of a pod."""
+    """Return `pod_requests` of the pod, and its cpu milli-units and memory bytes for scoring (non-zero requests).
+
+    A container without a cpu or memory request counts 100m or 200Mi for scoring; an explicit zero stays zero. With
+    pod-level requests the defaults apply only to resources that neither the pod nor any container sets.
+    """
     plain = _plain_requests(pod)
     return _requests(pod, plain), _nonzero_requests(pod, plain)
 
@@ -106,15 +110,6 @@ def allocated_requests(pod: Pod) -> RequestVector:
         for name, nano in _pod_nano(pod, {}, reported_only=True).items()
         if is_schedulable_resource(name) and (amount := _integer(name, nano))
     }
-
-
-def pod_nonzero_requests(pod: Pod) -> tuple[int, int]:
-    """Return (cpu milli-units, memory bytes) of the pod for scoring (upstream: the non-zero requests).
-
-    A container without a cpu or memory request counts 100m or 200Mi; an explicit zero stays zero. With pod-level
-    requests the defaults apply only to resources that neither the pod nor any container sets.
-    """
-    return _nonzero_requests(pod, _plain_requests(pod))
 
 
 def _nonzero_requests(pod: Pod, plain: Mapping[str, QuantityText] | None) -> tuple[int, int]:

@@ -1,4 +1,7 @@
-"""`ApiServer`: an API server in this process, for tests and scripts; the fixture `kube_api` is one."""
+"""`ApiServer`: an API server in this process, for tests and scripts; the fixture `kube_api` is one.
+
+Functions import the server, so that this module and the pytest plugin load quickly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`kube-standin serve`, and its options, start, reports and end for other programs that run this server."""
+"""`kube-standin serve`, and its options, start, reports and end for other programs that run this server.
+
+Functions import what only they need, so that a program with these options starts quickly.
+"""
 
 import os
 import shlex

@@ -2,6 +2,7 @@
 
 envtest starts both from a folder (KUBEBUILDER_ASSETS), passes addresses and certificates as flags, and checks the
 health of each. Its users have client certificates. As in envtest, no controllers and no kubelets run.
+Functions import the server: the replacement of etcd does without it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from reprieve.cli.options import DEFAULT_MAX_BYTES, read_size
 from reprieve.cli.outcome import note, reason_of, refuse
 from reprieve.cli.progress import working
 
@@ -17,14 +18,15 @@ def command(
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="Manifests to write: .json (fastest), .yaml or .yml.")
     ],
-    max_input_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of a CSV file.")] = "64Mi",
+    max_input_bytes: Annotated[
+        str, typer.Option(metavar="SIZE", help="Maximum size of a CSV file.")
+    ] = DEFAULT_MAX_BYTES,
 ) -> None:
     """Convert the openb trace to manifests of a full cluster.
 
     The nodes of the trace are filled with its tasks, in order of creation; no task ends. Tasks that do not fit are
     skipped and counted on stderr. Use the file with `reprieve plan -f`.
     """
-    from reprieve.cli.options import read_size
     from reprieve.decisions.phrases import count
     from reprieve.replay.job_list import JobListError
     from reprieve.replay.traces.openb_cluster import fill, read_nodes, read_tasks, write

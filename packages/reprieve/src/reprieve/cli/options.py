@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ORDER = "reprieve.order"
 """Key of a context's `meta`: the names of the given options in order, once for each use."""
+DEFAULT_MAX_BYTES = "64Mi"
 DEFAULT_PLUGIN_TIMEOUT = "10s"
 PluginOption = Annotated[
     list[str] | None,

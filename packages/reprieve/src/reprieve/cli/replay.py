@@ -10,6 +10,7 @@ import typer
 from reprieve.cli.options import DEFAULT_PLUGIN_TIMEOUT, GatesOption, PluginOption, PluginTimeoutOption, read_size
 from reprieve.cli.outcome import CommandError, Exit, note, reason_of, refuse, show, write_whole
 from reprieve.cli.replay_options import (
+    DEFAULT_MAX_BYTES,
     CheckpointOption,
     FromOption,
     JobClusterOption,
@@ -94,7 +95,7 @@ def command(
     ] = None,
     skip_bad: SkipBadOption = False,
     max_jobs: MaxJobsOption = 1_000_000,
-    max_input_bytes: MaxInputOption = "64Mi",
+    max_input_bytes: MaxInputOption = DEFAULT_MAX_BYTES,
     feature_gates: GatesOption = "",
     plugin: PluginOption = None,
     plugin_timeout: PluginTimeoutOption = DEFAULT_PLUGIN_TIMEOUT,

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from reprieve.cli.options import DEFAULT_MAX_BYTES as DEFAULT_MAX_BYTES
+
 JobClusterOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperOption
 
 from reprieve.cli.documents import Format, document
-from reprieve.cli.options import ORDER, Command
+from reprieve.cli.options import DEFAULT_MAX_BYTES, ORDER, Command
 from reprieve.cli.outcome import note, refuse, show, warn
 from reprieve.cli.progress import working
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from reprieve.questions.changes import InputChange
 
 AnswerT = TypeVar("AnswerT", bound="Struct")
-DEFAULT_MAX_BYTES = "64Mi"
 ClusterOption = Annotated[
     str | None,
     typer.Option(

@@ -48,11 +48,8 @@ class LocalOptions:
 class LocalCluster:
     """A running local cluster. `failed` ends with the error if the scheduler refuses to run."""
 
-    def __init__(
-        self, server: ListeningServer, supervisor: Supervisor, scheduler_url: str, run: asyncio.Task[None]
-    ) -> None:
+    def __init__(self, server: ListeningServer, scheduler_url: str, run: asyncio.Task[None]) -> None:
         self.server = server
-        self.supervisor = supervisor
         self.scheduler_url = scheduler_url
         self.failed = run
 
@@ -84,7 +81,7 @@ async def local_cluster(options: LocalOptions) -> AsyncIterator[LocalCluster]:
             try:
                 await _until_ready(url, running)
                 supervisor.proven = True
-                yield LocalCluster(server, supervisor, url, running)
+                yield LocalCluster(server, url, running)
             finally:
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)
