@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kube_rules.work_annotations import LONGEST
 from reprieve.cluster.pods import PodRecord
@@ -75,6 +76,24 @@ def test_when_a_pod_is_expected_to_be_gone(more: dict[str, Any], end: float | No
     """cost.md 6.4: the earliest counts."""
     world = World(node("n"), pod("p", node="n", start=0.0, **more))
     assert expected_end(cluster_at(world), world.record("p")) == (None if end is None else START + end)
+
+
+@pytest.mark.parametrize("start", [None, 50.0])
+@pytest.mark.parametrize("runtime", [None, 100, 300])
+@pytest.mark.parametrize("deadline", [None, 100, 250])
+@pytest.mark.parametrize("end", [None, 120])
+def test_earliest_stated_end(start: float | None, runtime: int | None, deadline: int | None, end: int | None) -> None:
+    """cost.md 6.4: by the annotations, and by the deadline with the grace period; the last two after the start."""
+    stated = annotated(expected_end="2020-09-13T12:28:40Z") if end is not None else {}
+    stated |= annotated(expected_runtime=f"{runtime}s") if runtime is not None else {}
+    item = pod("p", node="n", start=start, annotations=stated, grace=20)
+    world = World(node("n"), replace(item, spec=replace(item.spec, active_deadline_seconds=deadline)))
+    ends: list[float] = [end] if end is not None else []
+    if start is not None:
+        ends += [start + runtime] if runtime is not None else []
+        ends += [start + deadline + 20] if deadline is not None else []
+    result = expected_end(cluster_at(world), world.record("p"))
+    assert result == (START + min(ends) if ends else None)
 
 
 def _ending(*ends: float) -> World:
