@@ -66,8 +66,6 @@ def test_tasks_without_room_are_counted_and_three_are_named(run: Run, desk: Path
             ("out.json", "--max-input-bytes", str(len(NODES) - 1)),
             "nodes.csv, line 2: larger than 55 bytes (--max-input-bytes",
         ),
-        (("out.json", "--nodes", "none.csv"), "none.csv: No such file or directory"),
-        (("out.json", "--pods", "nodes.csv"), "nodes.csv"),
         (("no/out.json",), "no/out.json: No such file or directory"),
     ],
 )
@@ -78,6 +76,19 @@ def test_trace_that_cannot_be_imported_is_one_line(
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert ended.err.startswith(f"error: {message}")
     assert {path.name for path in desk.iterdir()} == {"nodes.csv", "pods.csv"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "message"),
+    [
+        ("none.csv", "pods.csv", "none.csv: No such file or directory"),
+        ("nodes.csv", "nodes.csv", "nodes.csv"),
+    ],
+)
+def test_list_that_cannot_be_imported_is_one_line(run: Run, desk: Path, nodes: str, pods: str, message: str) -> None:
+    ended = run("import", "openb", "--nodes", nodes, "--pods", pods, "-o", "out.json")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith(f"error: {message}")
 
 
 def test_file_of_just_the_size_is_read(run: Run, desk: Path) -> None:

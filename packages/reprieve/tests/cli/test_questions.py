@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Ended, Run
 
 CLUSTER = """apiVersion: v1
 kind: List
@@ -97,6 +97,19 @@ def test_queue_shows_creation_times_that_are_known(run: Run, tmp_path: Path) -> 
         assert ("since" in text.splitlines()[1]) is any(since)
         assert ("unknown" in text) is (None in since and any(since))
         assert ("in the order of the input" in text) is (since == [None, None])
+
+
+@pytest.mark.parametrize("command", [("queue",), ("explain", "--all-waiting")])
+def test_namespace_without_objects_is_a_warning(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """whatif.md 6.4: an empty answer may be one to a misspelt name."""
+    pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: team}\nspec: {containers: [{name: c}]}\n"
+    space = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: empty}\n"
+    (tmp_path / "c.yaml").write_text(CLUSTER + pod + space)
+    asked = (*command, "-f", str(tmp_path / "c.yaml"), "-n")
+    warning = 'warning: no object is in namespace "taem", did you mean "team"?\n'
+    assert run(*asked, "taem") == Ended(0, "No pods are pending.\n", warning)
+    assert run(*asked, "empty") == Ended(0, "No pods are pending.\n", "")
+    assert run(*asked, "team").err == ""
 
 
 def test_empty_queue_is_reported_as_empty(run: Run, tmp_path: Path) -> None:
@@ -292,6 +305,8 @@ def test_queue_of_one_namespace_keeps_the_positions(ask: Any) -> None:
         ),
         (["queue", "-f", "c.yaml", "-w"], "error: -w needs a live cluster"),
         (["drain-plan", "-f", "c.yaml"], "Missing argument"),
+        (["capacity", "-f", "c.yaml", "--like", "n1", "--topology", "rack"], "--topology requires --shape"),
+        (["capacity", "-f", "c.yaml", "--like", "n1", "--pool", "rack"], "--pool requires --shape"),
         (["capacity", "-f", "c.yaml"], "expected one of --shape FILE (what to fit) and --like NODE"),
         (["capacity", "-f", "c.yaml", "--shape", "c.yaml"], "error: --shape: the manifests have no pending pods"),
         (["capacity", "-f", "c.yaml", "--shape", "none.yaml"], "error: none.yaml: No such file"),

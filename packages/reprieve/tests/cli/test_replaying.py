@@ -112,7 +112,8 @@ def test_jobs_that_cannot_be_replayed_are_named(run: Run, desk: Path, arguments:
     [("--load", "0.001"), ("--load", "1000"), ("--failures", "mtbf=1m,repair=0s"), ("--until", "30s")],
 )
 def test_jobs_just_within_the_bounds_are_replayed(run: Run, desk: Path, arguments: tuple[str, ...]) -> None:
-    ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml", "--until", "1h", *arguments)
+    until = () if "--until" in arguments else ("--until", "1h")
+    ended = run("replay", "jobs.csv", "--cluster", "nodes.yaml", *until, *arguments)
     assert ended.code == 0, ended.err
     assert ended.out.startswith("Replay\n")
     assert "simulated in " in ended.err

@@ -169,7 +169,10 @@ def test_bad_input_is_one_error(run: Run, desk: Path, arguments: tuple[str, ...]
     (desk / "single.csv").write_text("job,submit,duration,workers\na,0,60,2\nb,90000,60,1\n")
     (desk / "misspelt.yaml").write_text("reservations.minPod: {low: 1, high: 2}\n")
     (desk / "bad.yaml").write_text("reservations.reserveAfter: [10m, soon]\n")
-    ended = run(*INPUT, "--search", "search.yaml", *arguments)
+    options = (*INPUT[1:], "--search", "search.yaml")
+    pairs = zip(options[::2], options[1::2], strict=True)
+    usual = [part for pair in pairs if pair[0] not in arguments for part in pair]
+    ended = run("tune", *usual, *arguments)
     assert (ended.code, ended.out) == (2, ""), ended.err
     assert ended.err.startswith("error: ")
     assert ended.err.count("\n") == 1

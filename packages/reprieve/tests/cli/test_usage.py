@@ -111,10 +111,55 @@ def test_empty_name_of_a_file_is_bad_usage(
     assert not list(tmp_path.iterdir())
 
 
-def test_option_that_names_no_file_may_be_empty(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--feature-gates", ""),
+        ("--strict", "--strict"),
+        ("-f", "d.yaml"),
+        ("--cordon", "node-1", "--cordon", "node-1"),
+    ],
+)
+def test_options_that_may_be_empty_or_repeated(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
     """`--feature-gates "$UNSET"` asks for the defaults."""
-    (tmp_path / "c.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: one}\n")
-    assert run("plan", "-f", tmp_path / "c.yaml", "--feature-gates", "").code == 0
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: one}\n")
+    Path("d.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n")
+    assert run("plan", "-f", "c.yaml", *(() if "d.yaml" in arguments else ("-f", "d.yaml")), *arguments).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("capacity", "--topology", ""), "--topology: the value is empty."),
+        (("capacity", "--pool", ""), "--pool: the value is empty."),
+        (("queue", "-n", ""), "-n / --namespace: the value is empty."),
+        (("plan", "--cordon", ""), "--cordon: the value is empty."),
+        (("replay", "jobs.csv", "--checkpoint", ""), "--checkpoint: the value is empty."),
+        (("tune", "--objective", "wait", "--objective", "evictions"), "--objective: it is given more than once."),
+        (("capacity", "--topology", "a", "--topology", "b"), "--topology: it is given more than once."),
+        (
+            ("plan", "--feature-gates", "AllBeta=true", "--feature-gates", "AllAlpha=true"),
+            "--feature-gates: it is given",
+        ),
+        (("plan", "--config", "a.yaml", "--config", "b.yaml"), "--config: it is given more than once."),
+        (("plan", "--suggest", "--no-suggest"), "--suggest: it is given more than once."),
+        (("explain", "pod/a", "-n", "a", "--namespace", "b"), "-n / --namespace: it is given more than once."),
+    ],
+)
+def test_options_that_would_be_ignored_are_bad_usage(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    """interfaces.md 1.9: an empty value, and all but the last value of an option that is not repeatable."""
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"Error: Invalid value for {message}" in ended.err
+
+
+def test_last_value_counts_in_a_command_line_of_kube_scheduler(run: Run) -> None:
+    ended = run("scheduler", "--kubeconfig", "gone", "--v", "2", "--v", "3", "--records-cluster", "")
+    assert "more than once" not in ended.err
+    assert "is empty" not in ended.err
 
 
 def test_options_stand_in_an_order_of_their_own(run: Run) -> None:

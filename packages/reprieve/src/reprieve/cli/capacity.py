@@ -50,6 +50,8 @@ def command(
     if len(likes) + bool(shape) != 1:
         refuse("expected one of --shape FILE (what to fit) and --like NODE (the nodes to add)")
     if likes:
+        if topology or pool:
+            refuse(f"--{'topology' if topology else 'pool'} requires --shape")
         _show_needed(source, likes[0].value, output)
         return
     assert shape is not None

@@ -34,7 +34,7 @@ from reprieve.cli import (
     tune,
     up,
 )
-from reprieve.cli.options import Command
+from reprieve.cli.options import Command, KubeSchedulerCommand
 from reprieve.cli.outcome import CommandError, Exit, give_up_stdout, note, reason_of, show, show_drawn
 from reprieve.cli.source import SourceCommand
 
@@ -69,7 +69,7 @@ app.command("explain", cls=SourceCommand)(explain.command)
 app.command("snapshot", cls=Command)(snapshot.command)
 app.command("up", cls=Command)(up.command)
 app.command("down", cls=Command)(down.command)
-app.command("scheduler", cls=Command)(scheduler.command)
+app.command("scheduler", cls=KubeSchedulerCommand)(scheduler.command)
 app.command("apiserver", cls=Command)(apiserver.command)
 app.command("demo", cls=Command)(demo.command)
 app.command("bench", cls=Command)(bench.command)

@@ -7,7 +7,7 @@ import typer
 from reprieve.cli.documents import Format, document
 from reprieve.cli.outcome import CommandError, Exit, note, refuse, show, warn
 from reprieve.cli.progress import working
-from reprieve.cli.source import RecordsOption, SuggestOption, gather, show_with_changes, source_of
+from reprieve.cli.source import RecordsOption, SuggestOption, gather, show_with_changes, source_of, warn_of_namespace
 
 if TYPE_CHECKING:
     from reprieve.cli.evidence import Evidence, ExplainTarget, OwnerEvidence
@@ -216,6 +216,8 @@ def _explain_all(source: "InputSource", namespace: str | None, output: Format, *
         redacted = redacted_waiting(answer.plan, records.of, gathered.manifests, own)
         answer, shown = replace(answer, plan=redacted.plan), replace(answer, plan=redacted.own)
         record_of, hidden = redacted.record_of, redacted.others
+    if namespace is not None:
+        warn_of_namespace(gathered, namespace)
     for warning in answer.account.warnings:
         note(f"warning: {warning}")
     if output is not Format.TEXT:

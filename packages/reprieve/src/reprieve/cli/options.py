@@ -46,22 +46,35 @@ NOT_ASKED = (
 )
 
 
-class Command(TyperCommand):
-    """A command that keeps the order of its options (`ORDER`) and refuses an empty name for a file or directory.
+_MAY_BE_EMPTY = ("feature_gates",)
+"""`--feature-gates "$UNSET"` asks for the defaults."""
 
-    An empty name would mean the current directory, which is never meant by `--data-dir "$UNSET"`.
+
+class Command(TyperCommand):
+    """A command that keeps the order of its options (`ORDER`) and refuses empty and repeated ones.
+
+    An empty name would mean the current directory, which is never meant by `--data-dir "$UNSET"`. Other empty values
+    would be ignored, as would all but the last value of an option that is not repeatable.
     """
 
+    as_kube_scheduler = False
+    """Only empty names are refused: command lines of kube-scheduler may have other empty and repeated options."""
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse an empty name as bad usage, else read the arguments."""
+        """Refuse empty and repeated options as bad usage, else read the arguments."""
         given, _, order = self.make_parser(ctx).parse_args(args=list(args))
         ctx.meta[ORDER] = [param.name for param in order]
         for param in self.get_params(ctx):
+            names = " / ".join(param.opts)
             metavar = getattr(param, "metavar", None) or ""
             value = given.get(param.name or "")
-            values = value if isinstance(value, list) else [value]
-            if "" in values and {"FILE", "DIR", "CSV"} & set(metavar.split("|")):
-                ctx.fail(f"Invalid value for {' / '.join(param.opts)}: the name is empty.")
+            values = value if isinstance(value, list | tuple) else [value]
+            is_file = bool({"FILE", "DIR", "CSV"} & set(metavar.split("|")))
+            strict = param.param_type_name == "option" and not self.as_kube_scheduler
+            if "" in values and (is_file or (strict and param.name not in _MAY_BE_EMPTY)):
+                ctx.fail(f"Invalid value for {names}: the {'name' if is_file else 'value'} is empty.")
+            if strict and order.count(param) > 1 and _takes_one(param):
+                ctx.fail(f"Invalid value for {names}: it is given more than once.")
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -69,6 +82,17 @@ class Command(TyperCommand):
         if self.name in FAILED_WHEN:
             with formatter.section("Exit code 1"):
                 formatter.write_text(FAILED_WHEN[self.name])
+
+
+class KubeSchedulerCommand(Command):
+    """A command that also takes command lines of kube-scheduler, where the last value of an option counts."""
+
+    as_kube_scheduler = True
+
+
+def _takes_one(option: Any) -> bool:
+    """Return whether all but the last use of an option would be ignored and could differ from the last."""
+    return not option.multiple and not option.count and (not option.is_flag or bool(option.secondary_opts))
 
 
 def read_options(

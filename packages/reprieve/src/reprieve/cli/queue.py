@@ -19,6 +19,7 @@ from reprieve.cli.source import (
     show_with_changes,
     source_of,
     warn_of,
+    warn_of_namespace,
 )
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _show_queue(
         queue = with_attempts(queue, source, records)
     if first:
         warn_of(prepared)
+        if namespace is not None:
+            warn_of_namespace(prepared, namespace)
         if suggest and large and any(item.why in _HOPING for item in queue.items):
             skipped = f"suggestions skipped: more than {MOST_OBJECTS:,} objects"
             note(f"{skipped}. Run `reprieve explain` to see what would help.")

@@ -255,6 +255,17 @@ def warn_of(prepared: "PreparedInput") -> None:
         note(f"warning: {remark}")
 
 
+def warn_of_namespace(prepared: "PreparedInput", namespace: str) -> None:
+    """Warn on stderr if no object of the input is in the namespace that limits an answer, or is the namespace."""
+    from kube_rules.objects import Namespace
+    from kube_rules.unknown_fields import did_you_mean, nearest
+
+    objects = [loaded.object for loaded in prepared.manifests.all()]
+    names = {item.name if isinstance(item, Namespace) else item.namespace for item in objects} - {""}
+    if namespace not in names:
+        note(f'warning: no object is in namespace "{namespace}"{did_you_mean(nearest(namespace, names))}')
+
+
 def show_answer(
     prepared: "PreparedInput", answer: AnswerT, output: Format, sections: "Callable[[AnswerT], Sequence[Section]]"
 ) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from kube_rules import objects
 from kube_rules.controllers.pods import MIRROR
 from kube_rules.group_sources import pod_group_name
+from kube_rules.labels import label_value_errors, qualified_name_errors
 from kube_rules.manifests import Manifests
 from kube_rules.meta import KubernetesObject
 from kube_rules.objects import Taint
@@ -21,6 +22,12 @@ from reprieve.simulation.workloads.owners import is_active, reference_of
 
 _FAILED: Final = tuple(Taint(key=UNREACHABLE, effect=effect) for effect in ("NoSchedule", "NoExecute"))
 _ENDING: Final = re.compile(r"-(?:[a-z0-9]{5}|\d{5})$")
+
+
+def label_problem(key: str, value: str) -> str:
+    """Return why an API server would refuse the key or the value of a label or taint; empty if it would not."""
+    problems = ((key, qualified_name_errors(key)), (value, label_value_errors(value)))
+    return next((f'"{text}": {errors[0]}' for text, errors in problems if errors), "")
 
 
 def waiting_like(pod: objects.Pod, used_names: set[tuple[str, str]], tried: dict[tuple[str, str], int]) -> objects.Pod:

@@ -36,6 +36,7 @@ from reprieve.questions.changed_objects import (
     failed,
     gang_sizes,
     kubectl_needs,
+    label_problem,
     stays,
     uncordoned,
     waiting_like,
@@ -257,6 +258,8 @@ class _Changer:
             )
         # The match includes the dash of `KEY-` in the key; no key ends in a dash.
         key, content, effect = match[1].removesuffix("-"), match[2] or "", match[3] or ""
+        if not removes and (problem := label_problem(key, content)):
+            raise self._error(problem)
 
         def taint(node: objects.Node) -> objects.Node:
             taints = tuple(item for item in node.spec.taints if item.key != key or (effect and item.effect != effect))
@@ -294,6 +297,8 @@ class _Changer:
         if not key or not (equals or is_removal):
             raise self._error(f'"{text}": expected KEY=VALUE, or KEY- to remove it')
         key = key.removesuffix("-") if is_removal else key
+        if not is_removal and (problem := label_problem(key, content)):
+            raise self._error(problem)
 
         def label(node: objects.Node) -> objects.Node:
             labels = {name: old for name, old in node.metadata.labels.items() if name != key}
