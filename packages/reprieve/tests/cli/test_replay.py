@@ -202,7 +202,7 @@ def test_list_of_failures_names_nodes_of_the_cluster(run: Run, desk: Path) -> No
     (desk / "down.csv").write_text("node,down,up\nn1,0,10\nm1,0,10\n")
     ended = run("replay", "jobs.csv", *FOUR, "--failures", "down.csv")
     assert (ended.code, ended.out) == (2, "")
-    assert "--failures: down.csv: the cluster has no node 'm1'" in ended.err
+    assert '--failures: down.csv: the cluster has no node "m1"' in ended.err
 
 
 def test_parquet_reads_like_csv(run: Run, desk: Path) -> None:

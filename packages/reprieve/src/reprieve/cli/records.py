@@ -21,22 +21,12 @@ def command(
     """
     from reprieve.observability.database import migrations
     from reprieve.observability.database.files import writing_engine
-    from reprieve.observability.database.location import (
-        RecordsAwayError,
-        RecordsError,
-        address_of,
-        file_of,
-        shown,
-        url_of,
-    )
+    from reprieve.observability.database.location import RecordsAwayError, RecordsError, address_of, shown
     from reprieve.observability.database.store import in_database
 
     address = address_of(records)
     wanted = migrations.NEWEST if to is None else to
     try:
-        file = file_of(url_of(address))
-        if file is not None and not file.exists():
-            refuse(f"--records: {file}: No such file")
         engine = writing_engine(address, note)
         try:
             before = in_database(engine, lambda connection: migrations.move(connection, wanted))

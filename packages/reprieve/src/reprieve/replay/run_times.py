@@ -36,7 +36,7 @@ def read_run_times(text: str, jobs: Iterable[ReplayJob]) -> RunTimes:
         return RunTimes(LIMIT if any(job.limit is not None for job in jobs) else UNKNOWN)
     name, colon, number = text.partition(":")
     if name in (UNKNOWN, LIMIT, EXACT) and not colon:
-        if name == LIMIT and all(job.limit is None for job in jobs):
+        if name == LIMIT and jobs and all(job.limit is None for job in jobs):
             raise ValueError("no job has a time limit (column time_limit)")
         return RunTimes(name)
     try:
