@@ -594,15 +594,3 @@ def test_room_for_as_many_as_evicting_would_place(needed: int) -> None:
         profiles=configured(wait_for_completions=600),
     ).drain()
     assert (world.evicted == []) is (needed == 2)
-
-
-def test_delay_comes_first_and_both_count_from_the_same_time() -> None:
-    """cost.md 6.1."""
-    high = saying(pod("high", cpu=4, priority=9), preemption_delay="1m")
-    world = waiting(
-        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)), pod("runs", cpu=4, node="n2"), high
-    ).drain()
-    assert deferrals(world) == [("DELAY", 60.0)]
-    world.settle()
-    assert deferrals(world) == [("DELAY", 60.0), ("COMPLETIONS", 121.0)]
-    assert (world.evicted, world.where["high"]) == ([], "n1")

@@ -26,6 +26,7 @@ from reprieve.scheduling.profiles import profiles_of
 from tests.building import START, World, annotated, node, pod
 from tests.preemption.by_name import cluster_at
 from tests.preemption.seeds import each_seed
+from tests.preemption.test_waiting import at, deferrals, saying, waiting
 
 KIND = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 DAILY = {"per": "owner", "most": 3, "within": "24h"}
@@ -331,3 +332,15 @@ def test_victims_that_have_just_saved_are_chosen_where_preemptors_wait_or_limits
     world.drain()
     evicted = sorted(world.virtual.records[uid].name for uid in world.virtual.evicted)
     assert evicted == (names if saved <= most else ["late"])
+
+
+def test_delay_comes_first_and_both_count_from_the_same_time() -> None:
+    """cost.md 6.1."""
+    high = saying(pod("high", cpu=4, priority=9), preemption_delay="1m")
+    world = waiting(
+        saying(pod("ends", cpu=4, node="n1", start=0), expected_end=at(120)), pod("runs", cpu=4, node="n2"), high
+    ).drain()
+    assert deferrals(world) == [("DELAY", 60.0)]
+    world.settle()
+    assert deferrals(world) == [("DELAY", 60.0), ("COMPLETIONS", 121.0)]
+    assert (world.evicted, world.where["high"]) == ([], "n1")

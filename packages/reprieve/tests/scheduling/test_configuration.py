@@ -7,7 +7,7 @@ import pytest
 from kube_rules.group_sources import DEFAULT_SOURCES
 from kube_rules.meta import ObjectMeta
 from kube_rules.owners import Service, ServiceSpec
-from reprieve.framework.configuration import duration
+from reprieve.framework.configuration import ConfigurationError, duration
 from reprieve.framework.configuration_reader import configuration_of
 from reprieve.framework.diagnosis import Diagnosis
 from reprieve.framework.gates import FeatureGates
@@ -414,3 +414,30 @@ def test_extenders_bind_first_and_are_called_last_otherwise(chosen: str, binders
     assert names(profile, "binders") == binders
     assert [plugin.name for plugin in profile.at(FilterPlugin)][-1] == "Calls"
     assert [weighted.weight for weighted in profile.scores if weighted.plugin.name == "Calls"] == [1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "parallelism: null",
+        "profiles: null",
+        "extenders: null",
+        "leaderElection: null",
+        "leaderElection: {leaseDuration: null}",
+        "clientConnection: {burst: null}",
+        "profiles: [{plugins: null, pluginConfig: null, schedulerName: null}]",
+        "profiles: [{plugins: {score: null}}]",
+        "profiles: [{plugins: {score: {enabled: null, disabled: null}}}]",
+        "profiles: [{percentageOfNodesToScore: null}]",
+    ],
+)
+def test_explicit_null_means_absent(text: str) -> None:
+    """As Go reads it, at any depth."""
+    assert read(text) in (read("profiles: []"), read("profiles: [{}]"))
+
+
+def test_args_are_of_one_plugin_each() -> None:
+    """scheduling.md 6: `*` is no plugin, so that its args would count nowhere."""
+    with pytest.raises(ConfigurationError, match="unknown plugin") as caught:
+        profiles("profiles: [{pluginConfig: [{name: '*'}]}]")
+    assert caught.value.path == "profiles[0].pluginConfig[0].name"

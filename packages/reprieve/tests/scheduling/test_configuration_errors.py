@@ -584,30 +584,3 @@ def test_extender_without_a_timeout_in_the_file_has_the_default() -> None:
     texts = ("0s", "1ms", "7s")
     extenders = ", ".join(f"{{urlPrefix: u{text}, httpTimeout: {text}}}" for text in texts)
     assert [each.seconds for each in read(f"extenders: [{extenders}]").extenders] == [5, 0.001, 7]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "parallelism: null",
-        "profiles: null",
-        "extenders: null",
-        "leaderElection: null",
-        "leaderElection: {leaseDuration: null}",
-        "clientConnection: {burst: null}",
-        "profiles: [{plugins: null, pluginConfig: null, schedulerName: null}]",
-        "profiles: [{plugins: {score: null}}]",
-        "profiles: [{plugins: {score: {enabled: null, disabled: null}}}]",
-        "profiles: [{percentageOfNodesToScore: null}]",
-    ],
-)
-def test_explicit_null_means_absent(text: str) -> None:
-    """As Go reads it, at any depth."""
-    assert read(text) in (read("profiles: []"), read("profiles: [{}]"))
-
-
-def test_args_are_of_one_plugin_each() -> None:
-    """scheduling.md 6: `*` is no plugin, so that its args would count nowhere."""
-    with pytest.raises(ConfigurationError, match="unknown plugin") as caught:
-        profiles("profiles: [{pluginConfig: [{name: '*'}]}]")
-    assert caught.value.path == "profiles[0].pluginConfig[0].name"

@@ -31,8 +31,8 @@ KINDS = {kind.KIND: kind for kind in OWNER_KINDS}
 def test_calls_about_unknown_pods_change_nothing() -> None:
     """Confirmations may come after their pod is gone."""
     engine = World(node("n"), pod("p", cpu=1, node="n")).engine
-    assert engine.confirm_binding("nobody") is NO_EFFECTS
-    assert engine.fail_binding("nobody", 1.0) is NO_EFFECTS
+    assert engine.confirm_binding("unknown") is NO_EFFECTS
+    assert engine.fail_binding("unknown", 1.0) is NO_EFFECTS
     assert engine.remove(ObjectRef("Pod", uid="nobody"), 1.0) is UNKNOWN
     assert engine.mark_terminating("missing", 1.0) is NO_EFFECTS
     assert engine.finish_preemption("pod/missing", 1.0) is NO_EFFECTS

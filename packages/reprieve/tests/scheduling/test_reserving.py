@@ -292,7 +292,7 @@ def test_every_post_bind_plugin_is_called_whatever_one_of_them_raises() -> None:
     world.step()
     made.clear()
     assert len(world.engine.confirm_binding("uid-p").incidents) == 1
-    assert world.engine.confirm_binding("uid-nobody") is NO_EFFECTS
+    assert world.engine.confirm_binding("uid-unknown") is NO_EFFECTS
     assert made == ["A post_bind p", "B post_bind p"]
     assert world.record("p").bound
 

@@ -160,7 +160,7 @@ Event = tuple[str, str, str, str]
         (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-p"), w.now), []),
         (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-w"), w.now), [W_GONE]),
         (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-named"), w.now), [("POD_GONE", "n", "named", "")]),
-        (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-nobody"), w.now), []),
+        (lambda w: w.engine.remove(ObjectRef("Pod", uid="uid-unknown"), w.now), []),
         (_service("web"), [("SELECTOR_CHANGED", "", "", "")]),
         (
             _both(_service("web"), _removes("Service", "default/web")),
@@ -172,7 +172,7 @@ Event = tuple[str, str, str, str]
         (lambda w: w.engine.mark_terminating("uid-w", w.now), [W_GONE]),
         (lambda w: w.engine.mark_terminating("uid-p", w.now), []),
         (lambda w: w.engine.mark_terminating("uid-named", w.now), [("POD_GONE", "n", "named", "")]),
-        (lambda w: w.engine.mark_terminating("uid-nobody", w.now), []),
+        (lambda w: w.engine.mark_terminating("uid-unknown", w.now), []),
         (_changes("held", without_gates), [("GATES_REMOVED", "", "held", "default/crew")]),
         (_changes("p", lambda item: bound_to(item, "m")), [("POD_PLACED", "m", "p", "")]),
         (_changes("w", lambda item: bound_to(item, "n")), [("POD_PLACED", "n", "w", "default/crew")]),
